@@ -25,7 +25,7 @@ from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment
-from scorer.evaluation.comparison_report import Comparison, Limits, differences, judge
+from scorer.evaluation.comparison_report import ComparisonReport, Limits, differences, judge
 from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
 from scorer.models.loaded_model import LoadedModel
@@ -106,7 +106,7 @@ def _progress() -> Iterator[compare_versions.Progress]:
         yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
-def as_tables(report: Comparison) -> Group:
+def as_tables(report: ComparisonReport) -> Group:
     """Return tables of counts, rules, changed decisions, dead letters of the candidate alone, and the largest differences."""
     scored = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
@@ -128,7 +128,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _counts(report: Comparison) -> Table:
+def _counts(report: ComparisonReport) -> Table:
     scored, cost = report.compared.differences, report.cost
     table = _table(f"{scored.events:,} events, {scored.both:,} scored by both", "", report.champion, report.candidate)
     table.add_row("dead letters", *(f"{scored.dead[side]:,}" for side in ("champion", "candidate")))
@@ -136,7 +136,7 @@ def _counts(report: Comparison) -> Table:
     return table
 
 
-def _rules(report: Comparison) -> Table:
+def _rules(report: ComparisonReport) -> Table:
     table = _table("", "rule", "found", "limit")
     for rule in report.rules:
         style = "bold red" if rule.beyond else ""
@@ -194,7 +194,7 @@ def _short(value: bytes) -> Text:
     return Text(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "...")
 
 
-def _verdict(report: Comparison) -> Text:
+def _verdict(report: ComparisonReport) -> Text:
     if not report.rules:
         return Text.assemble(("nothing compared", "red"), ": no event was scored by both")
     beyond = [f"{rule.name} {rule.value:.4g} (limit {rule.limit:.4g})" for rule in report.rules if rule.beyond]

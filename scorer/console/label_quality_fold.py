@@ -6,7 +6,7 @@ from typing import Any
 
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import known
-from scorer.evaluation.label_columns import Answers, Labels
+from scorer.evaluation.label_columns import AnswerColumns, Labels
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import digest, from_digests
 from scorer.scores.decode_record import CompleteScoreRecord
@@ -61,7 +61,7 @@ class LabelQualityFold:
         return self._assessment
 
     def _assess(self) -> Assessment:
-        answers, count = Answers(), len(self.answers)
+        answers, count = AnswerColumns(), len(self.answers)
         columns = list(zip(*self.answers.values(), strict=True)) or [(), (), ()]
         answers.add(NOWHERE, range(count), [0] * count, from_digests(self.answers), *columns)
         answered = answers.rows.newest()

@@ -42,7 +42,9 @@ def largest(score: Any) -> float | None:
     """Return the largest number in a score, including nested lists and objects; None without a number."""
     if isinstance(score, int | float):
         return float(score)
-    parts = score.values() if isinstance(score, dict) else score if isinstance(score, list) else ()
+    if isinstance(score, dict):
+        score = list(score.values())
+    parts = score if isinstance(score, list) else ()
     return max((number for part in parts if (number := largest(part)) is not None), default=None)
 
 

@@ -81,7 +81,8 @@ class ScorerFold:
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
         """Return the state of a channel move over all partitions seen since the first call for this move."""
         if self._move != (move.channel, move.revision):
-            self._move, self._wanted = (move.channel, move.revision), set()
+            self._move = (move.channel, move.revision)
+            self._wanted = set()
         fleet_status.add_partitions(self._wanted, fleet_status.live_partitions(move, self.fleet, now))
         return fleet_status.move_progress(move, self.fleet, self._wanted, now)
 

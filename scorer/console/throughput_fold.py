@@ -65,7 +65,8 @@ class ThroughputFold:
             return False
         self._next = now + STEP_SECONDS
         self.points.append(self._point(scorers, now))
-        self._until_scored, self._until_visible = [], []
+        self._until_scored = []
+        self._until_visible = []
         return True
 
     def _point(self, scorers: ScorerFold, now: float) -> ThroughputPoint:

@@ -24,7 +24,8 @@ class TopicSampler:
         Paused partitions are removed from `unread`. `now` is in Unix seconds.
         """
         if now >= self._until:
-            self.budget, self._until = max(self.budget, self.rate), now + 1.0
+            self.budget = max(self.budget, self.rate)
+            self._until = now + 1.0
             for partition in self._behind:
                 with contextlib.suppress(KafkaException):
                     consumer.seek(TopicPartition(*partition, OFFSET_END))

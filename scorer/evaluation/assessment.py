@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from scorer.evaluation import metrics
 from scorer.evaluation.class_names import BINARY, Classes
-from scorer.evaluation.label_columns import Answers, Labels, Refusals
-from scorer.evaluation.latest_by_id import Column, Newest
+from scorer.evaluation.label_columns import AnswerColumns, Labels, Refusals
+from scorer.evaluation.latest_by_id import Column, NewestRows
 
 FIGURES = ("accuracy", "auc", "brier", "calibration_error", "mean_absolute_error", "root_mean_square_error")
 
@@ -77,7 +77,7 @@ class Assessment:
     undecided: Mapping[str, int] = field(default_factory=dict)
 
 
-def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:
+def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Assessment:
     """Join the newest answer of each id with its newest label, and assess each version.
 
     Args:
@@ -105,7 +105,7 @@ def assess(answers: Answers, answered: Newest, labels: Labels) -> Assessment:
     )
 
 
-def assess_both(sides: Sequence[tuple[Answers, Newest]], labels: Labels) -> Assessment:
+def assess_both(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
     """Assess several versions by their answers to the same ids, and return their figures in the same order."""
     assessments = [assess(answers, answered, labels) for answers, answered in sides]
     return replace(assessments[0], versions=tuple(quality for each in assessments for quality in each.versions))
@@ -116,7 +116,7 @@ def _is_probability(numbers: NDArray[np.float64]) -> bool:
 
 
 def _by_version(
-    joined: dict[str, Column], truth: NDArray[np.float64], answers: Answers, classes: Classes | None
+    joined: dict[str, Column], truth: NDArray[np.float64], answers: AnswerColumns, classes: Classes | None
 ) -> Iterator[Quality]:
     for code in np.unique(joined["version"]).tolist():
         members = joined["version"] == code
@@ -140,7 +140,7 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
     return {"mean_absolute_error": float(np.abs(errors).mean()), "root_mean_square_error": square}
 
 
-def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Answers, classes: Classes) -> dict[str, Any]:
+def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: AnswerColumns, classes: Classes) -> dict[str, Any]:
     """Return the matrix and the accuracy of decided events. Unknown decisions have columns behind the classes."""
     decided = answered["decision"] >= 0
     if not classes.named or not decided.any():

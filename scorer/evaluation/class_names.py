@@ -13,7 +13,7 @@ NONE = -1
 SHOWN = 10  # classes that an explanation lists
 
 
-class Names:
+class NameCodes:
     """Assign numbers to texts in the order of their first occurrence."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Classes:
 BINARY = Classes(("0", "1"), named=False)
 
 
-def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: Names) -> Classes | None:
+def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
     """Return the configured classes, else those that the answers decide; None if they decide nothing."""
     if configured:
         return Classes(tuple(configured))
@@ -90,7 +90,7 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
     return Classes(tuple(sorted(decisions[code] for code in used)), ordered=False)
 
 
-def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: Names) -> Classes:
+def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
     """Name the columns of scores by decisions.
 
     A column has the decision of the row with its largest number, among the rows in which that column is the largest: rows

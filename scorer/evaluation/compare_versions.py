@@ -14,7 +14,7 @@ from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.assessment import Assessment
 from scorer.evaluation.labelled_comparison import BothAnswers
 from scorer.evaluation.score_differences import Differences
-from scorer.evaluation.score_events import Answers, answers
+from scorer.evaluation.score_events import EventAnswers, answers
 from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings
 
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparisonRun:
     """The result of a comparison.
 
     Attributes:
@@ -66,7 +66,7 @@ def compare(
     window: TimeRange,
     newest: int | None,
     progress: Progress,
-) -> Compared:
+) -> ComparisonRun:
     """Score every event of the window with both versions, and compare the answers.
 
     Args:
@@ -100,7 +100,7 @@ def compare(
         progress(total - sum(left.values()), total)
     progress(total, total)
     labelled = both.assessed(reader, settings, champion.model.signature()) if both is not None else None
-    return Compared(differences, timed.seconds, every, labelled)
+    return ComparisonRun(differences, timed.seconds, every, labelled)
 
 
 class _Timed:
@@ -111,8 +111,8 @@ class _Timed:
         self._order = list(self._models)
         self.seconds = dict.fromkeys(self._models, 0.0)
 
-    def answers(self, values: Sequence[bytes | None], parts: ListedMetadata) -> tuple[Answers, Answers]:
-        answers_of: dict[str, Answers] = {}
+    def answers(self, values: Sequence[bytes | None], parts: ListedMetadata) -> tuple[EventAnswers, EventAnswers]:
+        answers_of: dict[str, EventAnswers] = {}
         self._order.reverse()
         for name in self._order:
             began = time.perf_counter()

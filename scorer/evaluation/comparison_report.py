@@ -6,7 +6,7 @@ from typing import Any
 
 from scorer.evaluation import quality_report as labels
 from scorer.evaluation.assessment import FIGURES, Assessment
-from scorer.evaluation.compare_versions import Compared
+from scorer.evaluation.compare_versions import ComparisonRun
 from scorer.evaluation.score_differences import Event
 
 SHOWN_BYTES = 2_000  # of an event
@@ -30,7 +30,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LimitedFigure:
     """One figure and its limit."""
 
     name: str
@@ -44,7 +44,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonReport:
     """A comparison of two versions.
 
     Attributes:
@@ -56,8 +56,8 @@ class Comparison:
 
     champion: str
     candidate: str
-    compared: Compared
-    rules: tuple[Rule, ...]
+    compared: ComparisonRun
+    rules: tuple[LimitedFigure, ...]
 
     @property
     def passed(self) -> bool:
@@ -126,20 +126,20 @@ def _labels(assessment: Assessment) -> dict[str, Any]:
     return {**labels.to_dict(assessment), "differences": differences(assessment)}
 
 
-def judge(champion: str, candidate: str, compared: Compared, limits: Limits) -> Comparison:
+def judge(champion: str, candidate: str, compared: ComparisonRun, limits: Limits) -> ComparisonReport:
     """Build the comparison, with a rule for each figure that exists and has a limit."""
-    return Comparison(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
+    return ComparisonReport(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
 
 
-def _rules(compared: Compared, limits: Limits) -> Iterator[Rule]:
+def _rules(compared: ComparisonRun, limits: Limits) -> Iterator[LimitedFigure]:
     differences = compared.differences
-    yield Rule("errors", differences.newly.total() / differences.events, limits.errors)
+    yield LimitedFigure("errors", differences.newly.total() / differences.events, limits.errors)
     if differences.decided():
-        yield Rule("flips", differences.flipped() / differences.both, limits.flips)
+        yield LimitedFigure("flips", differences.flipped() / differences.both, limits.flips)
     if (psi := differences.drift()[0]) is not None:
-        yield Rule("psi", psi, limits.psi)
+        yield LimitedFigure("psi", psi, limits.psi)
     if limits.cost is not None:
-        yield Rule("cost", compared.seconds["candidate"] / compared.seconds["champion"], limits.cost)
+        yield LimitedFigure("cost", compared.seconds["candidate"] / compared.seconds["champion"], limits.cost)
 
 
 def _event(event: Event) -> dict[str, Any]:

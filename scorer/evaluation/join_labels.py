@@ -16,9 +16,9 @@ from publisher.runtime.time_range import TimeRange
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import Classes, known
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
-from scorer.evaluation.label_columns import Answers, Labels
+from scorer.evaluation.label_columns import AnswerColumns, Labels
 from scorer.evaluation.label_record import Label, Unusable, reader
-from scorer.evaluation.latest_by_id import Newest, hashed
+from scorer.evaluation.latest_by_id import NewestRows, hashed
 from scorer.models.registry_access import open_source
 from scorer.scores import formats
 from scorer.scores.decode_record import CompleteScoreRecord, decode_complete_record
@@ -43,7 +43,7 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
     spans = _spans(bus, settings.output.topic, window)
-    answers, outputs = Answers(), DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
+    answers, outputs = AnswerColumns(), DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
     as_json, skipped = formats.as_json(settings), SkippedRecords(log)
     for batch in bus.read(spans):
         _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
@@ -68,7 +68,7 @@ def labels_topic(settings: Settings) -> str:
 
 
 def join(
-    bus: TopicReader, settings: Settings, classes: Classes | None, answered: Newest, until: Offsets | None = None
+    bus: TopicReader, settings: Settings, classes: Classes | None, answered: NewestRows, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
     """Read all labels up to the end of the topic or `until`, and keep those of the given answers; others are counted.
 
@@ -120,7 +120,7 @@ def _times(messages: Sequence[Message]) -> list[int]:
 
 
 def _add(
-    answers: Answers,
+    answers: AnswerColumns,
     outputs: DecidedOutputs,
     batch: Batch,
     window: TimeRange,

@@ -11,21 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from publisher.kafka.partitions import Partition
-from scorer.evaluation.class_names import Classes, Names
+from scorer.evaluation.class_names import Classes, NameCodes
 from scorer.evaluation.label_record import Label, Unusable
-from scorer.evaluation.latest_by_id import Ids, Newest, Rows
+from scorer.evaluation.latest_by_id import Ids, NewestRows, RowsById
 
 WIDEST = 100  # numbers in a row of scores; of longer rows the decision alone counts
 
 
-class Answers:
+class AnswerColumns:
     """Scores and decisions as columns: `number` for scores of one number, `row` (n, k) for lists of numbers; NaN elsewhere."""
 
     def __init__(self) -> None:
-        self.versions = Names()
-        self.decisions = Names()
+        self.versions = NameCodes()
+        self.decisions = NameCodes()
         self._partitions: dict[Partition, int] = {}
-        self.rows = Rows()
+        self.rows = RowsById()
 
     def add(
         self,
@@ -64,7 +64,7 @@ def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
     return matrix
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """The position of a record."""
 
     partition: Partition
@@ -82,10 +82,10 @@ class Refusals:
     """
 
     counts: Counter[Unusable] = field(default_factory=Counter)
-    examples: dict[Unusable, Place] = field(default_factory=dict)
+    examples: dict[Unusable, RecordPosition] = field(default_factory=dict)
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
-    def add(self, reason: Unusable, place: Place, explain: Callable[[], str] = str) -> None:
+    def add(self, reason: Unusable, place: RecordPosition, explain: Callable[[], str] = str) -> None:
         """Count a label; `explain` is called if its position is the first of a reason so far."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
@@ -118,7 +118,7 @@ class Labels:
     def __init__(self, topic: str, classes: Classes | None) -> None:
         self.topic = topic
         self.classes = classes
-        self.rows = Rows()
+        self.rows = RowsById()
         self.refused = Refusals()
         self.unmatched = 0
         self.records: Counter[Partition] = Counter()
@@ -126,7 +126,7 @@ class Labels:
 
     def add(
         self,
-        answered: Newest,
+        answered: NewestRows,
         partition: int,
         offsets: Sequence[int],
         times: Sequence[int],
@@ -145,7 +145,7 @@ class Labels:
                 truth = self._truth(label.value) if is_answered else None
             if isinstance(truth, Unusable):
                 explain = partial(self._explain, label)
-                self.refused.add(truth, Place((self.topic, partition), offsets[row]), explain)
+                self.refused.add(truth, RecordPosition((self.topic, partition), offsets[row]), explain)
             elif truth is None:
                 self.unmatched += 1
             else:

@@ -14,7 +14,7 @@ from scorer.evaluation import score_events as comparison
 from scorer.evaluation.assessment import Assessment, assess_both
 from scorer.evaluation.class_names import known
 from scorer.evaluation.decision_output import part_of
-from scorer.evaluation.label_columns import Answers
+from scorer.evaluation.label_columns import AnswerColumns
 from scorer.evaluation.latest_by_id import hashed
 from scorer.settings import Settings
 
@@ -26,15 +26,15 @@ class BothAnswers:
 
     def __init__(self, region: str) -> None:
         self._region = region
-        self._sides = (Answers(), Answers())
+        self._sides = (AnswerColumns(), AnswerColumns())
 
     def add(
         self,
         partition: Partition,
         offsets: Sequence[int],
         parts: ListedMetadata,
-        champion: comparison.Answers,
-        candidate: comparison.Answers,
+        champion: comparison.EventAnswers,
+        candidate: comparison.EventAnswers,
     ) -> None:
         """Add the answers of both versions to events of a partition."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()

@@ -28,7 +28,7 @@ def from_digests(digests: Iterable[bytes]) -> Ids:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestRows:
     """One row per id, in the order of `ids` (n, 2); `replaced` counts the rows with a newer row of the same id."""
 
     ids: Ids
@@ -46,7 +46,7 @@ class Newest:
         places = np.minimum(np.searchsorted(firsts, ids[:, 0]), len(firsts) - 1)
         return np.asarray(firsts[places] == ids[:, 0])
 
-    def joined(self, other: "Newest") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the row indices of the ids that both tables have: those in this table, and those in the other one."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
@@ -54,7 +54,7 @@ class Newest:
         return order[both], order[both + 1] - len(self)
 
 
-class Rows:
+class RowsById:
     """Rows in the order of reading.
 
     The newest row of an id is the last of its partition; among partitions it is the one with the latest time.
@@ -73,10 +73,10 @@ class Rows:
         self._ids.append(ids)
         self._columns.append({**place, **columns})
 
-    def newest(self) -> Newest:
+    def newest(self) -> NewestRows:
         """Return the newest row of each id."""
         if not self._ids:
-            return Newest(np.empty((0, 2), np.uint64), {})
+            return NewestRows(np.empty((0, 2), np.uint64), {})
         ids = np.concatenate(self._ids)
         columns = {name: _joined([part[name] for part in self._columns]) for name in self._columns[0]}
         high, low = ids[:, 0], ids[:, 1]
@@ -84,7 +84,7 @@ class Rows:
         order = order[_last(ids[order], columns["partition"][order])]
         order = order[np.lexsort((columns["partition"][order], columns["time"][order], low[order], high[order]))]
         order = order[_last(ids[order])]
-        return Newest(ids[order], {name: column[order] for name, column in columns.items()}, len(ids) - len(order))
+        return NewestRows(ids[order], {name: column[order] for name, column in columns.items()}, len(ids) - len(order))
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:

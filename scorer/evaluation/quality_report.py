@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from scorer.evaluation.assessment import Assessment, Quality
-from scorer.evaluation.label_columns import Place
+from scorer.evaluation.label_columns import RecordPosition
 
 DASH = "\N{EN DASH}"
 """Printed for an unknown figure."""
@@ -48,6 +48,6 @@ def of_version(each: Quality) -> dict[str, Any]:
     return {"version": version, "digest": digest or None, **{name: rest[name] for name in rest if name != "version"}}
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: RecordPosition) -> dict[str, Any]:
     (topic, partition), offset = place
     return {"topic": topic, "partition": partition, "offset": offset}

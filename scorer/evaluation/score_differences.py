@@ -12,7 +12,7 @@ import orjson
 
 from publisher.kafka.partitions import Partition
 from scorer.evaluation import drift
-from scorer.evaluation.score_events import Answers
+from scorer.evaluation.score_events import EventAnswers
 from scorer.evaluation.score_pair_sample import PairSample
 
 LARGEST = 20  # differences that are shown with their events
@@ -28,7 +28,7 @@ class Event(NamedTuple):
     value: bytes | None
 
 
-class Difference(NamedTuple):
+class ScoreDifference(NamedTuple):
     """The answers of both versions to one event, as JSON, and their distance."""
 
     size: float
@@ -65,7 +65,7 @@ class Differences:
     changed: int = 0
     apart: int = 0
     total: float = 0.0
-    worst: list[tuple[float, int, Difference]] = field(default_factory=list)
+    worst: list[tuple[float, int, ScoreDifference]] = field(default_factory=list)
     _pairs: PairSample = field(default_factory=lambda: PairSample(SAMPLE))
 
     def add(
@@ -73,8 +73,8 @@ class Differences:
         partition: Partition,
         offsets: Sequence[int],
         values: Sequence[bytes | None],
-        champion: Answers,
-        candidate: Answers,
+        champion: EventAnswers,
+        candidate: EventAnswers,
     ) -> None:
         """Add the answers of both versions to events of a partition."""
         both = champion.scored() & candidate.scored()
@@ -99,16 +99,16 @@ class Differences:
             self.total += size if size < math.inf else 0.0
             if len(self.worst) < LARGEST or size > self.worst[0][0]:
                 event = Event(partition, offsets[row], values[row])
-                self._keep(Difference(size, event, champion.scores[row], candidate.scores[row]))
+                self._keep(ScoreDifference(size, event, champion.scores[row], candidate.scores[row]))
 
-    def _keep(self, difference: Difference) -> None:
+    def _keep(self, difference: ScoreDifference) -> None:
         entry = (difference.size, -self.changed, difference)
         if len(self.worst) < LARGEST:
             heapq.heappush(self.worst, entry)
         else:
             heapq.heapreplace(self.worst, entry)
 
-    def largest(self) -> list[Difference]:
+    def largest(self) -> list[ScoreDifference]:
         """Return the largest differences in descending order."""
         return [difference for *_, difference in sorted(self.worst, reverse=True)]
 
@@ -138,7 +138,7 @@ class Differences:
         return drift.psi_of_names(*sides), None
 
 
-def _sizes(rows: Sequence[int], champion: Answers, candidate: Answers) -> Iterator[tuple[int, float]]:
+def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers) -> Iterator[tuple[int, float]]:
     """Yield the rows that both versions scored differently, and the distance of the scores."""
     apart = np.abs(candidate.numbers - champion.numbers)
     if champion.several or candidate.several:  # other outputs may differ while the deciding one is equal

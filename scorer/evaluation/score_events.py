@@ -17,7 +17,7 @@ from scorer.scores.outputs import Scores
 NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
-class Answers:
+class EventAnswers:
     """The answers to B events.
 
     Attributes:
@@ -46,13 +46,13 @@ class Answers:
         return mask
 
 
-def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> Answers:
+def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> EventAnswers:
     """Return the answers of a version like a scorer, except that deadlines are ignored.
 
     Raises:
         DependencyUnavailable: If a model server or a schema registry is unavailable.
     """
-    results = Answers(len(values))
+    results = EventAnswers(len(values))
     decoded = decode_after_look_ups(loaded.decoder, values, parts)
     results.rejected = dict(decoded.rejected)
     for row, id_ in zip(decoded.rows, decoded.ids, strict=True):
@@ -77,7 +77,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
     return results
 
 
-def _note(results: Answers, decoded: Decoded, start: int, scores: Scores) -> None:
+def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
     """Store the scores of the readable events from `start` on."""
     rows, encoded, decisions, finite = decoded.rows[start:], scores.encoded(), scores.decisions(), scores.finite()
     for at, row in enumerate(rows[: len(encoded)]):

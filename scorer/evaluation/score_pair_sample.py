@@ -31,7 +31,8 @@ class PairSample:
             self._bound //= 2
             hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._parts, axis=1)
             below = hashes <= np.uint64(self._bound)
-            self._hashes, self._parts = [hashes[below]], [numbers[:, below]]
+            self._hashes = [hashes[below]]
+            self._parts = [numbers[:, below]]
 
     def pairs(self) -> Pairs:
         """Return the sampled pairs in arbitrary order, (2, m)."""

@@ -14,7 +14,7 @@ from scorer.settings import Settings
 SCORE, DEAD_LETTER, CORRECTION = "score", "dead letter", "correction"
 
 
-class Place(NamedTuple):
+class InputPosition(NamedTuple):
     """The position of an input event."""
 
     topic: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LineageAnswer:
     """The answer to an event.
 
     Attributes:
@@ -40,8 +40,8 @@ class Answer:
     """
 
     kind: str
-    at: Place
-    source: Place
+    at: InputPosition
+    source: InputPosition
     record: Mapping[str, Any]
     version: str
     digest: str
@@ -64,19 +64,19 @@ class Lineage:
         missing: The reason for each value that could not be read.
     """
 
-    place: Place
+    place: InputPosition
     event: Message | None = None
-    answer: Answer | None = None
+    answer: LineageAnswer | None = None
     swap: Mapping[str, Any] | None = None
     instead_of: Mapping[str, Any] | None = None
     move: ChannelMove | None = None
     signer: str | None = None
     bucket: int | None = None
-    corrections: list[Answer] = field(default_factory=list)
+    corrections: list[LineageAnswer] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
-def place_of(text: str, settings: Settings) -> Place | None:
+def place_of(text: str, settings: Settings) -> InputPosition | None:
     """Parse `topic[3]@17`, `topic/3/17`, or a position of this region as in headers; None for other text or topics."""
     topic, _, rest = text.rpartition("[")
     number, _, offset = rest.partition("]@")
@@ -84,5 +84,5 @@ def place_of(text: str, settings: Settings) -> Place | None:
     with contextlib.suppress(ValueError):
         named = source_position.parse(f"/{topic}/{number}/{offset}" if topic else whole)
         if named.region in ("", settings.region) and named.topic in settings.input.topics:
-            return Place(named.topic, named.partition, named.offset)
+            return InputPosition(named.topic, named.partition, named.offset)
     return None

@@ -28,7 +28,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.time_range import TimeRange
 from scorer.dead_letters import headers as dead_letters
 from scorer.decoding import decoder_factory as event_formats
-from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, Answer, Lineage, Place
+from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, InputPosition, Lineage, LineageAnswer
 from scorer.models.registry_access import open_cache, open_source
 from scorer.models.traffic_split import TrafficSplit
 from scorer.replay import dead_letter as parse
@@ -41,7 +41,7 @@ NEAR = 200  # offsets that are searched for the next score of a partition
 STRETCH = 10_000  # offsets that are read sequentially
 
 
-class Swap(msgspec.Struct):
+class CutOverRecord(msgspec.Struct):
     """The fields of a version-change record that are used here."""
 
     topic: str
@@ -54,7 +54,7 @@ class Swap(msgspec.Struct):
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] | None = None
 
 
-_swaps, _records = DocumentDecoder(Swap), DocumentDecoder(dict[str, Any])
+_swaps, _records = DocumentDecoder(CutOverRecord), DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class LineageReader:
         self._ids = event_formats.create_id_reader(settings)
         self._skipped = SkippedRecords(log)
 
-    def read(self, place: Place) -> Lineage:
+    def read(self, place: InputPosition) -> Lineage:
         """Return the lineage of the event at this position.
 
         Raises:
@@ -116,7 +116,7 @@ class LineageReader:
         skipped = sorted(self._skipped.counts.items())
         lineage.missing += [f"{count:,} unreadable records of {topic}" for topic, count in skipped]
 
-    def _cut_over(self, lineage: Lineage, answer: Answer) -> None:
+    def _cut_over(self, lineage: Lineage, answer: LineageAnswer) -> None:
         swaps = self._swaps(lineage.place)
         if not swaps:
             swaps_topic = self._settings.swaps_topic
@@ -133,7 +133,7 @@ class LineageReader:
             split = TrafficSplit(int(seed, 16), 0)
             lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
-    def with_id(self, wanted: str, window: TimeRange) -> Place:
+    def with_id(self, wanted: str, window: TimeRange) -> InputPosition:
         """Return the position of the event with this id, by the newest answer in the window.
 
         Raises:
@@ -161,18 +161,18 @@ class LineageReader:
         for batch in self._reader.read({partition: (starts[partition], end) for partition, end in ends.items()}):
             yield from batch.messages
 
-    def _score_id(self, message: Message, wanted: str) -> Place | None:
+    def _score_id(self, message: Message, wanted: str) -> InputPosition | None:
         record = self._score(message)
         return _source(record) if record is not None and str(record.get("id")) == wanted else None
 
-    def _dead_id(self, message: Message, wanted: str) -> Place | None:
+    def _dead_id(self, message: Message, wanted: str) -> InputPosition | None:
         with contextlib.suppress(parse.NotReplayable):
             letter = parse.read_dead_letter(message, self._ids, 0)
             if letter.id == wanted:
-                return Place(letter.source.topic, letter.source.partition, letter.source.offset)
+                return InputPosition(letter.source.topic, letter.source.partition, letter.source.offset)
         return None
 
-    def _event(self, place: Place) -> Message | None:
+    def _event(self, place: InputPosition) -> Message | None:
         partitions = self._reader.partitions([place.topic])
         if place.topic not in self._settings.input.topics or place[:2] not in partitions:
             raise Fatal(
@@ -187,7 +187,7 @@ class LineageReader:
             return next((m for m in batch.messages if m.offset() == place.offset), None)
         return None
 
-    def _answer(self, place: Place, event: Message | None) -> Answer | None:
+    def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
         """Return the dead letter, or else the score: a binary search by event order comes first, then a full search."""
         letters, scores = self._settings.dead_letter.topic, self._settings.output.topic
         if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
@@ -197,7 +197,7 @@ class LineageReader:
         spans = ((partition, likely), (partition, (start, end)))
         return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
-    def _next_of(self, partition: Partition, place: Place, start: int, end: int) -> tuple[int, int] | None:
+    def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
         """Return the position of the next score of the input partition and the offset of its event; None if none is close."""
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
@@ -206,11 +206,11 @@ class LineageReader:
         return None
 
     def _answers_in(
-        self, topic: str, place: Place, event: Message | None, read: Callable[[Message], Answer | None]
-    ) -> Iterator[Answer]:
+        self, topic: str, place: InputPosition, event: Message | None, read: Callable[[Message], LineageAnswer | None]
+    ) -> Iterator[LineageAnswer]:
         yield from self._answers_at(*self._bounds(topic, place, event), place, read)
 
-    def _bounds(self, topic: str, place: Place, event: Message | None) -> tuple[Partition, tuple[int, int]]:
+    def _bounds(self, topic: str, place: InputPosition, event: Message | None) -> tuple[Partition, tuple[int, int]]:
         """Return the partition of a topic that holds the answer, and its offsets since the event's time."""
         count = len(self._reader.partitions([topic]))
         partition: Partition = (topic, place.partition % count)
@@ -221,8 +221,8 @@ class LineageReader:
         return partition, (start, end)
 
     def _answers_at(
-        self, partition: Partition, span: tuple[int, int], place: Place, read: Callable[[Message], Answer | None]
-    ) -> Iterator[Answer]:
+        self, partition: Partition, span: tuple[int, int], place: InputPosition, read: Callable[[Message], LineageAnswer | None]
+    ) -> Iterator[LineageAnswer]:
         for batch in self._reader.read({partition: span}):
             answers = (read(message) for message in batch.messages)
             yield from (answer for answer in answers if answer is not None and answer.source == place)
@@ -238,23 +238,25 @@ class LineageReader:
     def _skip(self, message: Message, error: ValueError) -> None:
         self._skipped.skip(*_at(message), error)
 
-    def _as_score(self, message: Message) -> Answer | None:
+    def _as_score(self, message: Message) -> LineageAnswer | None:
         record = self._score(message)
         if record is None or (source := _source(record)) is None:
             return None
-        return Answer(SCORE, _at(message), source, record, str(record.get("version")), str(record.get("digest")))
+        return LineageAnswer(SCORE, _at(message), source, record, str(record.get("version")), str(record.get("digest")))
 
-    def _as_correction(self, message: Message) -> Answer | None:
+    def _as_correction(self, message: Message) -> LineageAnswer | None:
         score = self._as_score(message)
         return None if score is None else replace(score, kind=CORRECTION)
 
-    def _as_letter(self, message: Message) -> Answer | None:
+    def _as_letter(self, message: Message) -> LineageAnswer | None:
         headers = headers_of_one(message) or []
         source, facts = _dead_source(headers), dead_letters.dead_letter_facts(headers)
         name, _, digest = facts.get("model", "").partition("@")
-        return None if source is None else Answer(DEAD_LETTER, _at(message), source, facts, name.rpartition(":")[2], digest)
+        return (
+            None if source is None else LineageAnswer(DEAD_LETTER, _at(message), source, facts, name.rpartition(":")[2], digest)
+        )
 
-    def _swaps(self, place: Place) -> list[dict[str, Any]]:
+    def _swaps(self, place: InputPosition) -> list[dict[str, Any]]:
         """Return the records of the partition's last cut-over before the event, one per role."""
         last: dict[str, dict[str, Any]] = {}
         since = (-1, -1)
@@ -288,21 +290,21 @@ class LineageReader:
             lineage.missing.append(f"move and signer: {error}")
 
 
-def _source(record: Mapping[str, Any]) -> Place | None:
+def _source(record: Mapping[str, Any]) -> InputPosition | None:
     source = record.get("source")
     if not isinstance(source, dict):
         return None
     topic, partition, offset = (source.get(name) for name in ("topic", "partition", "offset"))
     if isinstance(topic, str) and isinstance(partition, int) and isinstance(offset, int):
-        return Place(topic, partition, offset)
+        return InputPosition(topic, partition, offset)
     return None
 
 
-def _dead_source(headers: dead_letters.HeaderList) -> Place | None:
+def _dead_source(headers: dead_letters.HeaderList) -> InputPosition | None:
     with contextlib.suppress(ValueError):
-        return Place(*source_position.parse(dead_letters.dead_letter_facts(headers).get("source", ""))[1:])
+        return InputPosition(*source_position.parse(dead_letters.dead_letter_facts(headers).get("source", ""))[1:])
     return None
 
 
-def _at(message: Message) -> Place:
-    return Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
+def _at(message: Message) -> InputPosition:
+    return InputPosition(message.topic() or "", message.partition() or 0, message.offset() or 0)

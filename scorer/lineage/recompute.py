@@ -10,7 +10,7 @@ from publisher.errors import USAGE, Fatal
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation.score_events import answers
-from scorer.lineage.document import DEAD_LETTER, Answer, Lineage
+from scorer.lineage.document import DEAD_LETTER, Lineage, LineageAnswer
 from scorer.models.loaded_model import LoadedModel
 
 SCORED = "scored"  # the status of an answer with a score of a model
@@ -53,7 +53,9 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
     return compare_with(answer, None, orjson.loads(results.scores[0]), results.decisions[0], tolerance)
 
 
-def compare_with(answer: Answer, poison: Poison | None, score: Any, decision: str | None, tolerance: float) -> Recomputation:
+def compare_with(
+    answer: LineageAnswer, poison: Poison | None, score: Any, decision: str | None, tolerance: float
+) -> Recomputation:
     """Compare an answer with the current result: a rejection, or score and decision."""
     letter = answer.kind == DEAD_LETTER
     if poison is not None:

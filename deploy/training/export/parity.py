@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import InputField, Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.evaluation.label_columns import Place
+from scorer.evaluation.label_columns import RecordPosition
 from training.export.examples import columns
 from training.recipes import Fitted
 from training.snapshot.rows import Rows
@@ -46,7 +46,7 @@ def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[N
         worst = max(worst, float(difference[at]))
         if worst > LARGEST:
             places = rows.places
-            here = Place((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
+            here = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
             message = (
                 f"the ONNX model scores the event {here}{changed} {float(found[at])}, the trained model {float(trained[at])}"
             )

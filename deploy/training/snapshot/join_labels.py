@@ -26,10 +26,10 @@ from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoder
 from scorer.evaluation import latest_by_id
 from scorer.evaluation.class_names import BINARY, Classes
-from scorer.evaluation.label_columns import Place
+from scorer.evaluation.label_columns import RecordPosition
 from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.evaluation.labelled_comparison import classes_of as decided
-from scorer.evaluation.latest_by_id import Newest
+from scorer.evaluation.latest_by_id import NewestRows
 from scorer.settings import Settings
 from training.settings import Training, written
 from training.snapshot.files import Copied, Frozen, batches, verified
@@ -174,7 +174,7 @@ class _Events:
 
     def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
         self.left_out = SkipCounts()
-        self.rows = latest_by_id.Rows()
+        self.rows = latest_by_id.RowsById()
         self.mature_ms = frozen.now_ms - training.labels.after
         self._begin_ms, self._now_ms = frozen.now_ms - training.snapshot.window, frozen.now_ms
         self._places = list(frozen.spans("events"))
@@ -196,7 +196,7 @@ class _Events:
         decoded = self._decoder.decode(values, ListedMetadata(keys, times, headers))
         self._tried += len(values)
         for row, poison in sorted(decoded.rejected.items()):
-            self._undecodable.add(poison.reason, 1, f"{Place(partition, offsets[row])}: {poison}")
+            self._undecodable.add(poison.reason, 1, f"{RecordPosition(partition, offsets[row])}: {poison}")
         named = (
             event_id(
                 HeaderValues.from_headers(headers[row]) if headers[row] else NO_HEADER_VALUES,
@@ -228,7 +228,7 @@ class _Events:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
-    def chosen(self, found: Newest, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
+    def chosen(self, found: NewestRows, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
         """Return these rows of the newest events, with these outcomes, in order."""
         number, offset, time = (found.columns[name][mine] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
@@ -256,9 +256,11 @@ class _Events:
         return np.flatnonzero(left).tolist()
 
 
-def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, events: Newest) -> tuple[Newest, SkipCounts]:
+def _truths(
+    folder: Path, copied: Copied, settings: Settings, classes: Classes, events: NewestRows
+) -> tuple[NewestRows, SkipCounts]:
     """Return the newest label of each event id (`truth`: 0, 1, or NaN if withdrawn), and the labels that do not count."""
-    unused, rows = SkipCounts(), latest_by_id.Rows()
+    unused, rows = SkipCounts(), latest_by_id.RowsById()
     ids, truths = [np.empty((0, 2), np.uint64)], [np.empty(0)]
     partitions = list(copied.frozen.spans("labels"))
     for partition, columns in batches(folder, copied, "labels"):
@@ -268,7 +270,7 @@ def _truths(folder: Path, copied: Copied, settings: Settings, classes: Classes, 
         usable = [at for at, truth in enumerate(found) if isinstance(truth, float)]
         for at, truth in enumerate(found):
             if isinstance(truth, Unusable):
-                unused.add(truth, 1, str(Place(partition, columns["offset"][at])))
+                unused.add(truth, 1, str(RecordPosition(partition, columns["offset"][at])))
         unused.add(WITHOUT_EVENT, found.count(None))
         places, times = (np.array(columns[name], np.int64)[usable] for name in ("offset", "time_ms"))
         ids.append(named[usable])

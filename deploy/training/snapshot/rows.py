@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import ListedMetadata
-from scorer.evaluation.label_columns import Place
+from scorer.evaluation.label_columns import RecordPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Places:
         """Return the positions at these indices, or where the booleans (B,) are true."""
         return Places(self.topics, self.topic[chosen], self.partition[chosen], self.offset[chosen], self.time_ms[chosen])
 
-    def of(self, row: int) -> Place:
+    def of(self, row: int) -> RecordPosition:
         """Return the position of one event."""
-        return Place((self.topics[self.topic[row]], int(self.partition[row])), int(self.offset[row]))
+        return RecordPosition((self.topics[self.topic[row]], int(self.partition[row])), int(self.offset[row]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,9 @@ def curve(search: SearchDocument, unit: str = "trees") -> str:
     parts = [line(AXIS, bottom, WIDTH - EDGE, bottom, "axis"), line(AXIS, EDGE, AXIS, bottom, "axis")]
     for budget in dict.fromkeys(rung.budget for rung in steps):
         x, _ = at((budget, low))
-        anchor = "start" if budget == first and first != last else "end" if budget == last else "middle"
+        anchor = "end" if budget == last else "middle"
+        if budget == first and first != last:
+            anchor = "start"
         parts += [line(x, EDGE, x, bottom), text(x, bottom + 16, f"{budget:,}", anchor=anchor, size=11)]
     for value in dict.fromkeys((low, high)):
         parts.append(text(AXIS - 6, at((first, value))[1] + 4, f"{value:.4g}", anchor="end", size=11))

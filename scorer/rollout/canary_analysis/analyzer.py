@@ -20,7 +20,7 @@ from scorer.evaluation.decision_output import DecidedOutputs, decided_output
 from scorer.models.registry_access import open_source
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
 from scorer.rollout.canary_analysis.contestants import Contestants
-from scorer.rollout.canary_analysis.fetch import Batch, Taken
+from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
@@ -244,11 +244,11 @@ class CanaryAnalyzer:
         slow = self._pairs.slow
         return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in left)
 
-    def _cut(self, batch: Batch) -> Batch:
+    def _cut(self, batch: PartitionBatch) -> PartitionBatch:
         count = int(np.searchsorted(batch.offsets, self._stops[batch.partition]))
-        return Batch(batch.partition, batch.rows[:count], batch.offsets[:count])
+        return PartitionBatch(batch.partition, batch.rows[:count], batch.offsets[:count])
 
-    def _take_in(self, taken: Taken) -> None:
+    def _take_in(self, taken: TakenRecords) -> None:
         pairs = self._pairs.pairs
         for batch in taken.batches:
             self.records[batch.partition] += len(batch.rows)

@@ -23,7 +23,7 @@ from scorer.native.librdkafka import librdkafka_plugin
 Numbers = NDArray[np.int64]
 
 
-class Batch(NamedTuple):
+class PartitionBatch(NamedTuple):
     """Records of one partition, in its order: their rows in the taken columns, (n,), and their offsets, (n,)."""
 
     partition: Partition
@@ -40,7 +40,7 @@ class Failure(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenRecords:
     """The records of one call.
 
     Attributes:
@@ -56,13 +56,13 @@ class Taken:
     values: Column
     keys: Column
     headers: Callable[[Numbers], list[Headers]]
-    batches: list[Batch]
+    batches: list[PartitionBatch]
     failures: list[Failure]
     ends: Mapping[Partition, int]
     size: int
 
 
-class Source(Protocol):
+class RecordSource(Protocol):
     """The records of one consumer.
 
     `forward` is called before partitions are assigned, and `close` before the consumer is closed. All calls come from one
@@ -72,14 +72,14 @@ class Source(Protocol):
     def forward(self, partitions: list[TopicPartition]) -> None:
         """Prepare for partitions that are about to be assigned."""
 
-    def take(self, most: int, seconds: float) -> Taken:
+    def take(self, most: int, seconds: float) -> TakenRecords:
         """Return at most `most` records that arrive within `seconds`."""
 
     def close(self) -> None:
         """Release all held records; call it before the consumer is closed."""
 
 
-def source_of(consumer: Consumer) -> Source:
+def source_of(consumer: Consumer) -> RecordSource:
     """Return the native source if the consumer was created for it, else the one in Python."""
     native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
     return ColumnSource(consumer, NativeFetcher(native, handle)) if native and handle else MessageSource(consumer)
@@ -94,7 +94,7 @@ class MessageSource:
     def forward(self, partitions: list[TopicPartition]) -> None:
         """Do nothing: messages need no preparation."""
 
-    def take(self, most: int, seconds: float) -> Taken:
+    def take(self, most: int, seconds: float) -> TakenRecords:
         messages = self._consumer.consume(most, seconds)
         bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
         errors = [_failure(messages.pop(row)) for row in reversed(bad)][::-1]
@@ -102,7 +102,7 @@ class MessageSource:
         ends = {failure.partition: failure.offset or 0 for failure in errors if failure.error in END}
         values, keys = ([*map(read, messages)] for read in (Message.value, Message.key))
         size = sum(map(len, messages))
-        return Taken(values, keys, lambda rows: _headers(messages, rows), _batches(messages), failures, ends, size)
+        return TakenRecords(values, keys, lambda rows: _headers(messages, rows), _batches(messages), failures, ends, size)
 
     def close(self) -> None:
         """Do nothing: no record is held."""
@@ -117,7 +117,7 @@ def _headers(messages: list[Message], rows: Numbers) -> list[Headers]:
     return headers_of(messages[row] for row in rows.tolist())[0]
 
 
-def _batches(messages: list[Message]) -> list[Batch]:
+def _batches(messages: list[Message]) -> list[PartitionBatch]:
     offsets = np.array([*map(Message.offset, messages)], np.int64)
     places = cast("list[Partition]", [*zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)])
     others = compress(count(1), map(ne, places, places[1:]))  # rows of another partition than the row before
@@ -126,7 +126,7 @@ def _batches(messages: list[Message]) -> list[Batch]:
         if start < end:
             runs.setdefault(places[start], []).append(np.arange(start, end))
     joined = ((partition, np.concatenate(each)) for partition, each in runs.items())
-    return [Batch(partition, rows, offsets[rows]) for partition, rows in joined]
+    return [PartitionBatch(partition, rows, offsets[rows]) for partition, rows in joined]
 
 
 class ColumnSource:
@@ -139,7 +139,7 @@ class ColumnSource:
     def forward(self, partitions: list[TopicPartition]) -> None:
         self._taker.forward(partitions)
 
-    def take(self, most: int, seconds: float) -> Taken:
+    def take(self, most: int, seconds: float) -> TakenRecords:
         event = self._consumer.poll(0)  # an event of the client and never a record: records have a queue of their own
         failures = [] if event is None or event.error() is None else [_failure(event)]
         self._taker.collect(most, seconds)
@@ -149,9 +149,9 @@ class ColumnSource:
         lanes, batches = columns.lanes[rows], []
         for lane in np.unique(lanes).tolist():
             members = rows[lanes == lane]
-            batches.append(Batch(columns.places[lane], members, columns.offsets[members]))
+            batches.append(PartitionBatch(columns.places[lane], members, columns.offsets[members]))
         size = int(columns.values.ends[-1]) if len(columns) else 0
-        return Taken(columns.values, columns.keys, columns.headers_at, batches, failures, ends, size)
+        return TakenRecords(columns.values, columns.keys, columns.headers_at, batches, failures, ends, size)
 
     def close(self) -> None:
         self._taker.close()

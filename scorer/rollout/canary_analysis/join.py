@@ -76,7 +76,8 @@ class PendingRecords:
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():
             order = np.argsort(self.offsets, kind="stable")
-            self.offsets, self.records = self.offsets[order], self.records[order]
+            self.offsets = self.offsets[order]
+            self.records = self.records[order]
 
     def matched(self, offsets: Offsets) -> tuple[NDArray[np.int64], Tickets]:
         """Remove the records that match `offsets`, and return their indices in `offsets`, each once, and the records."""

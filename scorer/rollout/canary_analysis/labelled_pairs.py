@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.reader import TopicReader
 from scorer.evaluation import join_labels
-from scorer.evaluation.class_names import BINARY, Names, known
+from scorer.evaluation.class_names import BINARY, NameCodes, known
 from scorer.evaluation.label_columns import Labels
-from scorer.evaluation.latest_by_id import Column, Newest, Rows, hashed
+from scorer.evaluation.latest_by_id import Column, NewestRows, RowsById, hashed
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 from scorer.settings import Settings
@@ -62,7 +62,7 @@ class LabelledPairs:
         self._most = most
         self._bound = np.uint64(2**64 - 1)
         self._partitions: dict[Partition, int] = {}
-        self._decisions = Names()
+        self._decisions = NameCodes()
         self._parts: list[dict[str, Column]] = []
 
     def __len__(self) -> int:
@@ -113,9 +113,9 @@ class LabelledPairs:
         reason = "" if cells.pairs else missing(answered, labels)
         return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
-    def newest(self) -> Newest:
+    def newest(self) -> NewestRows:
         """Return the newest row of each id; the same for the same pairs in any order of their partitions."""
-        rows, places = Rows(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
+        rows, places = RowsById(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
             rest = {name: part[name] for name in ("cell", "champion", "candidate", "decision")}
             for number in np.unique(part["partition"]).tolist():
@@ -125,7 +125,7 @@ class LabelledPairs:
         return rows.newest()
 
 
-def losses(answered: Newest, labels: Labels) -> Cells:
+def losses(answered: NewestRows, labels: Labels) -> Cells:
     """Return the differences of squared errors by cell; empty unless the labels are of two classes. Pure."""
     newest_labels, classes = labels.rows.newest(), labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
@@ -139,7 +139,7 @@ def losses(answered: Newest, labels: Labels) -> Cells:
     return Cells().added(columns["cell"][usable], difference[usable])
 
 
-def missing(answered: Newest, labels: Labels) -> str:
+def missing(answered: NewestRows, labels: Labels) -> str:
     """Return why `losses` has no pair. Pure."""
     classes = labels.classes
     if classes is not None and len(classes.names) != len(BINARY.names):

@@ -18,7 +18,7 @@ from scorer.native.byte_columns import Column, some
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
-from scorer.rollout.canary_analysis.fetch import Batch, Taken
+from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.join import JoinedPairs, JoinSide, MergeJoin, concatenate
 from scorer.rollout.canary_analysis.key_strata import cell
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
@@ -58,7 +58,8 @@ class PairSums:
             outputs: The lookup of the output that a version decides on.
             labels: Whether to keep pairs for labels.
         """
-        self._settings, self._window = settings, window
+        self._settings = settings
+        self._window = window
         self._comparer = PairComparer(contest)
         self._as_json = formats.as_json(settings)
         self._join = MergeJoin(MOST, 0)
@@ -91,7 +92,7 @@ class PairSums:
         """The versions whose scores do not count because their deciding output is unknown, as a message; empty if none."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
-    def take_in(self, taken: Taken) -> None:
+    def take_in(self, taken: TakenRecords) -> None:
         """Add records, of each partition in its order.
 
         Raises:
@@ -139,7 +140,7 @@ class PairSums:
     def _side(self, partition: Partition) -> JoinSide:
         return JoinSide.SHADOW if partition[0] == self._settings.shadow_topic else JoinSide.ANSWERED
 
-    def _records(self, taken: Taken, batches: Sequence[Batch]) -> None:
+    def _records(self, taken: TakenRecords, batches: Sequence[PartitionBatch]) -> None:
         values, lanes = taken.values, []
         for batch in batches:
             rows = batch.rows
@@ -158,7 +159,7 @@ class PairSums:
             pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in groups.items()]
         self._pairs(pairs)
 
-    def _readable(self, values: Column, batch: Batch) -> NDArray[np.int64]:
+    def _readable(self, values: Column, batch: PartitionBatch) -> NDArray[np.int64]:
         """Return the rows of a batch that are scores, (n,); the others are counted and logged.
 
         Raises Fatal (2) if there are many others and not one score: the configuration then names a wrong topic or format.
@@ -188,7 +189,7 @@ class PairSums:
                 self._skipped.skip(topic, partition, int(pairs.offsets[row]), error_text)
         return readable
 
-    def _letters(self, taken: Taken, batch: Batch) -> None:
+    def _letters(self, taken: TakenRecords, batch: PartitionBatch) -> None:
         for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter

@@ -43,7 +43,8 @@ class PendingAnswers:
     def __init__(self) -> None:
         self._blocks: dict[int, _Block] = {}
         self._single: dict[int, KeyedAnswer] = {}
-        self._cleared = self._next = 0
+        self._cleared = 0
+        self._next = 0
 
     def put(self, values: Column, keys: Column, size: int) -> int:
         """Store a block of answers, and return the ticket of its first row; the following rows have the following tickets.

@@ -13,7 +13,7 @@ from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import PASSING
 from publisher.kafka.partitions import Offsets, Partition
 from scorer.native.librdkafka import librdkafka_plugin
-from scorer.rollout.canary_analysis.fetch import Failure, Taken, source_of
+from scorer.rollout.canary_analysis.fetch import Failure, TakenRecords, source_of
 
 CALL_RECORDS = 10_000
 CALL_BYTES = 16 << 20  # of the records of one call, if they are as large as those of the previous call
@@ -59,7 +59,7 @@ class TopicTail:
             self._consumer.resume([TopicPartition(*partition) for partition in less])
         self._held = wanted
 
-    def take(self, seconds: float) -> Taken:
+    def take(self, seconds: float) -> TakenRecords:
         """Return the records that arrive within `seconds`."""
         taken = self._source.take(self._most, seconds)
         if self._watch.fatal is not None:

@@ -100,7 +100,8 @@ class StepAnalyzer:
         """Stop reading; the next analysis starts again from the step's start."""
         if self._analyzer is not None:
             self._analyzer.close()
-        self._analyzer = self._step = None
+        self._analyzer = None
+        self._step = None
 
     def _read(self, analyzer: CanaryAnalyzer, seconds: float) -> AnalyzerLag:
         if self._to_end:

@@ -38,7 +38,8 @@ class ComparisonProcess:
     """
 
     def __init__(self, config: Path, flags: Sequence[str]) -> None:
-        self._config, self._flags = config, flags
+        self._config = config
+        self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
         self._output: Any = None
         self._rollout = ""
@@ -50,7 +51,9 @@ class ComparisonProcess:
         """Return decision, reason and report, or None while the process runs; start it if none runs for this rollout."""
         if rollout != self._rollout:
             self.close()
-            self._rollout, self._killed, self._retry_at = rollout, 0, 0.0
+            self._rollout = rollout
+            self._killed = 0
+            self._retry_at = 0.0
         if self._process is None:
             if time.monotonic() >= self._retry_at:
                 self._begin(plan, digest)

@@ -118,7 +118,8 @@ class LeaderTerm:
             if rollout.pending is not None:
                 self._execute_move(rollout, rollout.pending)
                 return NextAction(ActionKind.MOVE, tuple(rollout.log[-1].why))
-            snapshot = self.snapshot = self._analyze(rollout, seconds)
+            snapshot = self._analyze(rollout, seconds)
+            self.snapshot = snapshot
             action = next_action(rollout, self._observe(rollout, snapshot))
             self._do(rollout, action, snapshot)
             self.registry_away = ""
@@ -278,7 +279,8 @@ class LeaderTerm:
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return
-        self._status_key, self._status_sent_at = status_key, time.monotonic()
+        self._status_key = status_key
+        self._status_sent_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
         state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(action.why), for_person=action.for_person)
         if snapshot is not None:

@@ -9,7 +9,7 @@ from sklearn import metrics
 
 from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import known
-from scorer.evaluation.label_columns import Answers, Labels
+from scorer.evaluation.label_columns import AnswerColumns, Labels
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import hashed
 
@@ -25,7 +25,7 @@ def assessed(
     versions: Sequence[str] | None = None,
 ) -> Assessment:
     """Event k has the id `k` and was answered at k ms."""
-    answers, count = Answers(), len(scores)
+    answers, count = AnswerColumns(), len(scores)
     ids = [str(number) for number in range(count)]
     answers.add(PLACE, range(count), range(count), hashed(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
     answered = answers.rows.newest()

@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.evaluation.latest_by_id import Newest, Rows, hashed
+from scorer.evaluation.latest_by_id import NewestRows, RowsById, hashed
 
 RECORDS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 9)), max_size=40)
 """(id, partition, time); the offset and the value are the index in the list."""
 Record = tuple[int, int, int]
 
 
-def rows_of(records: Sequence[Record], order: Sequence[int]) -> Rows:
-    rows = Rows()
+def rows_of(records: Sequence[Record], order: Sequence[int]) -> RowsById:
+    rows = RowsById()
     for at in order:
         id_, partition, time = records[at]
         rows.add(hashed([f"e{id_}"]), partition, np.array([at]), np.array([time]), value=np.array([at]))
@@ -29,7 +29,7 @@ def expected(records: Sequence[Record]) -> dict[int, int]:
     return newest
 
 
-def values_by_id(newest: Newest) -> dict[tuple[int, ...], int]:
+def values_by_id(newest: NewestRows) -> dict[tuple[int, ...], int]:
     values = newest.columns["value"].tolist() if len(newest) else []
     return {tuple(map(int, id_)): value for id_, value in zip(newest.ids, values, strict=True)}
 
@@ -55,7 +55,7 @@ def test_rows_with_one_id_are_joined(first_ids: set[int], second_ids: set[int]) 
 
 
 def test_rows_of_several_widths_stand_in_one_column() -> None:
-    rows = Rows()
+    rows = RowsById()
     for width in (0, 2, 1):
         rows.add(hashed([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))
     column = rows.newest().columns["row"]

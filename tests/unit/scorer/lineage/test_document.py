@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.dead_letters.reasons import Poison, Reason
-from scorer.lineage.document import DEAD_LETTER, SCORE, Answer, Place, place_of
+from scorer.lineage.document import DEAD_LETTER, SCORE, InputPosition, LineageAnswer, place_of
 from scorer.lineage.reader import STRETCH, nearest
 from scorer.lineage.recompute import Recomputation, compare_with
 from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
 
-PLACE = Place("flights", 3, 17)
+PLACE = InputPosition("flights", 3, 17)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def settings() -> Settings:
         ("flights[3]@17", PLACE),
         ("eu-west/flights/3/17", PLACE),
         ("/flights/3/17", PLACE),
-        ("late%2Eflights/0/1", Place("late.flights", 0, 1)),
+        ("late%2Eflights/0/1", InputPosition("late.flights", 0, 1)),
         ("us-east/flights/3/17", None),  # the id of an event that was copied from another region
         ("scores/3/17", None),
         ("flights/3", None),
@@ -40,7 +40,7 @@ def settings() -> Settings:
         ("\ud800/0/1", None),
     ],
 )
-def test_a_position_is_distinguished_from_an_id(settings: Settings, text: str, place: Place | None) -> None:
+def test_a_position_is_distinguished_from_an_id(settings: Settings, text: str, place: InputPosition | None) -> None:
     assert place_of(text, settings) == place
 
 
@@ -68,7 +68,7 @@ LETTER = {"reason": "malformed"}
 def test_an_answer_is_compared_with_the_current_result(
     kind: str, record: dict[str, Any], poison: Reason | None, score: Any, decision: str | None, same: bool
 ) -> None:
-    answer = Answer(kind, Place("out", 0, 1), PLACE, record, "1.0.0", "sha256:")
+    answer = LineageAnswer(kind, InputPosition("out", 0, 1), PLACE, record, "1.0.0", "sha256:")
     result = compare_with(answer, Poison(poison, "no JSON") if poison else None, score, decision, 1e-6)
     assert result == Recomputation(same, score, decision, f"{poison}: no JSON" if poison else "")
 

@@ -20,10 +20,10 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoded
 from scorer.evaluation import score_differences as folding
-from scorer.evaluation.compare_versions import Compared
+from scorer.evaluation.compare_versions import ComparisonRun
 from scorer.evaluation.comparison_report import Limits, judge
 from scorer.evaluation.score_differences import LARGEST, Differences
-from scorer.evaluation.score_events import Answers, answers
+from scorer.evaluation.score_events import EventAnswers, answers
 from scorer.models.loaded_model import LoadedModel
 from scorer.scores.outputs import Scores
 
@@ -63,7 +63,7 @@ class Doubling:
         """Accept that the version works."""
 
 
-def given_by(count: int, errors: dict[int, Exception]) -> Answers:
+def given_by(count: int, errors: dict[int, Exception]) -> EventAnswers:
     values = [None if number % 7 == 6 else b"%d" % number for number in range(count)]
     return answers(cast(LoadedModel, Doubling(errors)), values, ListedMetadata.empty(count))
 
@@ -92,9 +92,9 @@ def test_an_unavailable_server_rejects_no_event() -> None:
         given_by(5, {3: Retriable("unavailable")})
 
 
-def of(scores: Sequence[Any]) -> Answers:
+def of(scores: Sequence[Any]) -> EventAnswers:
     """Return answers with these scores, None for a dead letter; numbers from 0.5 on decide yes."""
-    results = Answers(len(scores))
+    results = EventAnswers(len(scores))
     for row, score in enumerate(scores):
         if score is None:
             results.rejected[row] = BAD
@@ -181,7 +181,7 @@ def test_rules_and_the_verdict() -> None:
     same = [(n / 1_000, n / 1_000) for n in range(1_000)]
 
     def passed(pairs: Sequence[tuple[Any, Any]], limits: Limits = USUAL, seconds: float = 1.0) -> tuple[bool, list[str]]:
-        compared = Compared(folded(pairs), {"champion": 1.0, "candidate": seconds}, {PLACE: Bounds(0, len(pairs))})
+        compared = ComparisonRun(folded(pairs), {"champion": 1.0, "candidate": seconds}, {PLACE: Bounds(0, len(pairs))})
         report = judge("champion", "candidate", compared, limits)
         orjson.dumps(report.to_dict())
         return report.passed, [rule.name for rule in report.rules if rule.beyond]
@@ -221,7 +221,7 @@ class OfTwoOutputs(Doubling):
         return Scores(NAMED, {"y": risk.reshape(-1, 1), "z": np.full((len(risk), 1), self._amount)})
 
 
-def of_two_outputs(power: float, amount: float) -> Answers:
+def of_two_outputs(power: float, amount: float) -> EventAnswers:
     values = [b"%d" % number for number in range(100)]
     return answers(cast(LoadedModel, OfTwoOutputs(power, amount)), values, ListedMetadata.empty(100))
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from publisher.kafka.partitions import Offsets, Partition, Spans
-from publisher.kafka.reader import Batch as Read
+from publisher.kafka.reader import PartitionBatch as Read
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.kafka.topics import Bounds
@@ -27,7 +27,7 @@ from publisher.runtime.time_range import ALWAYS
 from scorer.dead_letters.headers import HeaderList, dead_headers
 from scorer.evaluation.decision_output import DecidedOutputs
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
-from scorer.rollout.canary_analysis.fetch import Batch, Taken
+from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
 from scorer.rollout.canary_analysis.verdict import BRIER
@@ -193,13 +193,13 @@ class Judge:
             records = self._topics.logs[at].between(self.reached[at], end)
             places = np.arange(len(rows), len(rows) + len(records))
             if records:
-                batches.append(Batch(at, places, np.array([each.offset for each in records], np.int64)))
+                batches.append(PartitionBatch(at, places, np.array([each.offset for each in records], np.int64)))
             rows += records
             self.reached[at] = end
             self.records[at] += len(records)
         size = sum(len(each.value or b"") for each in rows)
         values, keys = [each.value for each in rows], [each.key for each in rows]
-        self.pairs.take_in(Taken(values, keys, lambda at: [rows[n].headers for n in at], batches, [], {}, size))
+        self.pairs.take_in(TakenRecords(values, keys, lambda at: [rows[n].headers for n in at], batches, [], {}, size))
 
     def labelled(self, until: Offsets | None = None) -> LabelledSums:
         assert self.pairs.labelled is not None
