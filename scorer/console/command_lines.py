@@ -9,7 +9,7 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """Builds command lines for one configuration; `config` is the path as given by the user."""
+    """Build command lines for one configuration; `config` is the path as given by the user."""
 
     settings: Settings
     config: str

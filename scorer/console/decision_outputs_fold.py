@@ -17,7 +17,7 @@ WAITING = 5_000  # scores held until their output is known
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Selects the decision output of scores.
+    """Select the decision output of scores, and hold scores until the output is known.
 
     Attributes:
         names: The output of each resolved version by digest; None if it is unknown.

@@ -53,7 +53,7 @@ class NoIdReader:
 
 
 class KafkaFeed:
-    """Reads the topics into the state until `close`."""
+    """Read the topics into the state in a thread until `close`."""
 
     def __init__(self, settings: Settings, state: ConsoleState) -> None:
         self._settings = settings

@@ -19,7 +19,7 @@ NOWHERE = ("labels", 0)
 
 @dataclass(slots=True)
 class LabelQualityFold:
-    """Joins sampled scores with labels.
+    """Join sampled scores with labels.
 
     At most `most` scores and `most` labels are kept. Beyond that, the records with the lowest hashes of their ids are kept,
     with the same bound for scores and labels, so that a late label still has its score. `unusable` counts labels without an id

@@ -16,7 +16,7 @@ MOVES = 500  # newest moves of each channel
 
 
 class RegistryFeed:
-    """Polls the registry until `close`."""
+    """Poll the registry in a thread until `close`."""
 
     def __init__(self, store: Store, state: ConsoleState) -> None:
         self._store = store

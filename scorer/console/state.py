@@ -77,7 +77,7 @@ class VersionChangeFold:
 
 @dataclass(slots=True)
 class DeadLetterFold:
-    """Counts the dead letters that a replay would write back, as `scorer replay --dry-run` does, and keeps the newest.
+    """Count the dead letters that a replay would write back, like `scorer replay --dry-run`, and keep the newest.
 
     `letters` starts with the newest.
     """

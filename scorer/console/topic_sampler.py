@@ -10,7 +10,7 @@ from publisher.kafka.partitions import Partition
 
 @dataclass(slots=True)
 class TopicSampler:
-    """Limits a topic to `rate` records per second, and to `budget` records in the first second."""
+    """Limit a topic to `rate` records per second, and to `budget` records in the first second."""
 
     topic: str
     rate: int

@@ -104,7 +104,7 @@ def compare(
 
 
 class _Timed:
-    """Measures the times of both versions, which score in alternating order."""
+    """Measure the times of both versions, which score in alternating order."""
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}

@@ -225,7 +225,7 @@ def remaining_chunks(
 
 
 class _Writer:
-    """Writes the corrections and the progress of a chunk in one transaction."""
+    """Write the corrections and the progress of a chunk in one transaction."""
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ class AttestationReader:
 
 
 class TrainingFeed:
-    """Polls the registry until `close`."""
+    """Poll the registry in a thread until `close`."""
 
     def __init__(self, store: Store, state: ConsoleState, keys: Sequence[TrustedKey]) -> None:
         self._reader = AttestationReader(store, keys)

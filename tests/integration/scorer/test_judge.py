@@ -173,7 +173,7 @@ def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus:
     turned = judged(bus, "--champion", NEW, "--candidate", OLD, code=1)
     assert rules(turned)["errors"]["estimate"] == pytest.approx(-1 / 25)
     told = bus.rig.run("scorer", "judge", "scorer.yaml", "--champion", OLD, "--candidate", OLD, code=2).stderr
-    assert "the champion and the candidate" in told
+    assert "both champion and candidate" in told
 
 
 def test_a_clock_asks_for_follow_and_for_a_duration(make_rig: MakeRig) -> None:

@@ -23,7 +23,7 @@ from tests.support.trained import DAY, Runs
 
 
 class Counted(LayoutStore):
-    """Counts the blobs that are read."""
+    """A registry that counts the blobs that are read."""
 
     reads = 0
 
