@@ -30,6 +30,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the time limit of the first request, and close the longest idle connection if there are too many."""
         super().connection_made(transport)
         self._await_request()
         if len(self.connections) > CONNECTIONS:
@@ -37,11 +38,13 @@ class BoundedProtocol(H11Protocol):
             min(others, key=lambda each: (each.responding, each._waits_since)).abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel the time limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
+        """Start the time limit of the next request."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self._await_request()

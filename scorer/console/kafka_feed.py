@@ -79,6 +79,7 @@ class KafkaFeed:
         self._thread.start()
 
     def close(self) -> None:
+        """Stop the thread and wait for its end."""
         self._closing.set()
         self._thread.join()
 

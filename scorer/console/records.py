@@ -35,6 +35,7 @@ class VersionChange(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Partition:
+        """The topic and the partition."""
         return self.topic, self.partition
 
 

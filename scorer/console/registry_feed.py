@@ -32,6 +32,7 @@ class RegistryFeed:
         self._wake.set()
 
     def close(self) -> None:
+        """Stop the thread and wait for its end."""
         self._closing.set()
         self._wake.set()
         self._thread.join()

@@ -85,6 +85,7 @@ class RolloutPanel:
 
     @property
     def running(self) -> bool:
+        """Whether the rollout has not ended."""
         return not self.outcome
 
     @property

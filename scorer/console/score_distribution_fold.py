@@ -29,6 +29,7 @@ class ScoreWindow:
     last_ms: int = 0
 
     def add(self, record: CompleteScoreRecord) -> None:
+        """Add a score; fallback scores are only counted."""
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.status == FALLBACK:  # not a score of the version

@@ -46,6 +46,7 @@ class DistributionShift:
 
     @property
     def verdict(self) -> str:
+        """The comparison of the distributions in words."""
         if self.index is None:
             return "too few scores of both versions to compare"
         if self.index < SIMILAR:

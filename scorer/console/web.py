@@ -73,9 +73,11 @@ class Console:
 
     @property
     def tag(self) -> str:
+        """The followed tag or channel."""
         return self.settings.model.tag
 
     def app(self) -> Starlette:
+        """Return the ASGI application."""
         gets = [Route(path, getattr(self, name)) for path, name, _ in VIEWS]
         data = [Route("/data/scores", self.data), Route("/data/flow", self.data), Route("/events", self.events)]
         posts = [
@@ -93,6 +95,7 @@ class Console:
         )
 
     def rollout(self, request: Request) -> Response:
+        """Return the page of the channel, its scorers and the planned rollout."""
         now, query = self.clock(), dict(request.query_params)
         with self.state.lock:
             view, plan = rollout_view.channel_view(self.state, self.tag, query, now), rollout_plan_view.panel(self.state, now)
@@ -117,6 +120,7 @@ class Console:
         )
 
     def scores(self, request: Request) -> Response:
+        """Return the page of the score distributions and the quality."""
         with self.state.lock:
             rows, comparison = views.scores(self.state, self.tag)
             qualities, pairs = views.qualities(self.state, self.clock()), rollout_plan_view.pairs(self.state)
@@ -124,6 +128,7 @@ class Console:
         return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs, notes=notes)
 
     def flow(self, request: Request) -> Response:
+        """Return the page of throughput, lag and latency."""
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
@@ -132,11 +137,13 @@ class Console:
         return self._page(request, "flow", point=point, live=live, most=most, canary=canary)
 
     def regions(self, request: Request) -> Response:
+        """Return the page of regions and channels."""
         with self.state.lock:
             rows, registry = views.regions(self.state, self.clock()), self.state.registry
         return self._page(request, "regions", rows=rows, channels=list(registry.channels.values()))
 
     def dead_letters(self, request: Request) -> Response:
+        """Return the page of dead letters."""
         query = dict(request.query_params)
         with self.state.lock:
             letters, reasons = views.letters(self.state, query)
@@ -156,6 +163,7 @@ class Console:
         )
 
     def history(self, request: Request) -> Response:
+        """Return the page of a channel's moves."""
         query = dict(request.query_params)
         with self.state.lock:
             names, name, moves = views.history(self.state, self.tag, query)
@@ -167,6 +175,7 @@ class Console:
         )
 
     def training(self, request: Request) -> Response:
+        """Return the page of training runs, or of one run."""
         query = dict(request.query_params)
         with self.state.lock:
             library, channels, error = self.state.training, self.state.registry.channels, self.state.source_errors.get(SOURCE)
@@ -175,6 +184,7 @@ class Console:
         return self._page(request, "training", listing=view, shown=shown, query=query, error=error)
 
     def data(self, request: Request) -> Response:
+        """Return the figures of a chart as JSON."""
         figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data
         with self.state.lock:
             values = figures(self.state)
@@ -196,12 +206,14 @@ class Console:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def promote(self, request: Request) -> Response:
+        """Promote a version as requested by a form."""
         actions, given = await self._action_form(request)
         channel, version = check_channel(given.get("channel", "")), check_version(given.get("version", "").strip())
         actions.promote(self._actor(request), channel, version, _reason(given), _number(given, "revision"))
         return RedirectResponse("/", 303)
 
     async def rollback(self, request: Request) -> Response:
+        """Roll a channel back as requested by a form."""
         actions, given = await self._action_form(request)
         to_revision = _number(given, "to_revision") if given.get("to_revision") else None
         channel = check_channel(given.get("channel", ""))
@@ -209,6 +221,7 @@ class Console:
         return RedirectResponse("/", 303)
 
     async def replay(self, request: Request) -> Response:
+        """Replay dead letters as requested by a form."""
         actions, given = await self._action_form(request)
         reason = given.get("reason", "")
         if reason and reason not in list(Reason):
@@ -217,6 +230,7 @@ class Console:
         return RedirectResponse("/dead-letters", 303)
 
     async def ask(self, request: Request) -> Response:
+        """Send a request to the controller of the rollout as requested by a form."""
         actions, given = await self._action_form(request)
         if (verb := given.get("verb", "")) not in list(Verb):
             raise HTTPException(400, f"{verb[:40]!r} is not one of {', '.join(Verb)}")

@@ -41,6 +41,7 @@ class DemoOptions:
 
     @property
     def registry_command(self) -> list[str]:
+        """The command of the registry, with its options."""
         return ["model-registry", *(["--plain-http"] if self.plain_http else [])]
 
     @property
@@ -50,6 +51,7 @@ class DemoOptions:
 
     @property
     def repository(self) -> str:
+        """The repository of the model."""
         return f"{self.registry or FOLDER}/flight-delay"
 
 

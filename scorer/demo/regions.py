@@ -45,12 +45,15 @@ class RegionsSummary:
 
     @property
     def clean(self) -> bool:
+        """Whether both regions are clean and all scores were copied."""
         return self.near.clean and self.far.clean and self.far.events == self.near.scored
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the summaries as JSON."""
         return {"clean": self.clean, "regions": {NEAR: self.near.to_dict(), FAR: self.far.to_dict()}}
 
     def table(self) -> Group:
+        """Return the summaries as tables."""
         return Group(self.near.table(), self.far.table(f"copied scores in {FAR}", "scores"))
 
 

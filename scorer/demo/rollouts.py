@@ -47,12 +47,15 @@ class RolloutsSummary:
 
     @property
     def clean(self) -> bool:
+        """Whether the scores are clean and both rollouts ended as expected."""
         return self.summary.clean and self.outcomes == {NEW: Outcome.COMPLETED, BAD: Outcome.ROLLED_BACK}
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the summary as JSON."""
         return {**self.summary.to_dict(), "clean": self.clean, "rollouts": self.outcomes}
 
     def table(self) -> Table:
+        """Return the summary as a table."""
         table = self.summary.table()
         for candidate, outcome in self.outcomes.items():
             table.add_row(f"rollout of {candidate}", outcome)

@@ -49,6 +49,7 @@ class ScoreReader:
         self._thread.start()
 
     def close(self) -> None:
+        """Stop the thread and close the consumer."""
         self._closing.set()
         self._thread.join()
         self._consumer.close()

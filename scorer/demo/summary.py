@@ -54,6 +54,7 @@ class TopicSummary:
         return not (self.missing + self.duplicates + self.phantoms + self.out_of_order)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON."""
         return {"clean": self.clean, **asdict(self)}
 
     def table(self, title: str = "scores", unit: str = "events") -> Table:

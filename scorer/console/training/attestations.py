@@ -39,10 +39,12 @@ class AttestedDocument(Generic[Document]):
 
     @property
     def name(self) -> str:
+        """The name of the document's type."""
         return documents.NAMES[self.type]
 
     @property
     def verified(self) -> bool:
+        """Whether a trusted key signed the document."""
         return self.key_id is not None
 
 

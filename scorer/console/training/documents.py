@@ -41,6 +41,7 @@ class AttestedMatrix(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
+        """The labels as texts."""
         return [str(label) for label in self.labels]
 
 
@@ -229,10 +230,12 @@ class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def run(self) -> InternalParameters:
+        """The run that trained the version."""
         return self.build_definition.internal_parameters
 
     @property
     def gate(self) -> GateMargins:
+        """The margins of the run's validation gate."""
         return self.build_definition.external_parameters.config.training.gate
 
     def named(self, name: str) -> list[ResolvedDependency]:

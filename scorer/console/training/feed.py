@@ -109,6 +109,7 @@ class TrainingFeed:
         self._thread.start()
 
     def close(self) -> None:
+        """Stop the thread and wait for its end."""
         self._closing.set()
         self._thread.join()
 

@@ -76,6 +76,7 @@ class Metric:
 
     @property
     def change(self) -> float | None:
+        """The challenger's value minus the champion's; None unless both exist."""
         if self.champion is None or self.challenger is None:
             return None
         return self.challenger - self.champion
@@ -106,6 +107,7 @@ class TrainingRun:
 
     @property
     def version(self) -> str:
+        """The name of the version."""
         return self.attestations.version
 
     @property
@@ -121,6 +123,7 @@ class TrainingRun:
 
     @property
     def comparison(self) -> ComparisonDocument | None:
+        """The comparison; None if it is not attested or unreadable."""
         return self.attestations.comparison.document if self.attestations.comparison else None
 
     @property
@@ -131,10 +134,12 @@ class TrainingRun:
 
     @property
     def unit(self) -> str:
+        """The unit of a training budget."""
         return "epochs" if self.training.recipe == "network" else "trees"
 
     @property
     def champion(self) -> ComparedVersion | None:
+        """The champion of the comparison; None without one."""
         return self.comparison.champion if self.comparison else None
 
     @property

@@ -46,10 +46,12 @@ class Jar:
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> Path:
+        """The path in a Maven repository."""
         return Path(*self.group.split("."), self.artifact, self.version, self.name)
 
     def is_at(self, path: Path) -> bool:

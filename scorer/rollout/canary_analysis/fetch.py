@@ -95,6 +95,7 @@ class MessageSource:
         """Do nothing: messages need no preparation."""
 
     def take(self, most: int, seconds: float) -> TakenRecords:
+        """Return at most `most` records that arrive within `seconds`."""
         messages = self._consumer.consume(most, seconds)
         bad = [row for row, error in enumerate(map(Message.error, messages)) if error is not None]
         errors = [_failure(messages.pop(row)) for row in reversed(bad)][::-1]
@@ -137,9 +138,11 @@ class ColumnSource:
         self._taker = taker
 
     def forward(self, partitions: list[TopicPartition]) -> None:
+        """Redirect the partitions that are about to be assigned to the native queue."""
         self._taker.forward(partitions)
 
     def take(self, most: int, seconds: float) -> TakenRecords:
+        """Return at most `most` records that arrive within `seconds`."""
         event = self._consumer.poll(0)  # an event of the client and never a record: records have a queue of their own
         failures = [] if event is None or event.error() is None else [_failure(event)]
         self._taker.collect(most, seconds)
@@ -154,6 +157,7 @@ class ColumnSource:
         return TakenRecords(columns.values, columns.keys, columns.headers_at, batches, failures, ends, size)
 
     def close(self) -> None:
+        """Release the native queue; call it before the consumer is closed."""
         self._taker.close()
 
 

@@ -100,6 +100,7 @@ class CanaryVerdict:
     findings: tuple[MetricResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as JSON."""
         return {"verdict": self.decision, "why": list(self.why), "rules": [each.to_dict() for each in self.findings]}
 
 
