@@ -176,7 +176,7 @@ class LineageReader:
         partitions = self._reader.partitions([place.topic])
         if place.topic not in self._settings.input.topics or place[:2] not in partitions:
             raise Fatal(
-                f"{place} is no position in an input topic",
+                f"{place} is not a position in an input topic",
                 f"input topics: {', '.join(self._settings.input.topics)}; {place.topic} has {len(partitions)} partitions",
                 USAGE,
             )

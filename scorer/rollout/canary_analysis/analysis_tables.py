@@ -25,7 +25,7 @@ def analysis_tables(document: Mapping[str, Any]) -> Group:
 
 def _rules(document: Mapping[str, Any]) -> Table:
     champion, candidate = (_version(document[role]) for role in ("champion", "candidate"))
-    title = f"candidate {candidate} compared with champion {champion}: how much worse it is"
+    title = f"candidate {candidate} compared with champion {champion}: larger differences are worse"
     table = _table(title, "rule", "estimate", "at least", "at most", "margin", "pairs", "cells")
     for each in document["rules"]:
         figures = (format_figure(each[name], DIGITS) for name in ("estimate", "low", "high", "margin"))

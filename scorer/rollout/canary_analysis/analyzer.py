@@ -180,7 +180,7 @@ class CanaryAnalyzer:
             Fatal: If labels are not requested, or as `LabelledPairs.differences` does.
         """
         if self._pairs.labelled is None:
-            raise Fatal("no rule asks for labels", "add the rule brier", USAGE)
+            raise Fatal("no rule uses labels", "add the rule brier", USAGE)
         sums = self._pairs.labelled.differences(self._bus, self._settings, self._feed.reached, until)
         unknown = self._pairs.unknown
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums

@@ -86,7 +86,7 @@ class PlanStep(Section):
         named = [kind for kind in StepKind if getattr(self, kind) is not None]
         if len(named) != 1:
             given = " and ".join(named) or "none"
-            raise ValueError(f"a step is one of {', '.join(StepKind)}, this one {given}")
+            raise ValueError(f"a step must have exactly one of {', '.join(StepKind)}, but it has {given}")
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
             raise ValueError(f"bake belongs to shadow and canary, not to {self.kind}")
         if self.watch and self.kind is not StepKind.PROMOTE:
@@ -148,14 +148,14 @@ class RolloutPlan(Section):
     def _in_order(self) -> "RolloutPlan":
         kinds = [step.kind for step in self.steps]
         if kinds.count(StepKind.PROMOTE) != 1 or kinds[-1] is not StepKind.PROMOTE:
-            raise ValueError("the last step, and no other, is promote: true")
+            raise ValueError("exactly the last step must be promote: true")
         shares = [step.canary for step in self.steps if step.canary is not None]
         if sorted(set(shares)) != shares:
-            raise ValueError(f"the canary's share rises from step to step, here it is {', '.join(map(str, shares))}")
+            raise ValueError(f"the canary's share must increase from step to step, but it is {', '.join(map(str, shares))}")
         if StepKind.CANARY in kinds and StepKind.SHADOW in kinds[kinds.index(StepKind.CANARY) :]:
-            raise ValueError("a shadow comes before the first canary")
+            raise ValueError("shadow steps must precede the first canary step")
         if StepKind.COMPARE in kinds[1:]:
-            raise ValueError("compare is the first step")
+            raise ValueError("compare must be the first step")
         return self
 
     @property
@@ -209,7 +209,7 @@ def _describe_fault(fault: Any) -> str:
         case "missing":
             return "it is missing"
         case "string_type":
-            return f"{value} is no text: write it in quotes"
+            return f"{value} is not a text: write it in quotes"
         case _ if isinstance(fault["input"], dict | list):
             return str(fault["msg"]).removeprefix("Value error, ")
         case _:

@@ -22,12 +22,13 @@ def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Con
     resolution = channel.resolve(open_source(settings), settings.model.tag)
     if not resolution.revision:
         hint = "follow a channel; create one with model-registry promote REPO --to VERSION"
-        raise Fatal(f"model.tag {settings.model.tag!r} is no channel, and cannot be moved", hint, REFUSED)
+        raise Fatal(f"model.tag {settings.model.tag!r} is not a channel and cannot be moved", hint, REFUSED)
     candidate = find_version(settings, plan.candidate)
     if candidate.digest == resolution.digest:
         raise Fatal(f"{candidate.version} is the champion already", "name another candidate in the plan", REFUSED)
     if candidate.version != plan.candidate:
-        raise Fatal(f"candidate: {plan.candidate!r} is no version's tag", "name a version, not a channel or a digest", USAGE)
+        message = f"candidate: {plan.candidate!r} is not the tag of a version"
+        raise Fatal(message, "name a version, not a channel or a digest", USAGE)
     return resolution.revision, Contestants(ContestVersion(resolution.digest, resolution.version), candidate)
 
 

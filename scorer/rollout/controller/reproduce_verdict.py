@@ -74,7 +74,7 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
         available = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
-        fault = "is no entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) is based on no pairs"
+        fault = "is not an entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) is based on no pairs"
         raise Fatal(f"{seq} of {rollout.id} {fault}", f"entries that are based on pairs: {available}", USAGE)
     basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
