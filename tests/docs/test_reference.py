@@ -28,7 +28,9 @@ from tests.support.environment import ROOT
 from tests.support.every_setting import setting_names
 
 READ_SCORES, SIGNATURE = "scorer/docs/read-scores.md", "model_registry/docs/signature.md"
-LENGTHS, OWN_MODEL = "model_registry/docs/batches-and-lengths.md", "model_registry/docs/your-own-model.md"
+FIELDS, LENGTHS, TEXT_MODELS, OWN_MODEL = (
+    f"model_registry/docs/{name}.md" for name in ("fields", "batches-and-lengths", "text-models", "your-own-model")
+)
 
 
 @pytest.mark.parametrize("part", list(reference.PARTS), ids=":".join)
@@ -91,7 +93,7 @@ def test_the_carried_fields_of_the_page_are_those_of_its_example() -> None:
 
 
 def test_the_signature_and_the_golden_example_fit_each_other() -> None:
-    blocks = pages.blocks(SIGNATURE) | pages.blocks(LENGTHS) | pages.blocks("model_registry/docs/text-models.md")
+    blocks = pages.blocks(SIGNATURE) | pages.blocks(FIELDS) | pages.blocks(LENGTHS) | pages.blocks(TEXT_MODELS)
     example = json.loads(blocks["golden"])
     assert {field.name for field in parse_signature(blocks["signature"]).fields} == set(example["event"])
     given = {one.tensor: one.given for one in parse_signature(blocks["shapes"]).inputs}

@@ -1,4 +1,4 @@
-"""What each component may do, as `deploy/security.md` lists it: the least that works. `*` at the end makes a prefix."""
+"""What each component may do, as `deploy/rights.md` lists it: the least that works. `*` at the end makes a prefix."""
 
 from confluent_kafka.admin import AclOperation, ResourceType
 

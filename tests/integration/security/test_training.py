@@ -1,4 +1,4 @@
-"""Training, and what begins it, with exactly the rights that deploy/security.md lists, and with each one missing."""
+"""Training, and what begins it, with exactly the rights that deploy/rights.md lists, and with each one missing."""
 
 import json
 import time

@@ -33,7 +33,7 @@ def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, mo
 
 
 def test_every_setting_stands_in_the_documentation() -> None:
-    told = (Path(publisher.__file__).parent / "docs" / "regions.md").read_text()
+    told = (Path(publisher.__file__).parent / "docs" / "relay-reference.md").read_text()
     sections: dict[str, type[BaseModel]] = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
     names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
     names |= set(RelaySettings.model_fields) - set(sections)
