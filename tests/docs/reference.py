@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -36,13 +36,26 @@ RECORD_WORDS = {"string": "text", "int": "integer", "long": "integer", "double":
 
 
 def settings() -> str:
-    """One row a setting: its name, type, default and docstring. Raises ValueError for a setting without a docstring."""
-    rows = [row for section in _sections(Settings) for row in section]
-    return _table(["setting", "type", "default", ""], rows)
+    """Return a section for each part of the configuration with one row per setting: name, type, default and docstring.
+
+    Raises:
+        ValueError: if a setting has no docstring.
+    """
+    sections = [(prefix, rows) for prefix, rows in _sections(Settings) if rows]
+    contents = " ".join(f"[{_section_title(prefix)}](#{_section_title(prefix).replace('.', '')})" for prefix, _ in sections)
+    parts = [f"Sections: {contents}\n"]
+    for prefix, rows in sections:
+        parts.append(f"\n## {_section_title(prefix)}\n\n{_table(['setting', 'type', 'default', 'meaning'], rows)}")
+    return "".join(parts)
 
 
-def _sections(model: type[BaseModel], prefix: str = "") -> Iterable[list[list[str]]]:
-    """The rows of a model's own settings, then those of its sections."""
+def _section_title(prefix: str) -> str:
+    """Return `kafka.security` for the prefix `kafka.security.`, and `scorer` for the settings outside of sections."""
+    return prefix.rstrip(".") or "scorer"
+
+
+def _sections(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, list[list[str]]]]:
+    """Yield the prefix and rows of a model's own settings, then those of its sections."""
     words = docstrings(model)
     nested: list[tuple[str, type[BaseModel]]] = []
     rows: list[list[str]] = []
@@ -52,12 +65,12 @@ def _sections(model: type[BaseModel], prefix: str = "") -> Iterable[list[list[st
             continue
         if name not in words:
             raise ValueError(f"{model.__name__}.{name} has no docstring: write one below it")
-        text, _, default = words[name].partition("; default: ")
-        said = f"{default.rstrip('.')}" if default else _default(field)
-        rows.append([f"`{prefix}{name}`", _type(field), said, f"{text.rstrip('.')}." if default else text])
-    yield rows
-    for deeper, section in nested:
-        yield from _sections(section, deeper)
+        text, _, stated_default = words[name].partition("; default: ")
+        default = stated_default.rstrip(".") if stated_default else _default(field)
+        rows.append([f"`{prefix}{name}`", _type(field), default, f"{text.rstrip('.')}." if stated_default else text])
+    yield prefix, rows
+    for section_prefix, section in nested:
+        yield from _sections(section, section_prefix)
 
 
 def docstrings(model: type) -> dict[str, str]:
@@ -164,8 +177,11 @@ def audit_counts(report: type[Report]) -> str:
 
 
 def client_properties_rejected() -> str:
-    """One row a property of the Kafka client that `extra` must not state, and why."""
-    return _table(["property", "why not"], [[f"`{key}`", reason] for key, reason in sorted(client_properties.REJECTED.items())])
+    """Return one row for each reason to reject properties of the Kafka client in `extra`, with these properties."""
+    properties: dict[str, list[str]] = {}
+    for key, reason in sorted(client_properties.REJECTED.items()):
+        properties.setdefault(reason, []).append(f"`{key}`")
+    return _table(["properties", "reason"], [[", ".join(keys), reason] for reason, keys in properties.items()])
 
 
 def client_properties_allowed() -> str:
