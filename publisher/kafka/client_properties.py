@@ -280,7 +280,7 @@ def _fault(key: str, value: object) -> str | None:
         return f"must not be set: {reason}; take it out"
     if key not in ALLOWED | SECRET:
         near = difflib.get_close_matches(key, ALLOWED | SECRET, n=1, cutoff=0.5)
-        nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/docs/settings.md lists the properties"
+        nearest = f"the nearest valid name is {near[0]!r}" if near else "scorer/docs/client-properties.md lists the properties"
         return f"no property of the Kafka client has this name; {nearest}"
     if key in LOWEST and not _at_least(LOWEST[key][0], value):
         return f"must be {LOWEST[key][0]} or more: {LOWEST[key][1]}"

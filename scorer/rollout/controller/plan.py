@@ -18,7 +18,7 @@ from scorer.rollout.canary_analysis.verdict import BRIER
 MOST_BYTES = 100_000
 MOST_STEPS = 50
 WEEK = 7 * 86_400
-HINT = "see the plan in scorer/docs/rollouts.md"
+HINT = "see the plan in scorer/docs/rollout-plans.md"
 
 
 def _duration(given: Any) -> Any:
@@ -136,7 +136,7 @@ class PlanRules(Section):
 
 
 class RolloutPlan(Section):
-    """A complete plan; see scorer/docs/rollouts.md."""
+    """A complete plan; see scorer/docs/rollout-plans.md."""
 
     candidate: str = Field(min_length=1, max_length=128)
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)

@@ -114,7 +114,7 @@ def test_an_unknown_property_is_named_with_the_nearest_one_and_without_its_value
     assert client_properties.faults({"fetch.max.byte": CANARY}) == {
         "fetch.max.byte": "no property of the Kafka client has this name; the nearest valid name is 'fetch.max.bytes'"
     }
-    assert "scorer/docs/settings.md" in client_properties.faults({"qqq": CANARY})["qqq"]
+    assert "scorer/docs/client-properties.md" in client_properties.faults({"qqq": CANARY})["qqq"]
 
 
 def test_tuning_and_credentials_are_accepted() -> None:

@@ -9,6 +9,7 @@ import yaml
 from publisher.errors import USAGE, Fatal
 from scorer.rollout.controller import plan
 from scorer.rollout.controller.plan import StepKind
+from tests.support.environment import ROOT
 
 WHOLE = """
 candidate: 2.0.0
@@ -102,3 +103,10 @@ def test_files_that_are_no_plan_are_refused(tmp_path: Path, text: bytes) -> None
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match=r"nothing\.yaml"):
         plan.read(tmp_path / "nothing.yaml")
+
+
+def test_the_hint_of_an_error_names_the_page_with_a_plan() -> None:
+    with pytest.raises(Fatal) as error:
+        plan.parse([1], "p")
+    page = (error.value.hint or "").rpartition(" ")[2]
+    assert "candidate: 2.0.0" in (ROOT / page).read_text()
