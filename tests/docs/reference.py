@@ -230,6 +230,6 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("deploy/metrics.md", "scorer-metrics"): lambda: metrics(exporters()[0]),
     ("deploy/metrics.md", "relay-metrics"): lambda: metrics(exporters()[1]),
     ("deploy/metrics.md", "controller-metrics"): lambda: metrics(exporters()[2]),
-    ("deploy/metrics.md", "alerts"): alerts,
+    ("deploy/alerts.md", "alerts"): alerts,
 }
 """The generated parts: page and name, and the function that makes each."""
