@@ -17,7 +17,7 @@ COMPARISON = "https://scorestream.io/attestations/comparison/v1"
 TYPES = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION, "comparison": COMPARISON}
 PASSED = "passed"
 VERDICTS = (PASSED, "refused", "same")
-HINT = "model_registry/docs/signing.md describes attestations"
+HINT = "model_registry/docs/attestations.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:

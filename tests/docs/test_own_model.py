@@ -12,7 +12,7 @@ from model_registry.signing import predicates
 from tests.docs import pages, tutorial
 from tests.support.environment import ROOT
 
-SIGNING = "model_registry/docs/signing.md"
+SIGNING, ATTESTATIONS = "model_registry/docs/signing.md", "model_registry/docs/attestations.md"
 
 
 @pytest.mark.parametrize("library", ["scikit-learn", "lightgbm"])
@@ -85,5 +85,5 @@ def outputs(lines: list[list[str]]) -> list[str]:
 
 
 def test_the_pages_comparison_is_one() -> None:
-    said = json.loads(pages.blocks(SIGNING)["comparison"])
+    said = json.loads(pages.blocks(ATTESTATIONS)["comparison"])
     predicates.check(predicates.COMPARISON, said, said["challenger"]["digest"])
