@@ -222,7 +222,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("scorer/docs/client-properties.md", "registry-properties"): registry_properties_allowed,
     ("scorer/docs/commands.md", "commands"): lambda: commands(scorer),
     ("scorer/docs/read-scores.md", "score-record"): score_record,
-    ("publisher/README.md", "commands"): lambda: commands(publisher),
+    ("publisher/docs/relay-reference.md", "commands"): lambda: commands(publisher),
     ("model_registry/docs/commands.md", "commands"): lambda: commands(model_registry),
     ("publisher/docs/audit.md", "events"): lambda: audit_counts(EventReport),
     ("publisher/docs/audit.md", "regions"): lambda: audit_counts(RegionsReport),

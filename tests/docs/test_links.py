@@ -24,6 +24,7 @@ def test_links_lead_somewhere(name: str) -> None:
     assert [link for link in pages.links(page) if not (page.parent / link).exists()] == []
     for target, anchor in re.findall(r"\]\(([^)\s#:]*\.md)#([^)\s]+)\)", page.read_text()):
         assert anchor in anchors(page.parent / target), f"{target}#{anchor}"
+    assert [anchor for anchor in re.findall(r"\]\(#([^)\s]+)\)", page.read_text()) if anchor not in anchors(page)] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
