@@ -42,7 +42,7 @@ def settings() -> str:
         ValueError: if a setting has no docstring.
     """
     sections = [(prefix, rows) for prefix, rows in _sections(Settings) if rows]
-    contents = " ".join(f"[{_section_title(prefix)}](#{_section_title(prefix).replace('.', '')})" for prefix, _ in sections)
+    contents = ", ".join(f"[{_section_title(prefix)}](#{_section_title(prefix).replace('.', '')})" for prefix, _ in sections)
     parts = [f"Sections: {contents}\n"]
     for prefix, rows in sections:
         parts.append(f"\n## {_section_title(prefix)}\n\n{_table(['setting', 'type', 'default', 'meaning'], rows)}")
