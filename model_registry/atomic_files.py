@@ -39,11 +39,11 @@ def try_lock(path: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def open_locked(path: Path, how: int) -> int:
+def open_locked(path: Path, operation: int) -> int:
     """Return a descriptor that holds a flock on `path`, created if missing, until it is closed."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, operation)
     except BaseException:
         os.close(descriptor)
         raise
@@ -90,27 +90,27 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def report_os_errors(what: str) -> Iterator[None]:
-    """Raise Unreachable with `what` and the file for an error of the operating system."""
+def report_os_errors(subject: str) -> Iterator[None]:
+    """Raise Unreachable, with `subject` and the file in its message, for an error of the operating system."""
     try:
         yield
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         question = suggestions.file_question(Path(error.filename)) if isinstance(error, FileNotFoundError) and where else ""
         hint = question or "check the path, its permissions and the space left"
-        raise Unreachable(f"{what}: {error.strerror}{where}", hint) from error
+        raise Unreachable(f"{subject}: {error.strerror}{where}", hint) from error
 
 
-def read_named(what: str, path: Path, limit: int = 1 << 30) -> bytes:
+def read_named(description: str, path: Path, limit: int = 1 << 30) -> bytes:
     """Return the content of a file that a user named. Raises BadFile if it is unreadable or larger than `limit` bytes."""
     try:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
     except OSError as error:
         question = suggestions.file_question(path) if isinstance(error, FileNotFoundError) else ""
-        raise BadFile(f"the {what} {path}: {error.strerror}", question or "check the path and its permissions") from None
+        raise BadFile(f"the {description} {path}: {error.strerror}", question or "check the path and its permissions") from None
     if len(data) > limit:
-        raise BadFile(f"the {what} {path} has more than {limit} bytes", "check that it is the right file")
+        raise BadFile(f"the {description} {path} has more than {limit} bytes", "check that it is the right file")
     return data
 
 
@@ -119,16 +119,16 @@ def check_paths(paths: Iterable[str]) -> None:
 
     Two paths that differ only in case, or of which one is a folder of the other, are invalid.
     """
-    seen: set[str] = set()
+    checked: set[str] = set()
     folders: set[str] = set()
     for path in paths:
         if not is_confined(path):
             raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is no plain relative path")
         folded = path.casefold()
         parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
-        if folded in seen or folded in folders or parents & seen:
+        if folded in checked or folded in folders or parents & checked:
             raise Corrupt(f"the file path {path!r:.200} stands in the way of another one")
-        seen.add(folded)
+        checked.add(folded)
         folders |= parents
 
 

@@ -85,9 +85,9 @@ class Cache:
             self._hold(entry, digest)
             try:
                 named = partial(resolve_index.describe_version, digest=digest, version=version, repository=store.repository)
-                found = self._intact(entry, named) or self._fetch(store, digest, entry, named)
+                manifest = self._intact(entry, named) or self._fetch(store, digest, entry, named)
                 _touch(entry)
-                stated = {"name": found.name, "version": found.version, "annotations": found.annotations}
+                stated = {"name": manifest.name, "version": manifest.version, "annotations": manifest.annotations}
                 return package.read(entry / FILES, None, digest=digest, **stated)
             except BaseException:
                 self.release(digest)
@@ -95,29 +95,29 @@ class Cache:
 
     def release(self, digest: str) -> None:
         """Record that this process no longer uses the version."""
-        if (held := self._held.pop(digest, None)) is not None:
-            os.close(held)
+        if (descriptor := self._held.pop(digest, None)) is not None:
+            os.close(descriptor)
 
     def remember(self, key: str, resolution: Resolution) -> None:
         """Record that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
-        known = _Known(key, resolution.digest, resolution.version, resolution.revision)
+        note = _Known(key, resolution.digest, resolution.version, resolution.revision)
         path = self._known(key)
         with atomic_files.report_os_errors("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic_files.replace(path, [msgspec.json.encode(known)])
+            atomic_files.replace(path, [msgspec.json.encode(note)])
 
     def recall(self, key: str) -> Resolution | None:
         """Return what `remember` recorded last, or None if nothing readable exists."""
-        known = _read_known(self._known(key))
-        return Resolution(known.digest, known.version, known.revision) if known and known.key == key else None
+        note = _read_known(self._known(key))
+        return Resolution(note.digest, note.version, note.revision) if note and note.key == key else None
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
         """Create the entry, unless another process has just done so."""
         with atomic_files.hold_lock(entry.with_suffix(".lock")):
-            if there := self._intact(entry, described):
-                return there
-            found = described(store)
-            self._make_room(sum(blob.size for blob in package.content(found)))
+            if intact := self._intact(entry, described):
+                return intact
+            manifest = described(store)
+            self._make_room(sum(blob.size for blob in package.content(manifest)))
             part = entry.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)  # of a process that died
             try:
@@ -125,7 +125,7 @@ class Cache:
                 (part / BLOBS).mkdir(parents=True)
                 for data in {store.manifest(digest), resolve_index.select_manifest(store, digest)}:
                     atomic_files.replace(part / BLOBS / digests.hex_digits(digests.from_bytes(data)), [data])
-                package.write(store, found, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
+                package.write(store, manifest, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
                 shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
                 part.rename(entry)
@@ -133,20 +133,20 @@ class Cache:
             finally:
                 shutil.rmtree(part, ignore_errors=True)
         self._make_room(0)  # an image is larger than its layers say
-        return found
+        return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
         """Return the version if every byte of the entry is correct; None if the entry is missing or damaged."""
         if not entry.is_dir():
             return None
-        kept = LayoutStore(entry)
+        cached_store = LayoutStore(entry)
         try:
-            found = described(kept)
-            package.verify(entry / FILES, kept, found, self._max_version_bytes)
+            manifest = described(cached_store)
+            package.verify(entry / FILES, cached_store, manifest, self._max_version_bytes)
         except RegistryError as error:
             log.warning("the cached model version sha256:%s is damaged, fetching it again: %s", entry.name, error)
             return None
-        return found
+        return manifest
 
     def _hold(self, entry: Path, digest: str) -> None:
         """Use the entry; wait while it is being removed."""
@@ -158,23 +158,23 @@ class Cache:
             if error.errno not in READ_ONLY:
                 raise  # on a read-only disk no process removes entries
 
-    def _make_room(self, wanted: int) -> None:
-        """Remove entries until `wanted` more bytes fit the limit and the disk, or all remaining entries are needed."""
+    def _make_room(self, needed_bytes: int) -> None:
+        """Remove entries until `needed_bytes` more fit the limit and the disk, or all remaining entries are needed."""
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
                     shutil.rmtree(part, ignore_errors=True)
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
-        known = {
-            digests.hex_digits(found.digest) for path in (self.root / "known").glob("*.json") if (found := _read_known(path))
+        remembered = {
+            digests.hex_digits(note.digest) for path in (self.root / "known").glob("*.json") if (note := _read_known(path))
         }
-        total = sum(sizes.values()) + wanted
-        limit = min(self._max_bytes, total - wanted + shutil.disk_usage(self.root).free)
+        total = sum(sizes.values()) + needed_bytes
+        limit = min(self._max_bytes, total - needed_bytes + shutil.disk_usage(self.root).free)
         for entry, size in sizes.items():
             if total <= limit:
                 return
-            if entry.name not in known and _remove(entry):
+            if entry.name not in remembered and _remove(entry):
                 log.info("removed the model version sha256:%s from the cache, %d bytes", entry.name, size)
                 total -= size
         if total > limit:
@@ -189,10 +189,10 @@ class Cache:
 def _read_known(path: Path) -> _Known | None:
     try:
         with open_regular(path) as stream:
-            known = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
+            note = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
     except (OSError, documents.UnreadableDocument):
         return None
-    return known if digests.is_digest(known.digest) else None
+    return note if digests.is_digest(note.digest) else None
 
 
 def _remove(entry: Path) -> bool:

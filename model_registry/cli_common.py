@@ -274,9 +274,9 @@ def format_move(move: "ChannelMove") -> str:
     from model_registry.channels import roles
 
     parts = f": {roles.format_roles(move.roles)}" if move.roles else ""
-    back = f", back to revision {move.restores}" if move.restores else ""
+    restored = f", back to revision {move.restores}" if move.restores else ""
     return printable(
-        f"{move.channel}: {move.from_version or 'nothing'} -> {move.to_version} (revision {move.revision}{back}){parts}"
+        f"{move.channel}: {move.from_version or 'nothing'} -> {move.to_version} (revision {move.revision}{restored}){parts}"
     )
 
 

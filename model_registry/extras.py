@@ -21,11 +21,11 @@ def install_command(*extras: str) -> str:
 
 def command_for(installed: Distribution | None, *extras: str) -> str:
     """Return the pip command that adds extras to a distribution: from its folder if direct_url.json (PEP 610) names one."""
-    wanted = f"[{','.join(extras)}]"
+    requirement = f"[{','.join(extras)}]"
     folder, editable = _folder(installed)
     if folder is None:
-        return f"pip install '{NAME}{wanted}'"
-    return f"pip install {'-e ' if editable else ''}{shlex.quote(folder + wanted)}"
+        return f"pip install '{NAME}{requirement}'"
+    return f"pip install {'-e ' if editable else ''}{shlex.quote(folder + requirement)}"
 
 
 def _folder(installed: Distribution | None) -> tuple[str | None, bool]:

@@ -103,4 +103,4 @@ def _pairs(path: Path) -> Mapping[str, int]:
 def _kibibytes(path: Path) -> Mapping[str, int]:
     """Return the lines `Name:  123 kB` of a kernel file in bytes."""
     words = (line.replace(":", " ").split() for line in path.read_text().splitlines())
-    return {one[0]: int(one[1]) * KIBIBYTE for one in words if len(one) == 3 and one[2] == "kB"}
+    return {line[0]: int(line[1]) * KIBIBYTE for line in words if len(line) == 3 and line[2] == "kB"}

@@ -84,13 +84,13 @@ class Sandbox:
                 self.close()
                 raise SandboxDied(f"did not answer within {seconds:g} s", time.monotonic() - began, in_time=False)
         try:
-            good, answer = self._pipe.recv()
+            succeeded, answer = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join(END_SECONDS)
             code = self._process.exitcode
             self.close()
             raise SandboxDied(describe_end(code), time.monotonic() - began) from None
-        if good:
+        if succeeded:
             return answer
         try:
             raise answer
@@ -129,8 +129,8 @@ def confine() -> None:
         Path("/proc/self/oom_score_adj").write_text(MOST_LIKELY_KILLED)
 
 
-def serve(pipe: connection.Connection, answer: Callable[..., Any], known: tuple[type[Exception], ...]) -> None:
-    """Answer the parent's requests until it ends. `known` errors are raised there unchanged, others by their text."""
+def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:
+    """Answer the parent's requests until it ends. The parent raises `expected_errors` unchanged, and others with their text."""
     while True:
         try:
             question = pipe.recv()
@@ -138,7 +138,7 @@ def serve(pipe: connection.Connection, answer: Callable[..., Any], known: tuple[
             return
         try:
             reply = True, answer(*question)
-        except known as error:
+        except expected_errors as error:
             reply = False, error
         except Exception as error:
             log.exception("the child process could not answer: %s", question[0])

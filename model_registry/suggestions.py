@@ -31,8 +31,8 @@ def file_question(path: Path) -> str:
     except OSError:
         return ""
     near = name(missing.name, beside)
-    meant = missing.parent / near / path.relative_to(missing) if near else path
-    return f"did you mean {str(meant)!r}?" if near and _exists(meant) else ""
+    suggested = missing.parent / near / path.relative_to(missing) if near else path
+    return f"did you mean {str(suggested)!r}?" if near and _exists(suggested) else ""
 
 
 def _exists(path: Path) -> bool:

@@ -289,7 +289,7 @@ def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
     for _ in store.settle():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
             if _names(store, tag, entry.digest):
-                named = {each: store.resolve(each).digest for each in store.tags()}
+                named = {tag: store.resolve(tag).digest for tag in store.tags()}
                 store.delete([entry.digest], expect=named, grace_seconds=math.inf)
                 return
 

@@ -84,9 +84,9 @@ def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal
     needed: set[str] = set()
     dropped: dict[str, ChannelMove] = {}
     for name, moves in snapshot.moves.items():
-        kept = _window(moves, snapshot.tags.get(name), rules.revisions)
-        needed |= {digest for move in kept for digest in _named(move)}
-        dropped |= {tags.history_tag(name, move.revision): move for move in moves if move not in kept}
+        kept_moves = _window(moves, snapshot.tags.get(name), rules.revisions)
+        needed |= {digest for move in kept_moves for digest in _named(move)}
+        dropped |= {tags.history_tag(name, move.revision): move for move in moves if move not in kept_moves}
         if name in snapshot.tags:
             needed |= {snapshot.tags[name], *snapshot.members.get(snapshot.tags[name], ())}
     promoted = {digest for moves in snapshot.moves.values() for move in moves for digest in _named(move)}

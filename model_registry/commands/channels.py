@@ -193,15 +193,15 @@ def _channels(store: "Store", signed: "Callable[[ChannelMove], str | None]") -> 
     from model_registry.channels import channel, roles
 
     rows: list[dict[str, Any]] = []
-    there = store.tags()
-    for name in tags.channels(there):
-        if name not in there:
+    all_tags = store.tags()
+    for name in tags.channels(all_tags):
+        if name not in all_tags:
             continue
-        found = channel.resolve(store, name)
-        last = channel.history(store, name, after=found.revision - 1)[0]
-        row = {"channel": name, "revision": found.revision, "version": found.version, "digest": found.digest}
-        parts = [{"role": p.role, "version": p.version, "digest": p.digest, "weight": p.weight} for p in found.roles]
-        row |= {"serves": roles.format_roles(found.roles) or found.version, "roles": parts}
+        resolution = channel.resolve(store, name)
+        last = channel.history(store, name, after=resolution.revision - 1)[0]
+        row = {"channel": name, "revision": resolution.revision, "version": resolution.version, "digest": resolution.digest}
+        parts = [{"role": p.role, "version": p.version, "digest": p.digest, "weight": p.weight} for p in resolution.roles]
+        row |= {"serves": roles.format_roles(resolution.roles) or resolution.version, "roles": parts}
         rows.append(
             row
             | {
@@ -229,15 +229,15 @@ def prune(
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)
-    found = pruning.read_repository(store)
-    plan = pruning.plan_removal(found, pruning.RetentionRules(keep_revisions, keep or [], unpromoted))
+    snapshot = pruning.read_repository(store)
+    plan = pruning.plan_removal(snapshot, pruning.RetentionRules(keep_revisions, keep or [], unpromoted))
     sizes = pruning.version_sizes(store, plan)
     manifests = pruning.manifests_to_delete(store, plan)
     freed: int | None = 0
     if not dry_run and manifests:
         if not yes:
             _ask(_text(plan, sizes, True, None))
-        freed = store.delete(manifests, expect=found.tags, grace_seconds=60 * grace_minutes)
+        freed = store.delete(manifests, expect=snapshot.tags, grace_seconds=60 * grace_minutes)
     rows = [{"version": tag, "digest": digest, "size": sizes[tag]} for tag, digest in sorted(plan.versions.items())]
     value = {"dry_run": dry_run, "versions": rows, "history": sorted(plan.history), "manifests": len(manifests), "freed": freed}
     print_result(json, value, _text(plan, sizes, dry_run, freed))

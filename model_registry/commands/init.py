@@ -34,9 +34,15 @@ def init(
     from model_registry.onnx_tools import draft_package
 
     folder = into or Path(f"{model.stem}-1.0.0")
-    made = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
-    value = {"folder": str(folder), "files": made.files, "notes": made.notes, "gaps": made.gaps, "next": made.commands}
-    lines = [("wrote", str(folder / name)) for name in made.files]
-    lines += [("note", note) for note in made.notes] + [("open", gap) for gap in made.gaps]
-    lines += [("next", command) for command in made.commands]
+    drafted = draft_package.write(model, folder, example, labels, (*DEFAULT_DOMAINS, *(op_domain or [])))
+    value = {
+        "folder": str(folder),
+        "files": drafted.files,
+        "notes": drafted.notes,
+        "gaps": drafted.gaps,
+        "next": drafted.commands,
+    }
+    lines = [("wrote", str(folder / name)) for name in drafted.files]
+    lines += [("note", note) for note in drafted.notes] + [("open", gap) for gap in drafted.gaps]
+    lines += [("next", command) for command in drafted.commands]
     print_result(json, value, "\n".join(f"{key:<5} {printable(shown)}" for key, shown in lines))

@@ -52,11 +52,11 @@ def push(
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
         with _explained(folder):
             ready = _prepare(folder, device or [], op_domain or [])
-        told = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
+        stated = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
         base = _base(ctx, image) if image else None
         pushed = package.push(
             store, ready.package, target.name, str(target.tag),
-            created=_created(), annotations={**ready.annotations, **told}, more=ready.more, base=base, only=ready.files,
+            created=_created(), annotations={**ready.annotations, **stated}, more=ready.more, base=base, only=ready.files,
         )  # fmt: skip
     value: dict[str, Any] = {"name": target.name, "version": target.tag, "digest": pushed.digest}
     value |= {"golden_examples": len(ready.package.golden)}
@@ -72,7 +72,9 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     from model_registry.onnx_tools.prepare_package import prepare
     from model_registry.sandbox import run_apart
 
-    ready = prepare(folder, devices=[one.value for one in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart)
+    ready = prepare(
+        folder, devices=[allowed.value for allowed in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart
+    )
     if ready.derived:
         print_message(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
     if ready.left_out:
@@ -80,8 +82,8 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     if not ready.package.golden:
         print_message("no golden.jsonl: nothing will compare a score of this version before it goes live")
     if ready.package.golden and not ready.ran:
-        why = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
-        print_message(f"{why}: the golden examples were not run")
+        cause = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
+        print_message(f"{cause}: the golden examples were not run")
     return ready
 
 
@@ -119,15 +121,15 @@ def _base(ctx: typer.Context, text: str) -> "BaseImage":
     return open_base(store, champion_of(store, target))
 
 
-def _annotations(pairs: list[str], **known: str) -> dict[str, str]:
+def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
     """`--annotation` and those with options of their own. Raises BadReference."""
-    found = {f"org.opencontainers.image.{key}": value for key, value in known.items() if value}
+    annotations = {f"org.opencontainers.image.{key}": value for key, value in options.items() if value}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key or not equals or key.startswith("io.scorestream."):
             raise BadReference(f"--annotation {pair}", "write KEY=VALUE, for instance --annotation org.example.auc=0.91")
-        found[key] = value
-    return found
+        annotations[key] = value
+    return annotations
 
 
 def _created() -> datetime | None:

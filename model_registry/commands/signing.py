@@ -63,8 +63,8 @@ def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = N
     names = names_of(store, target, digest)
     signature = signatures.sign(store, digest, private, datetime.now(UTC), names)
     value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
-    said = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
-    print_result(json, value, printable(f"{digest} {said}"))
+    outcome = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
+    print_result(json, value, printable(f"{digest} {outcome}"))
 
 
 def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
@@ -75,23 +75,23 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
-    trusted, held = trusted_keys(key), read(policy) if policy else None
+    trusted, scorer_policy = trusted_keys(key), read(policy) if policy else None
     store, target = open_repository(ctx, ref)
     digest, now = champion_of(store, target), datetime.now(UTC)
     name = names_of(store, target, digest)[0]
-    told: dict[str, str | None] = {}
-    if held:
-        gate = PolicyAdmission(held, None)
+    details: dict[str, str | None] = {}
+    if scorer_policy:
+        gate = PolicyAdmission(scorer_policy, None)
         signer = gate.check(store, digest, name.rpartition(":")[2], now)
-        told = {"comparison": gate.compared(store, digest, now)}
-        told |= {"move": _mover(held, store, target.tag, now)} if held.signed_moves else {}
+        details = {"comparison": gate.compared(store, digest, now)}
+        details |= {"move": _mover(scorer_policy, store, target.tag, now)} if scorer_policy.signed_moves else {}
         signers = [signer] if signer else []
     else:
         signers = signatures.verify(store, digest, trusted, now, name)
     text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
-    text += f"; it passed a comparison, says {told['comparison']}" if told.get("comparison") else ""
-    text += f"; {target.tag} was moved to it by {told['move']}" if told.get("move") else ""
-    print_result(json, {"digest": digest, "keys": signers, **told}, printable(text))
+    text += f"; it passed a comparison, says {details['comparison']}" if details.get("comparison") else ""
+    text += f"; {target.tag} was moved to it by {details['move']}" if details.get("move") else ""
+    print_result(json, {"digest": digest, "keys": signers, **details}, printable(text))
 
 
 def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
@@ -118,10 +118,10 @@ def attest(
     """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
     from model_registry.signing import attestation
 
-    private, said, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
+    private, statement, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
     store, target = open_repository(ctx, ref)
     digest = champion_of(store, target)
-    referrer = attestation.attest(store, digest, type_, said, private, datetime.now(UTC))
+    referrer = attestation.attest(store, digest, type_, statement, private, datetime.now(UTC))
     print_result(json, {"digest": digest, "type": uri, "attestation": referrer}, f"{uri} is attested for {digest}")
 
 

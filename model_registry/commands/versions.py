@@ -54,15 +54,15 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     from model_registry.stores import resolve_index
 
     store, _ = open_repository(ctx, repo)
-    there = store.tags()
+    all_tags = store.tags()
     named: dict[str, list[str]] = {}
-    for channel in (name for name in tags.channels(there) if name in there):
+    for channel in (name for name in tags.channels(all_tags) if name in all_tags):
         digest = store.resolve(channel).digest
         parts = roles.parse(store.manifest(digest))
         for at, label in [(p.digest, f"{channel} ({p.role})") for p in parts] or [(digest, channel)]:
             named.setdefault(at, []).append(label)
     rows: list[dict[str, Any]] = []
-    for tag in tags.versions(there):
+    for tag in tags.versions(all_tags):
         digest = store.resolve(tag).digest
         size = sum(blob.size for blob in resolve_index.describe_version(store, digest, version=tag).blobs)
         rows.append({"version": tag, "digest": digest, "size": size, "channels": named.get(digest, [])})
@@ -85,22 +85,26 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
         other, old = open_repository(ctx, beside)
         _show_difference(json, (other, champion_of(other, old)), (store, champion_of(store, target)))
         return
-    found = channel.resolve(store, target.tag) if target.tag else None
-    digest = found.digest if found else champion_of(store, target)
+    resolution = channel.resolve(store, target.tag) if target.tag else None
+    digest = resolution.digest if resolution else champion_of(store, target)
     version = resolve_index.describe_version(store, digest, version=target.tag or "")
     signature = package.signature_of(store, version)
     files = [{"path": file.path, "size": file.content.size, "digest": file.content.digest} for file in version.files]
     value: dict[str, Any] = {"name": version.name, "version": version.version, "digest": digest, "created": version.created}
-    value |= {"revision": found.revision if found else 0, "roles": found.roles if found else (), "files": files}
+    value |= {
+        "revision": resolution.revision if resolution else 0,
+        "roles": resolution.roles if resolution else (),
+        "files": files,
+    }
     value["signature"] = msgspec.json.decode(signature.to_json()) if signature else None
     value["attestations"] = _attestations(store, digest, key)
     lines = [(key, value[key]) for key in ("name", "version", "digest", "created", "revision") if value[key]]
     lines += [(part.role, f"{part.version} {part.digest} {part.weight} %") for part in value["roles"]]
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
     lines += _contract(signature) if signature else []
-    for one in value["attestations"]:
-        vouched = f"signed by {one['key']}" if one["verified"] else f"not verified: {one['fault']}"
-        lines.append(("attested", f"{one['type']} ({vouched})"))
+    for entry in value["attestations"]:
+        vouched = f"signed by {entry['key']}" if entry["verified"] else f"not verified: {entry['fault']}"
+        lines.append(("attested", f"{entry['type']} ({vouched})"))
     print_result(json, value, "\n".join(f"{key:<9} {printable(shown)}" for key, shown in lines))
 
 
@@ -108,10 +112,16 @@ def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[d
     """Return the attestations of a version as `inspect` prints them, verified if one of these keys signed them."""
     from model_registry.signing import attestation
 
-    found = attestation.list_attestations(store, digest, trusted_keys(key), datetime.now(UTC))
+    attestations = attestation.list_attestations(store, digest, trusted_keys(key), datetime.now(UTC))
     return [
-        {"type": one.type, "verified": one.verified, "key": one.key_id, "fault": one.fault, "predicate": one.predicate}
-        for one in found
+        {
+            "type": attested.type,
+            "verified": attested.verified,
+            "key": attested.key_id,
+            "fault": attested.fault,
+            "predicate": attested.predicate,
+        }
+        for attested in attestations
     ]
 
 
@@ -120,20 +130,23 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     from model_registry.package import compatibility, field_sources, json_path
 
     where = {
-        one.name: f" at {json_path.format_path(one.path)}" if one.path else field_sources.describe_source(one)
-        for one in signature.fields
+        field.name: f" at {json_path.format_path(field.path)}" if field.path else field_sources.describe_source(field)
+        for field in signature.fields
     }
-    lines = [("input", f"{one.name}: {compatibility.describe_type(one)}{where[one.name]}") for one in signature.fields]
+    lines = [("input", f"{field.name}: {compatibility.describe_type(field)}{where[field.name]}") for field in signature.fields]
     lines += [
-        ("constant", f"{one.tensor}: {compatibility.describe_tensor(one)}") for one in signature.inputs if one.value is not None
+        ("constant", f"{tensor.tensor}: {compatibility.describe_tensor(tensor)}")
+        for tensor in signature.inputs
+        if tensor.value is not None
     ]
     lines += [
-        ("made", f"{one.tensor}: {compatibility.describe_tensor(one)}")
-        for one in signature.inputs
-        if one.mask_of or one.length_of
+        ("made", f"{tensor.tensor}: {compatibility.describe_tensor(tensor)}")
+        for tensor in signature.inputs
+        if tensor.mask_of or tensor.length_of
     ]
     lines += [
-        ("output", f"{one.name or 'score'}: {compatibility.describe_output(signature, one)}") for one in signature.outputs
+        ("output", f"{output.name or 'score'}: {compatibility.describe_output(signature, output)}")
+        for output in signature.outputs
     ]
     if signature.labels is not None:
         lines.append(("labels", compatibility.describe_labels(signature.labels)))
@@ -150,15 +163,15 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
     from model_registry.stores import resolve_index
 
     (before, after) = (resolve_index.describe_version(store, digest) for store, digest in (old, new))
-    found = compare_versions(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
+    difference = compare_versions(before, after, package.signature_of(old[0], before), package.signature_of(new[0], after))
     names = [{"version": v.version, "digest": digest} for v, (_, digest) in ((before, old), (after, new))]
-    value = {"from": names[0], "to": names[1], **asdict(found), "compatible": found.compatible}
+    value = {"from": names[0], "to": names[1], **asdict(difference), "compatible": difference.compatible}
     lines = [f"{before.version} -> {after.version}"]
-    for mark, paths in (("+", found.added), ("-", found.removed), ("~", found.changed)):
+    for mark, paths in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
         lines += [f"{mark} {path}" for path in paths]
-    lines += [*found.signature, *(f"not compatible: {reason}" for reason in found.breaks)]
-    if found.unknown:
-        lines.append(f"whether events stay valid is unknown: {found.unknown}")
-    elif found.compatible:
+    lines += [*difference.signature, *(f"not compatible: {reason}" for reason in difference.breaks)]
+    if difference.unknown:
+        lines.append(f"whether events stay valid is unknown: {difference.unknown}")
+    elif difference.compatible:
         lines.append(f"events that are good for {before.version} are good for {after.version}")
     print_result(json, value, "\n".join(printable(line) for line in lines))

@@ -222,10 +222,10 @@ def _records(data: bytes) -> dict[str, str]:
 
 
 def _exactly(source: ChunkReader, size: int) -> bytes:
-    parts, left = [], size
-    while left and (part := source.read(left)):
+    parts, remaining = [], size
+    while remaining and (part := source.read(remaining)):
         parts.append(part)
-        left -= len(part)
-    if left:
+        remaining -= len(part)
+    if remaining:
         raise Corrupt("a layer's tar archive is cut short")
     return b"".join(parts)

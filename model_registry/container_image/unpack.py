@@ -170,8 +170,8 @@ class _ModelsTree:
         for entry_path in [
             entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)
         ]:
-            if self._entries[entry_path].layer < layer and (held := self._entries.pop(entry_path).held):
-                held.unlink()
+            if self._entries[entry_path].layer < layer and (reserved := self._entries.pop(entry_path).held):
+                reserved.unlink()
 
 
 def _path(member: ArchiveMember) -> str:

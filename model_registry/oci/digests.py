@@ -53,12 +53,12 @@ def read_chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
         yield chunk
 
 
-def verify_chunks(content: Iterable[bytes], digest: str, size: int, what: str) -> Iterator[bytes]:
+def verify_chunks(content: Iterable[bytes], digest: str, size: int, description: str) -> Iterator[bytes]:
     """Yield chunks while hashing them; the content is verified only after the last chunk.
 
     Raises:
         Corrupt: The content has more than `size` bytes (raised at once), or another size or digest (raised at the end); the
-            message starts with `what`.
+            message starts with `description`.
     """
     expected = hex_digits(digest)
     sha = hashlib.sha256()
@@ -66,18 +66,18 @@ def verify_chunks(content: Iterable[bytes], digest: str, size: int, what: str) -
     for chunk in content:
         received += len(chunk)
         if received > size:
-            raise Corrupt(f"{what} is longer than the {size} bytes that were declared", _hint(digest))
+            raise Corrupt(f"{description} is longer than the {size} bytes that were declared", _hint(digest))
         sha.update(chunk)
         yield chunk
     if received != size:
-        raise Corrupt(f"{what} is {received} bytes long, not {size} as declared", _hint(digest))
+        raise Corrupt(f"{description} is {received} bytes long, not {size} as declared", _hint(digest))
     if sha.hexdigest() != expected:
-        raise Corrupt(f"{what} has digest sha256:{sha.hexdigest()}, not {digest}", _hint(digest))
+        raise Corrupt(f"{description} has digest sha256:{sha.hexdigest()}, not {digest}", _hint(digest))
 
 
-def check_stream(stream: BinaryIO, digest: str, size: int, what: str) -> None:
+def check_stream(stream: BinaryIO, digest: str, size: int, description: str) -> None:
     """Verify the rest of a stream. Raises Corrupt as `verify_chunks` does."""
-    for _ in verify_chunks(read_chunks(stream), digest, size, what):
+    for _ in verify_chunks(read_chunks(stream), digest, size, description):
         pass
 
 

@@ -132,12 +132,12 @@ _Parsed = TypeVar("_Parsed")
 _Document = TypeVar("_Document", Manifest, ImageIndex)
 
 
-def decode(data: bytes, into: type[_Parsed], what: str) -> _Parsed:
-    """Decode untrusted JSON into a type. Raises Corrupt, which starts with `what`."""
+def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
+    """Decode untrusted JSON into a type. Raises Corrupt; its message starts with `description`."""
     try:
         return documents.decode(data, into)
     except documents.UnreadableDocument as error:
-        raise Corrupt(f"{what} is no valid document: {error}") from None
+        raise Corrupt(f"{description} is no valid document: {error}") from None
 
 
 def encode(document: object) -> bytes:

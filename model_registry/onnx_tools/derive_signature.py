@@ -38,16 +38,16 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
     Raises:
         Underivable: The model is ambiguous; `todo` names each decision.
     """
-    todo = [doubt for one in inputs if not masked_by(one, inputs) and (doubt := _input_doubt(one))]
+    todo = [doubt for tensor in inputs if not masked_by(tensor, inputs) and (doubt := _input_doubt(tensor))]
     if not inputs:
         todo.append("the model has no inputs")
     if doubt := _output_doubt(outputs):
         todo.append(doubt)
     if todo:
-        skeletons = [skeleton(one, inputs) for one in inputs]
+        skeletons = [skeleton(tensor, inputs) for tensor in inputs]
         document = {"inputs": skeletons, "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
-    fed = tuple(_fed(one, alone=len(inputs) == 1) for one in inputs)
+    fed = tuple(_fed(tensor, alone=len(inputs) == 1) for tensor in inputs)
     return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
 
 
@@ -85,11 +85,11 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 def _open_doubt(row: Shape) -> str:
     """Return what to write for a row with open dimensions."""
-    what = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
+    advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
-        return f"{what}; one of them may vary from event to event, -1"
+        return f"{advice}; one of them may vary from event to event, -1"
     bound = 'such as {"name": ..., "array": true, "max_length": 512}, and "pad" if the model has a mask'
-    return f"{what}; or, where it varies from event to event, keep -1 and say how long it may be, {bound}"
+    return f"{advice}; or, where it varies from event to event, keep -1 and say how long it may be, {bound}"
 
 
 def _is_blank(size: int | str | None) -> bool:
@@ -98,11 +98,13 @@ def _is_blank(size: int | str | None) -> bool:
 
 
 def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
-    floats = [one.name for one in outputs if one.dtype in FLOAT_LIMITS]
+    floats = [tensor.name for tensor in outputs if tensor.dtype in FLOAT_LIMITS]
     if len(outputs) == 1 and floats:
         return None
-    named = ", ".join(f"{one.name} ({one.dtype})" for one in outputs)
-    odd = next((f"; {one.name!r} is no tensor: {tensors.remedy(one)}" for one in outputs if not tensors.is_tensor(one)), "")
+    named = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in outputs)
+    odd = next(
+        (f"; {tensor.name!r} is no tensor: {tensors.remedy(tensor)}" for tensor in outputs if not tensors.is_tensor(tensor)), ""
+    )
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}{odd}"
 
 
@@ -111,13 +113,13 @@ def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dic
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
         return None
-    known: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
+    document: dict[str, Any] = {"tensor": tensor.name, "dtype": tensor.dtype}
     if masked := masked_by(tensor, inputs):
         return mask(tensor, masked[0])
     field = {"name": tensor.name, "array": True, "max_length": BLANK}
-    known |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
-    masked_too = any(tensor in masked_by(one, inputs) for one in inputs)
-    return known | ({"pad": pad_gap(tensor.dtype)} if masked_too else {})
+    document |= {"shape": [VARIES if _is_blank(size) else size for size in row], "fields": [field]}
+    masked_too = any(tensor in masked_by(candidate, inputs) for candidate in inputs)
+    return document | ({"pad": pad_gap(tensor.dtype)} if masked_too else {})
 
 
 def mask(tensor: ModelTensor, masked: ModelTensor) -> dict[str, Any]:
@@ -136,7 +138,7 @@ def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelT
     """Return the inputs that a tensor masks, by its name and its shape."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
-    return [one for one in inputs if one.shape[:2] == tensor.shape and "mask" not in one.name]
+    return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
 
 
 def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
@@ -149,10 +151,10 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
-        whole = {"tensor": tensor.name, "dtype": dtype, "shape": shape}
+        fixed = {"tensor": tensor.name, "dtype": dtype, "shape": shape}
         if alone and shape[:1] == [1]:
-            return whole | {"fields": [{"name": tensor.name, "array": True}], "batch": False}
-        return whole | {"value": BLANK, "batch": False}
+            return fixed | {"fields": [{"name": tensor.name, "array": True}], "batch": False}
+        return fixed | {"value": BLANK, "batch": False}
     row = shape[1:]
     if len(row) == 1:
         array = {"name": tensor.name, "array": True, "length": row[0]}
@@ -163,8 +165,8 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
 
 def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
     """Draft the likeliest score: an output with several float columns (a classifier's probabilities), else the first float."""
-    likely = [one for one in outputs if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
-    wide = [one for one in likely if len(one.shape) == 2 and one.shape[1] != 1]
+    likely = [tensor for tensor in outputs if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+    wide = [tensor for tensor in likely if len(tensor.shape) == 2 and tensor.shape[1] != 1]
     chosen = next(iter(wide + likely), None)
     if chosen is None:
         return {"tensor": BLANK}

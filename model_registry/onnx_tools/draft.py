@@ -47,24 +47,26 @@ class Drafting:
 def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Return a document's inputs, and notes about the choices. Without values each input is as the model states it."""
     drafting = Drafting(values)
-    drafting.nameless = [one for one in tensors if _named(drafting, one) is None]
-    called = [one for one in tensors if one not in drafting.nameless]  # theirs are no candidates of the others
-    make = _tensor if values else lambda drafting, one: _file(drafting, one) or skeleton(one, tensors)
-    found = {one.name: make(drafting, one) for one in (*called, *drafting.nameless)}
+    drafting.nameless = [tensor for tensor in tensors if _named(drafting, tensor) is None]
+    called = [tensor for tensor in tensors if tensor not in drafting.nameless]  # theirs are no candidates of the others
+    make = _tensor if values else lambda drafting, tensor: _file(drafting, tensor) or skeleton(tensor, tensors)
+    documents = {tensor.name: make(drafting, tensor) for tensor in (*called, *drafting.nameless)}
     if values:
-        _mask(tensors, found)
-    return [found[one.name] for one in tensors], drafting.notes
+        _mask(tensors, documents)
+    return [documents[tensor.name] for tensor in tensors], drafting.notes
 
 
-def _mask(tensors: Sequence[ModelTensor], found: dict[str, dict[str, Any]]) -> None:
+def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
     """Draft inputs that are named as masks, and that no field feeds, as masks. Their polarity and the padding are gaps."""
-    varying = {name for name, one in found.items() if VARIES in one.get("shape", ()) and one.get("batch", True)}
+    varying = {
+        name for name, document in documents.items() if VARIES in document.get("shape", ()) and document.get("batch", True)
+    }
     for tensor in tensors:
-        masked = [one for one in masked_by(tensor, tensors) if one.name in varying]
-        if masked and tensor.name not in varying and any(placeholders.find_in_document(found[tensor.name])):
-            found[tensor.name] = mask(tensor, masked[0])
+        masked = [candidate for candidate in masked_by(tensor, tensors) if candidate.name in varying]
+        if masked and tensor.name not in varying and any(placeholders.find_in_document(documents[tensor.name])):
+            documents[tensor.name] = mask(tensor, masked[0])
             for name in varying:
-                found[name].setdefault("pad", pad_gap(found[name]["dtype"]))
+                documents[name].setdefault("pad", pad_gap(documents[name]["dtype"]))
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
@@ -77,8 +79,8 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     path = next((path for path in drafting.values if _called(path, tensor.name)), None)
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}
     fed = {key: value for key, value in fed.items() if key != "default"}
-    known = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
-    return known | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
+    document = {"tensor": tensor.name, "dtype": tensor.dtype, "shape": [VARIES], "batch": False}
+    return document | {"fields": [fed | {"bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}]}
 
 
 def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
@@ -87,15 +89,15 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         return tensor_skeleton(tensor, False)
     row = tensor.shape[1:]
     path = _named(drafting, tensor)
-    if path is None and (found := _file(drafting, tensor)):
-        return found
+    if path is None and (file_document := _file(drafting, tensor)):
+        return file_document
     path = path or _only_array(drafting, tensor)
     if path is None:
         if len(row) == 1 and row[0] != 1:
             return document | {"fields": _row(drafting, tensor)}
         shown = [-1 if is_open(size) else size for size in row]
-        what = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}, nested or flat"
-        gap = f"{BLANK}: the field of events that feeds it, {what}; {_why(drafting, tensor)}"
+        expected = f"one {tensor.dtype}" if row in ((), (1,)) else f"an array of shape {shown}, nested or flat"
+        gap = f"{BLANK}: the field of events that feeds it, {expected}; {_mismatch_reason(drafting, tensor)}"
         shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
         return document | shape | {"fields": [gap]}
     drafting.taken.add(path)
@@ -110,9 +112,9 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         return document | ({} if row else {"shape": []}) | {"fields": [_short(fed)]}
     length = _shape(drafting.values[path], row)
     if VARIES in length:
-        said = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
+        bound = f"{BLANK}: the longest that may come; the examples have up to {_longest(drafting.values[path], length)}"
         fed = {key: value for key, value in fed.items() if key != "default"}
-        return document | {"shape": length, "fields": [fed | {"array": True, "max_length": said}]}
+        return document | {"shape": length, "fields": [fed | {"array": True, "max_length": bound}]}
     if len(row) == 1:
         return document | {"fields": [fed | {"array": True, "length": length[0]}]}
     return document | {"shape": length, "fields": [fed | {"array": True}]}
@@ -127,13 +129,13 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     exact = [path for path in fitting if path[-1] == tensor.name]
     top = [path for path in exact or fitting if len(path) == 1]
-    found = top or exact or fitting
-    if len({tuple(step for step in path if isinstance(step, str)) for path in found}) == 1:  # places of one array
-        found = [path for path in found if None not in drafting.values[path]] or found
-    return found[0] if len(found) == 1 else None
+    candidates = top or exact or fitting
+    if len({tuple(step for step in path if isinstance(step, str)) for path in candidates}) == 1:  # places of one array
+        candidates = [path for path in candidates if None not in drafting.values[path]] or candidates
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _why(drafting: Drafting, tensor: ModelTensor) -> str:
+def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
     """Return why no field of the examples feeds a tensor by its name."""
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
@@ -148,18 +150,18 @@ def _why(drafting: Drafting, tensor: ModelTensor) -> str:
 
 def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
     """Return the shapes of the arrays among values."""
-    found: list[Sequence[int]] = []
-    for one in (one for one in values if isinstance(one, list)):
+    shapes: list[Sequence[int]] = []
+    for array in (value for value in values if isinstance(value, list)):
         with contextlib.suppress(ValueError):
-            found.append(shape_of_value(one))
-    return found
+            shapes.append(shape_of_value(array))
+    return shapes
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     """Return the path of the only array that fits a tensor; None if several fit, or if it fits another nameless tensor too."""
     free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
-    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], one) for one in drafting.nameless) > 1:
+    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], other) for other in drafting.nameless) > 1:
         return None
     drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(fitting[0])}, the only array that fits it")
     return fitting[0]
@@ -168,7 +170,9 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
     """List the fields that a row may consist of, after a gap: the examples do not state their order."""
     scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
-    fitting = [path for path in scalars if not any(event_fault(one, tensor.dtype) for one in _there(drafting.values[path]))]
+    fitting = [
+        path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
+    ]
     count = "" if is_open(tensor.shape[1]) else f"{tensor.shape[1]} "
     gap = f"{BLANK}: leave here the {count}fields of a row, in the order in which the model was trained on them"
     return [gap, *(_short(_field(drafting, tensor, path)) for path in fitting[:MOST_CANDIDATES])]
@@ -179,18 +183,18 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
     name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
-    found: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
-    if any(one is None for one in drafting.values[path]):
+    document: dict[str, Any] = {"name": name} | ({} if path == (name,) else {"path": json_path.format_path(path)})
+    if any(value is None for value in drafting.values[path]):
         hint = ' ("nan" if the model knows missing numbers)' if tensor.dtype in FLOAT_LIMITS else ""
-        found |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
-    return found
+        document |= {"required": False, "default": f"{BLANK}: what stands for it where an event lacks it{hint}"}
+    return document
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
     """Draft the shape and the field of a tensor whose bytes are in the events, in base64."""
     fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
-    told = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
-    drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(path)} as {told}")
+    encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
+    drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(path)} as {encoding}")
     return {"shape": row, "fields": [fed | {"bytes": True}]}
 
 
@@ -200,7 +204,7 @@ def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
         return False
     field = InputField("", tensor.dtype, array=math.prod(map(_fixed, row)), raw=True)
-    return not any(binary_fields.golden_fault(one, field) for one in _there(values))
+    return not any(binary_fields.golden_fault(value, field) for value in _present(values))
 
 
 def _fixed(size: int | str | None) -> int:
@@ -214,53 +218,53 @@ def _short(document: dict[str, Any]) -> Any:
 
 def _called(path: Path, name: str) -> bool:
     last = next((step for step in reversed(path) if isinstance(step, str)), "")
-    return isinstance(path[-1], str) and _plain(last) == _plain(name)
+    return isinstance(path[-1], str) and _normalised_name(last) == _normalised_name(name)
 
 
-def _plain(name: str) -> str:
+def _normalised_name(name: str) -> str:
     """Return a name in lower case without separators, so that depDelay equals dep_delay."""
     return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
-def _there(values: Sequence[Any]) -> list[Any]:
-    return [one for one in values if one is not None]
+def _present(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
 
 
 def _is_array(drafting: Drafting, path: Path) -> bool:
-    return isinstance(_there(drafting.values[path])[0], list)
+    return isinstance(_present(drafting.values[path])[0], list)
 
 
 def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
     """Return whether a tensor takes all values: scalars of its dtype, rows as bytes in base64, or arrays of one shape."""
-    there, row = _there(values), tensor.shape[1:]
+    present, row = _present(values), tensor.shape[1:]
     if tensor.dtype not in DTYPES:
         return False
     if _is_bytes(values, tensor):
         return True
-    if isinstance(there[0], list):
+    if isinstance(present[0], list):
         shape = _shape(values, row)
         longest = _longest(values, shape) if VARIES in shape else 1
         width, nested = step_size(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
         return bool(shape) and not any(
-            array_fault(one, width, nested, lambda element: event_fault(element, tensor.dtype)) for one in there
+            array_fault(value, width, nested, lambda element: event_fault(element, tensor.dtype)) for value in present
         )
-    return row in ((), (1,)) and not any(event_fault(one, tensor.dtype) for one in there)
+    return row in ((), (1,)) and not any(event_fault(value, tensor.dtype) for value in present)
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
     """Return the shape of the arrays, -1 for an open length that differs; an empty list if the tensor does not take them."""
-    found, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
-    if not found or len(opened) != 1:
-        return found
+    shape, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
+    if not shape or len(opened) != 1:
+        return shape
     (at,) = opened
-    varying = [*found[:at], VARIES, *found[at + 1 :]]
-    lengths = {length_in(one, tuple(varying)) for one in _there(values) if isinstance(one, list)}
-    return varying if len(lengths) > 1 else found
+    varying = [*shape[:at], VARIES, *shape[at + 1 :]]
+    lengths = {length_in(value, tuple(varying)) for value in _present(values) if isinstance(value, list)}
+    return varying if len(lengths) > 1 else shape
 
 
 def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
     """Return the largest length of the arrays in the dimension that varies."""
-    return max(length_in(one, tuple(shape)) or 0 for one in _there(values) if isinstance(one, list))
+    return max(length_in(value, tuple(shape)) or 0 for value in _present(values) if isinstance(value, list))
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
@@ -269,11 +273,13 @@ def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list
     A flat array has the tensor's shape if that is fixed and has as many elements.
     """
     try:
-        found = shape_of_value(_there(values)[0])
+        shape = shape_of_value(_present(values)[0])
     except ValueError:
         return []
-    if len(found) == 1 and len(row) > 1 and not any(map(is_open, row)):
+    if len(shape) == 1 and len(row) > 1 and not any(map(is_open, row)):
         fixed = [int(size or 0) for size in row]
-        return fixed if math.prod(fixed) == found[0] else []
-    fits = len(found) == len(row) and all(is_open(wanted) or wanted == size for wanted, size in zip(row, found, strict=True))
-    return found if fits else []
+        return fixed if math.prod(fixed) == shape[0] else []
+    fits = len(shape) == len(row) and all(
+        is_open(expected) or expected == size for expected, size in zip(row, shape, strict=True)
+    )
+    return shape if fits else []

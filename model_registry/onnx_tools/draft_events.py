@@ -26,21 +26,21 @@ def read(path: Path) -> list[Event]:
         Refused: A line is not an event; the message names it.
         Unreachable: The file cannot be read.
     """
-    found: list[Event] = []
-    left = MAX_BYTES
+    events: list[Event] = []
+    remaining_bytes = MAX_BYTES
     with atomic_files.report_os_errors(f"the events {path}"), path.open("rb") as stream:
         for number in range(1, 10 * MOST_EVENTS):
-            line = stream.readline(min(MAX_LINE, left) + 1)
-            if not line or len(found) == MOST_EVENTS or (len(line) > left and left < MAX_LINE):
+            line = stream.readline(min(MAX_LINE, remaining_bytes) + 1)
+            if not line or len(events) == MOST_EVENTS or (len(line) > remaining_bytes and remaining_bytes < MAX_LINE):
                 break
             if len(line) > MAX_LINE:
                 _fail(path, number, f"it has more than {MAX_LINE} bytes")
-            left -= len(line)
+            remaining_bytes -= len(line)
             if line.strip():
-                found.append(_event(path, number, line))
-    if not found:
+                events.append(_event(path, number, line))
+    if not events:
         raise Refused(f"{path} has no event", 'write one a line, such as {"distance": 1400, "carrier": "UA"}')
-    return found
+    return events
 
 
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
@@ -80,7 +80,7 @@ def _event(path: Path, number: int, line: bytes) -> Event:
     return event
 
 
-def _fail(path: Path, number: int, what: str) -> NoReturn:
+def _fail(path: Path, number: int, problem: str) -> NoReturn:
     raise Refused(
-        f"{path} line {number}: {what}", 'an event is an object on one line, such as {"distance": 1400, "carrier": "UA"}'
+        f"{path} line {number}: {problem}", 'an event is an object on one line, such as {"distance": 1400, "carrier": "UA"}'
     )

@@ -10,7 +10,7 @@ from model_registry.errors import Refused
 from model_registry.onnx_tools.file import OnnxFile
 
 
-def write(model: Path, found: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
+def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
     """Write all files, or none if one of them exists. The model itself may already be in the folder.
 
     Returns:
@@ -20,9 +20,9 @@ def write(model: Path, found: OnnxFile, folder: Path, texts: Mapping[str, str]) 
         Refused: A file exists.
         Unreachable: The folder cannot be written.
     """
-    here = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
-    beside = sorted({one.location for one in found.external if is_confined(one.location)})
-    copies = {} if here else {package.MODEL: model, **{name: model.parent / name for name in beside}}
+    in_place = (folder / package.MODEL).exists() and (folder / package.MODEL).samefile(model)
+    beside = sorted({weights.location for weights in onnx_file.external if is_confined(weights.location)})
+    copies = {} if in_place else {package.MODEL: model, **{name: model.parent / name for name in beside}}
     with atomic_files.report_os_errors(f"the folder {folder}"):
         for name in (*copies, *texts):
             if (folder / name).exists() or (folder / name).is_symlink():

@@ -21,10 +21,10 @@ def read(path: Path) -> list[str]:
     try:
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
-        found = [line.strip() for line in data.decode().splitlines()]
-        if not found or not all(found):
-            raise ValueError(f"line {found.index('') + 1} is empty" if found else "it is empty")
-        check_unique(found, "label")
+        labels = [line.strip() for line in data.decode().splitlines()]
+        if not labels or not all(labels):
+            raise ValueError(f"line {labels.index('') + 1} is empty" if labels else "it is empty")
+        check_unique(labels, "label")
     except ValueError as error:
         raise Refused(f"{path}: {error}", "a label is a line, in the order of the model's columns") from None
-    return found
+    return labels

@@ -24,22 +24,27 @@ def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor]
     Raises:
         Refused: No output can be read.
     """
-    firsts = {one.shape[0] for one in inputs if one.shape and is_open(one.shape[0])}
-    own = [one for one in tensors if one.shape and is_open(one.shape[0])]
-    known = {one.name for one in own if (one.shape[0] in firsts if firsts else _is_count(one.shape[0]))}
-    sizes = {size for one in inputs for size in one.shape if isinstance(size, str)}
-    rows = [replace(one, shape=(1, *one.shape) if one in own or one.shape[:1] != (1,) else one.shape) for one in tensors]
+    firsts = {tensor.shape[0] for tensor in inputs if tensor.shape and is_open(tensor.shape[0])}
+    open_first = [tensor for tensor in tensors if tensor.shape and is_open(tensor.shape[0])]
+    answer_length = {
+        tensor.name for tensor in open_first if (tensor.shape[0] in firsts if firsts else _is_count(tensor.shape[0]))
+    }
+    sizes = {size for tensor in inputs for size in tensor.shape if isinstance(size, str)}
+    rows = [
+        replace(tensor, shape=(1, *tensor.shape) if tensor in open_first or tensor.shape[:1] != (1,) else tensor.shape)
+        for tensor in tensors
+    ]
     document = answers(rows, labels, alone=True)
     outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
     for output in outputs:
-        tensor = next((one for one in own if one.name == output["tensor"]), None)
+        tensor = next((candidate for candidate in open_first if candidate.name == output["tensor"]), None)
         if tensor and "top" not in output:
             row = [VARIES if is_open(size) else size for size in tensor.shape]
             gap = f"{BLANK}: {row} where the answer has any length, {row[1:]} where its first dimension is a batch of one"
             output.pop("index", None)
-            output["shape"] = row if tensor.name in known else gap
+            output["shape"] = row if tensor.name in answer_length else gap
         elif "top" not in output:
-            tensor = next(one for one in rows if one.name == output["tensor"])
+            tensor = next(candidate for candidate in rows if candidate.name == output["tensor"])
             if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # as long as the event
                 output.pop("index", None)
                 output["shape"] = [VARIES]
@@ -63,18 +68,18 @@ def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: boo
     Raises:
         Refused: No output is left, or none that may be a score.
     """
-    batched = [one for one in tensors if not one.shape or is_open(one.shape[0]) or (alone and one.shape[0] == 1)]
-    batched = batched or [one for one in tensors if one.shape[:1] == (1,)]  # of a model that takes one event at a time
-    read = [one for one in batched if one.dtype in (*DTYPES, UNKNOWN)]
-    told = ", ".join(f"{one.name}: {one.dtype} {format_shape(one.shape)}" for one in tensors)
-    odd = next((one for one in tensors if not is_tensor(one)), None)
+    batched = [tensor for tensor in tensors if not tensor.shape or is_open(tensor.shape[0]) or (alone and tensor.shape[0] == 1)]
+    batched = batched or [tensor for tensor in tensors if tensor.shape[:1] == (1,)]  # of a model that takes one event at a time
+    read = [tensor for tensor in batched if tensor.dtype in (*DTYPES, UNKNOWN)]
+    described = ", ".join(f"{tensor.name}: {tensor.dtype} {format_shape(tensor.shape)}" for tensor in tensors)
+    odd = next((tensor for tensor in tensors if not is_tensor(tensor)), None)
     if not read:
         hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
-        raise Refused(f"no output of the model is a tensor with a batch dimension ({told})", hint)
-    floats = [one for one in read if one.dtype in (*FLOAT_LIMITS, UNKNOWN)]
+        raise Refused(f"no output of the model is a tensor with a batch dimension ({described})", hint)
+    floats = [tensor for tensor in read if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     if odd and not floats:
-        said = f"output {odd.name!r} is {odd.dtype}, not a tensor, and the others have no score ({told})"
-        raise Refused(said, remedy(odd))
+        fault = f"output {odd.name!r} is {odd.dtype}, not a tensor, and the others have no score ({described})"
+        raise Refused(fault, remedy(odd))
     if labels:
         return _labelled(floats, labels)
     if len(tensors) == 1:
@@ -84,13 +89,13 @@ def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: boo
         wide = len(floats[0].shape) == 2 and floats[0].shape[1] != 1
         gap = {"index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row"} if wide else {}
         return {"output": _output(floats[0]) | gap}
-    return {"output": [{"name": one.name} | _output(one) for one in floats or read]}
+    return {"output": [{"name": tensor.name} | _output(tensor) for tensor in floats or read]}
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the classes of the only output with a column for each label, and the other outputs."""
-    fitting = [one for one in floats if one.shape[1:] == (len(labels),)]
-    fitting = fitting or [one for one in floats if len(one.shape) == 2 and is_open(one.shape[1])]
+    fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]
+    fitting = fitting or [tensor for tensor in floats if len(tensor.shape) == 2 and is_open(tensor.shape[1])]
     rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}
     if len(fitting) != 1:
         gap = f"{BLANK}: the tensor of (B, {len(labels)}) numbers, one a label"
@@ -98,7 +103,7 @@ def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str,
     classes: dict[str, Any] = {"tensor": fitting[0].name, "top": min(TOP, len(labels))}
     if len(floats) == 1:
         return {"output": classes} | rest
-    named = [{"name": one.name} | (classes if one is fitting[0] else _output(one)) for one in floats]
+    named = [{"name": tensor.name} | (classes if tensor is fitting[0] else _output(tensor)) for tensor in floats]
     return {"output": named, "labels": list(labels), "decision": {"argmax": True, "output": fitting[0].name}}
 
 

@@ -62,30 +62,30 @@ def write(model: Path, folder: Path, example: Path | None, labels: Path | None, 
 def _write(
     stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
 ) -> DraftedPackage:
-    found = safety.check(stated, None, domains)
-    if fault := tensors.unfeedable_reason(found.inputs):
+    onnx_file = safety.check(stated, None, domains)
+    if fault := tensors.unfeedable_reason(onnx_file.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
-    model, changes = _without_zipmap(stated, found, folder, scratch)
-    found = found if model is stated else safety.check(model, None, domains)
+    model, changes = _without_zipmap(stated, onnx_file, folder, scratch)
+    onnx_file = onnx_file if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []
-    document, notes = _signature(found, events, draft_labels.read(labels) if labels else [])
+    document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [])
     notes[:0] = changes
     signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
-    if signature and (fault := tensors.find_fault(signature, found.inputs, found.outputs)):
+    if signature and (fault := tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
         raise Refused(fault, "export the model again, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
-    if golden_lines := _golden(model, found, signature, events, notes):
+    if golden_lines := _golden(model, onnx_file, signature, events, notes):
         texts[package.GOLDEN] = golden_lines
     name, version = _called(folder)
     texts[CARD] = (
         f"# {name} {version}\n\n{BLANK}: what the score says of an event, what the model was trained on, its limits.\n"
     )
     return DraftedPackage(
-        draft_folder.write(model, found, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
+        draft_folder.write(model, onnx_file, folder, texts), notes, _open(folder, texts), _commands(folder, name, version)
     )
 
 
-def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
+def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
     """Write the model without its final ZipMap into the scratch folder.
 
     Returns:
@@ -94,8 +94,8 @@ def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -
     Raises:
         Refused: It needs the library `onnx`, or has a ZipMap that cannot be removed.
     """
-    zipped = any(one.dtype == tensors.MAPS for one in found.outputs)
-    if not zipped or not remove_zipmap.is_in(found) or found.external:
+    zipped = any(output.dtype == tensors.MAPS for output in onnx_file.outputs)
+    if not zipped or not remove_zipmap.is_in(onnx_file) or onnx_file.external:
         return model, []
     if (folder / package.MODEL).exists():
         raise Refused(
@@ -114,31 +114,31 @@ def _without_zipmap(model: Path, found: OnnxFile, folder: Path, scratch: Path) -
     return changed, [remove_zipmap.note(unzipped, uncompared)]
 
 
-def _signature(found: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    stated, values = found.inputs, draft_events.values(events)
-    outputs = draft_unbatched.batched(stated, found.outputs)
-    why = draft_unbatched.reason(stated, outputs)
+def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    stated, values = onnx_file.inputs, draft_events.values(events)
+    outputs = draft_unbatched.batched(stated, onnx_file.outputs)
+    reason = draft_unbatched.reason(stated, outputs)
     opened = list(stated)
     drafted, notes = draft.inputs(opened, values)
-    lengths = "" if why else draft_unbatched.reason_of_lengths(stated, outputs, drafted)
-    if why := why or lengths:
+    lengths = "" if reason else draft_unbatched.reason_of_lengths(stated, outputs, drafted)
+    if reason := reason or lengths:
         stated, outputs = draft_unbatched.of_one(stated, outputs, lengths=bool(lengths))
         fed = draft_unbatched.are_fed(stated)
-        opened = [draft_unbatched.opened(one, alone=one in fed) for one in stated]
+        opened = [draft_unbatched.opened(tensor, alone=tensor in fed) for tensor in stated]
         drafted, notes = draft.inputs(opened, values)
     only = len(stated) == 1
-    inputs = [draft_unbatched.single(*one, only=only) for one in zip(drafted, stated, opened, strict=True)]
-    if why:
-        notes.append(f'{why}: events are fed one at a time ("batch": false)')
-    alone = any("fields" in one and not one.get("batch", True) for one in inputs)
+    inputs = [draft_unbatched.single(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
+    if reason:
+        notes.append(f'{reason}: events are fed one at a time ("batch": false)')
+    alone = any("fields" in document and not document.get("batch", True) for document in inputs)
     answers = draft_outputs.answers_to_one(outputs, stated, labels) if alone else draft_outputs.answers(outputs, labels)
-    read = {one["tensor"] for one in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
-    if left := [one.name for one in outputs if one.name not in read]:
-        notes.append(f"no score is read from {', '.join(left)}")
+    read = {output["tensor"] for output in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
+    if unread := [output.name for output in outputs if output.name not in read]:
+        notes.append(f"no score is read from {', '.join(unread)}")
     return {"inputs": inputs, **answers}, notes
 
 
-def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
+def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Draft golden examples of the first valid events, scored by the model if it runs here; empty without events."""
     if not events:
         return ""
@@ -147,12 +147,12 @@ def _golden(model: Path, found: OnnxFile, signature: Signature | None, events: S
             f"golden.jsonl has events without scores: once the signature is complete, push prints what {model.name} answers"
         )
         return _unanswered(events[:MOST_GOLDEN])
-    good = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
+    valid = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
     try:
-        text = run_apart(golden_lines_from_file, model, signature, found, good)
+        text = run_apart(golden_lines_from_file, model, signature, onnx_file, valid)
     except ImportError:
         notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
-        return _unanswered(good)
+        return _unanswered(valid)
     notes.append(
         "the scores in golden.jsonl are the ONNX model's own: those of the original model prove that it was exported well"
     )
@@ -173,9 +173,9 @@ def _open(folder: Path, texts: dict[str, str]) -> list[str]:
 
 def _called(folder: Path) -> tuple[str, str]:
     """Return the model's name and version, taken from the folder's name, in a form that a registry accepts."""
-    found = _VERSIONED.fullmatch(folder.resolve().name)
-    name = found["name"] if found else folder.resolve().name
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", found["version"] if found else "1.0.0"
+    match = _VERSIONED.fullmatch(folder.resolve().name)
+    name = match["name"] if match else folder.resolve().name
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", match["version"] if match else "1.0.0"
 
 
 def _commands(folder: Path, name: str, version: str) -> list[str]:

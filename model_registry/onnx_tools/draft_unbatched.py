@@ -16,30 +16,34 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 
     Exporters write the size of the example where only the inputs were named as dynamic. The probe compares batches later.
     """
-    fixed = all(one.shape and isinstance(one.shape[0], int) for one in outputs)
-    if fixed and inputs and all(one.shape and is_batch(one.shape[0]) for one in inputs):
-        return [replace(one, shape=(None, *one.shape[1:])) for one in outputs]
+    fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
+    if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
+        return [replace(tensor, shape=(None, *tensor.shape[1:])) for tensor in outputs]
     return list(outputs)
 
 
 def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Return why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
-    opened = [one for one in inputs if one.shape and is_open(one.shape[0])]
-    if not opened and (fixed := next((one for one in inputs if one.shape[:1] == (1,)), None)):
+    opened = [tensor for tensor in inputs if tensor.shape and is_open(tensor.shape[0])]
+    if not opened and (fixed := next((tensor for tensor in inputs if tensor.shape[:1] == (1,)), None)):
         return f"input {fixed.name!r} has the fixed batch size 1"
-    if any(one.dtype == "uint8" and len(one.shape) == 1 for one in opened):
+    if any(tensor.dtype == "uint8" and len(tensor.shape) == 1 for tensor in opened):
         return ""
-    return _odd_axes(opened or [one for one in inputs if one.shape], outputs)
+    return _odd_axes(opened or [tensor for tensor in inputs if tensor.shape], outputs)
 
 
 def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Return which first axes of inputs and outputs differ; empty if an output has the batch of the inputs."""
     if not inputs:
         return ""
-    sizes = {one.shape[0] for one in inputs}
+    sizes = {tensor.shape[0] for tensor in inputs}
     names = {size for size in sizes if is_name(size)}
     fixed = not any(map(is_open, sizes))
-    odd = [one for one in outputs if one.shape and not (one.shape[0] in sizes if fixed else _is_batch(one.shape[0], names))]
+    odd = [
+        tensor
+        for tensor in outputs
+        if tensor.shape and not (tensor.shape[0] in sizes if fixed else _is_batch(tensor.shape[0], names))
+    ]
     if not odd or len(odd) < len(outputs):
         return ""
     first = inputs[0]
@@ -51,8 +55,8 @@ def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
 
     These have a batch of one or an open axis; if no input has either, all inputs with an axis.
     """
-    shaped = [one for one in inputs if one.shape]
-    return [one for one in shaped if one.shape[0] == 1 or any(map(is_open, one.shape))] or shaped
+    shaped = [tensor for tensor in inputs if tensor.shape]
+    return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
 
 
 def reason_of_lengths(
@@ -62,9 +66,9 @@ def reason_of_lengths(
 
     `drafted` are the documents of the inputs, which say which lengths vary.
     """
-    varying = [one for one, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
-    lengths = {size: one.name for one in varying for size in one.shape[1:] if isinstance(size, str)}
-    shared = {one.name: size for one in outputs for size in one.shape[1:] if isinstance(size, str) and size in lengths}
+    varying = [tensor for tensor, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
+    lengths = {size: tensor.name for tensor in varying for size in tensor.shape[1:] if isinstance(size, str)}
+    shared = {tensor.name: size for tensor in outputs for size in tensor.shape[1:] if isinstance(size, str) and size in lengths}
     if not shared or len(shared) < len(outputs):
         return ""
     name, size = next(iter(shared.items()))
@@ -79,15 +83,15 @@ def of_one(
     The batch is the first axis if the answers are as long as events (`lengths`). Otherwise it is the axis that is first in an
     output and at another place in an input.
     """
-    batch = {one.shape[0] for one in outputs if one.shape} & {size for one in inputs for size in one.shape[1:]}
+    batch = {tensor.shape[0] for tensor in outputs if tensor.shape} & {size for tensor in inputs for size in tensor.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
 
-    def whole(one: ModelTensor) -> ModelTensor:
+    def with_batch_of_one(tensor: ModelTensor) -> ModelTensor:
         if lengths:
-            return replace(one, shape=(1, *one.shape[1:])) if one.shape and is_open(one.shape[0]) else one
-        return replace(one, shape=tuple(1 if size in names else size for size in one.shape))
+            return replace(tensor, shape=(1, *tensor.shape[1:])) if tensor.shape and is_open(tensor.shape[0]) else tensor
+        return replace(tensor, shape=tuple(1 if size in names else size for size in tensor.shape))
 
-    return [whole(one) for one in inputs], [whole(one) for one in outputs]
+    return [with_batch_of_one(tensor) for tensor in inputs], [with_batch_of_one(tensor) for tensor in outputs]
 
 
 def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
@@ -118,9 +122,9 @@ def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, 
     ):
         return tensor_skeleton(tensor, False)
     row = document.get("shape") or _row(document, drafted)
-    whole = row if len(drafted.shape) > len(tensor.shape) else [1, *row]
-    kept = {key: value for key, value in document.items() if key != "pad"}
-    return kept | {"shape": whole, "batch": False}
+    shape = row if len(drafted.shape) > len(tensor.shape) else [1, *row]
+    unpadded = {key: value for key, value in document.items() if key != "pad"}
+    return unpadded | {"shape": shape, "batch": False}
 
 
 def _row(document: dict[str, Any], drafted: ModelTensor) -> list[int | str]:
@@ -130,7 +134,7 @@ def _row(document: dict[str, Any], drafted: ModelTensor) -> list[int | str]:
     if document.get("shape") == []:
         return []
     size = drafted.shape[1] if len(drafted.shape) > 1 else 1
-    length = next((one["length"] for one in document["fields"] if isinstance(one, dict) and "length" in one), None)
+    length = next((array["length"] for array in document["fields"] if isinstance(array, dict) and "length" in array), None)
     return [length or (f"{placeholders.BLANK}: the fields of a row" if is_open(size) else size or 1)]
 
 

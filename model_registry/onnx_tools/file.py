@@ -70,10 +70,10 @@ def read(path: Path) -> OnnxFile:
 
 def parse(data: mmap.mmap | bytes) -> OnnxFile:
     """Read the bytes of an ONNX file. Raises Corrupt."""
-    found = _Reader(Buffer(data)).model()
-    if not found.opsets or not found.outputs:
-        raise Corrupt(f"it has {len(found.opsets)} opsets and {len(found.outputs)} outputs")
-    return found
+    onnx_file = _Reader(Buffer(data)).model()
+    if not onnx_file.opsets or not onnx_file.outputs:
+        raise Corrupt(f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs")
+    return onnx_file
 
 
 class _Reader:
@@ -85,10 +85,10 @@ class _Reader:
         self._constants: set[str] = set()
 
     def model(self) -> OnnxFile:
-        found = self._found
+        onnx_file = self._found
         for number, value in protobuf_reader.fields(self._buffer, (0, len(self._buffer.data))):
             if number == 1 and isinstance(value, int):
-                found.ir_version = value
+                onnx_file.ir_version = value
             elif isinstance(value, tuple):
                 if number == 7:
                     self._graph(value, 0)
@@ -96,8 +96,8 @@ class _Reader:
                     self._opset(value)
                 elif number == 25:
                     self._function(value)
-        found.inputs = [one for one in found.inputs if one.name not in self._constants]
-        return found
+        onnx_file.inputs = [tensor for tensor in onnx_file.inputs if tensor.name not in self._constants]
+        return onnx_file
 
     def _opset(self, span: Span) -> None:
         domain, version = "", 0
@@ -227,19 +227,21 @@ class _Reader:
             if number == 1 and isinstance(value, int):
                 dtype = DTYPES.get(value, f"type {value}")
             elif number == 2 and isinstance(value, tuple):
-                shape += [self._dimension(one) for at, one in protobuf_reader.messages(self._buffer, value) if at == 1]
+                shape += [
+                    self._dimension(dimension) for at, dimension in protobuf_reader.messages(self._buffer, value) if at == 1
+                ]
         if len(shape) > MAX_RANK:
             raise Corrupt(f"a tensor of rank {len(shape)}")
         return dtype, tuple(shape)
 
     def _dimension(self, span: Span) -> int | str | None:
-        found: int | str | None = None
+        size: int | str | None = None
         for number, value in protobuf_reader.fields(self._buffer, span):
             if number == 1 and isinstance(value, int):
-                found = value - (1 << 64) if value >> 63 else value
+                size = value - (1 << 64) if value >> 63 else value
             elif number == 2 and isinstance(value, tuple):
-                found = self._buffer.text(value) or None
-        return found
+                size = self._buffer.text(value) or None
+        return size
 
 
 def _domain(name: str) -> str:

@@ -19,7 +19,7 @@ def library(model: OnnxFile) -> str | None:
         from onnxruntime_extensions import get_library_path
     except ImportError as error:
         domain, name = needed[0]
-        said = f"the model uses the operator {name!r:.100} of domain {domain}, and onnxruntime-extensions is not installed"
+        fault = f"the model uses the operator {name!r:.100} of domain {domain}, and onnxruntime-extensions is not installed"
         hint = "it belongs beside ONNX Runtime, in the scorers' environments too"
-        raise Refused(f"{said}: {install_command('extensions')}", hint) from error
+        raise Refused(f"{fault}: {install_command('extensions')}", hint) from error
     return str(get_library_path())

@@ -85,25 +85,25 @@ def prepare(
                 f"{folder} has no {package.SIGNATURE}, which a model on a server needs",
                 "write one: see deploy/model-servers.md",
             )
-        found = _read(folder, stated)
-        if _unanswered(found):
+        contents = _read(folder, stated)
+        if _unanswered(contents):
             raise MissingScores(folder)
-        golden.check_has_example(stated, found.golden)
+        golden.check_has_example(stated, contents.golden)
         members, others = _members(folder, ())
-        return PreparedPackage(found, {}, {}, remote=True, files=members, left_out=others)
+        return PreparedPackage(contents, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
     if fault := tensors.unfeedable_reason(model.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
     if odd := tensors.first_unreadable(model.outputs):
         raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
-    found = _read(folder, signature)
-    golden.check_has_example(signature, found.golden)
+    contents = _read(folder, signature)
+    golden.check_has_example(signature, contents.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
-    members, others = _members(folder, (one.location for one in model.external))
+    members, others = _members(folder, (weights.location for weights in model.external))
     needs = runtime_requirements.derive_requirements(model, tuple(devices))
     return PreparedPackage(
-        found, more, needs, stated is None, _ran(found, signature, model, run), files=members, left_out=others
+        contents, more, needs, stated is None, _ran(contents, signature, model, run), files=members, left_out=others
     )
 
 
@@ -114,8 +114,8 @@ def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]
     """
     with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
-    known = {package.SIGNATURE, package.GOLDEN, *weights}
-    members = [path for path in paths if path in known or path.split("/")[0] in package.MODELS or _is_for_people(path)]
+    expected = {package.SIGNATURE, package.GOLDEN, *weights}
+    members = [path for path in paths if path in expected or path.split("/")[0] in package.MODELS or _is_for_people(path)]
     others = {path if "/" not in path else f"{path.split('/')[0]}/" for path in paths if path not in members}
     return members, sorted(others)
 
@@ -129,33 +129,33 @@ def _is_for_people(path: str) -> bool:
 
 def _read(folder: Path, signature: Signature) -> Package:
     """Read the folder's package. Raises Refused, also for a golden.jsonl without examples."""
-    found = package.read(folder, signature)
-    if not found.golden and (folder / package.GOLDEN).exists():
+    contents = package.read(folder, signature)
+    if not contents.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')
-    return found
+    return contents
 
 
-def _ran(found: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
+def _ran(contents: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
     """Return the ONNX Runtime that scored the golden examples; empty if none is installed. Raises Refused, MissingScores."""
     try:
-        if _unanswered(found):
-            events = [one.event for one in found.golden]
-            raise MissingScores(found.folder, run(golden_lines_from_file, found.model_path, signature, stated, events))
-        return str(run(run_golden.run, found.model_path, signature, found.golden, stated))
+        if _unanswered(contents):
+            events = [example.event for example in contents.golden]
+            raise MissingScores(contents.folder, run(golden_lines_from_file, contents.model_path, signature, stated, events))
+        return str(run(run_golden.run, contents.model_path, signature, contents.golden, stated))
     except ImportError:
-        if _unanswered(found):
-            raise MissingScores(found.folder) from None
+        if _unanswered(contents):
+            raise MissingScores(contents.folder) from None
         return ""
 
 
-def _unanswered(found: Package) -> bool:
-    return any(placeholders.is_placeholder(example.score) for example in found.golden)
+def _unanswered(contents: Package) -> bool:
+    return any(placeholders.is_placeholder(example.score) for example in contents.golden)
 
 
 def golden_lines(model: run_golden.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
     """Return lines of golden.jsonl: events with the model's score of each alone, if it is finite. Raises Refused."""
-    found = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
-    lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in found)
+    scored = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
+    lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in scored)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
 

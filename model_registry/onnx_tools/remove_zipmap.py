@@ -42,16 +42,16 @@ def without(path: Path) -> Unzipped | None:
     from onnx import helper
 
     model = onnx.load(str(path), load_external_data=False)
-    outputs = {one.name: one for one in model.graph.output}
-    made = [node for node in model.graph.node if (node.domain, node.op_type) == (DOMAIN, NAME) and node.output[0] in outputs]
-    if not made:
+    outputs = {output.name: output for output in model.graph.output}
+    zipmaps = [node for node in model.graph.node if (node.domain, node.op_type) == (DOMAIN, NAME) and node.output[0] in outputs]
+    if not zipmaps:
         return None
     classes: dict[str, list[Any]] = {}
-    firsts = [one.type.tensor_type.shape.dim[:1] for one in model.graph.input]
+    firsts = [tensor.type.tensor_type.shape.dim[:1] for tensor in model.graph.input]
     batch = 1 if firsts and all(dim and dim[0].dim_value == 1 for dim in firsts) else None
-    for node in made:
-        stated = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-        names = stated.get("classlabels_int64s") or [one.decode() for one in stated.get("classlabels_strings", ())]
+    for node in zipmaps:
+        stated = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        names = stated.get("classlabels_int64s") or [label.decode() for label in stated.get("classlabels_strings", ())]
         name = node.output[0]
         classes[name] = list(names)
         outputs[name].CopyFrom(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [batch, len(names) or None]))
@@ -77,14 +77,14 @@ def compare(path: Path, unzipped: Unzipped) -> str:
         before, after = (
             ort.InferenceSession(model, providers=["CPUExecutionProvider"]) for model in (str(path), unzipped.data)
         )
-        rows = {one.name: _rows(one) for one in before.get_inputs()}
-        maps = dict(zip([one.name for one in before.get_outputs()], before.run(None, rows), strict=True))
+        rows = {tensor.name: _rows(tensor) for tensor in before.get_inputs()}
+        maps = dict(zip([output.name for output in before.get_outputs()], before.run(None, rows), strict=True))
         numbers = dict(zip(unzipped.classes, after.run(list(unzipped.classes), rows), strict=True))
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors have no common class; generated rows may not suit
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:SHOWN_CHARACTERS]
         return locales.hint(str(error)) or f"ONNX Runtime says {reason}"
     for name, names in unzipped.classes.items():
-        expected = np.array([[row.get(one) for one in names] for row in maps[name]], np.float32)
+        expected = np.array([[row.get(label) for label in names] for row in maps[name]], np.float32)
         if not np.array_equal(numbers[name], expected, equal_nan=True):
             raise Refused(f"output {name!r} has other numbers without ZipMap", "export the model without ZipMap")
     return ""
@@ -105,12 +105,12 @@ def _rows(stated: Any) -> Any:
 
 def note(unzipped: Unzipped, uncompared: str) -> str:
     """Return a line about what was changed; `uncompared` is why the numbers were not compared."""
-    said = "; ".join(
+    inputs = "; ".join(
         f"output {name!r} has a column for each class: {_listed(names)}" if names else f"output {name!r} names no classes"
         for name, names in unzipped.classes.items()
     )
     checked = f"the numbers were not compared: {uncompared}" if uncompared else "the numbers are the same"
-    return f"the final ZipMap was removed ({checked}): {said}"
+    return f"the final ZipMap was removed ({checked}): {inputs}"
 
 
 def _listed(names: list[Any]) -> str:

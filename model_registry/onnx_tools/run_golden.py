@@ -53,13 +53,13 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
     if not examples:
         loaded.check_neutral()
     alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
-    found = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
-    for row, (example, answer) in enumerate(zip(examples, found, strict=True), start=1):
+    scores = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
+    for row, (example, answer) in enumerate(zip(examples, scores, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
             message = f"golden example {row} must score {example.score} within {example.tolerance}, but scores {answer}"
             columns = isinstance(answer, list) and not isinstance(example.score, list)
-            which = "`index` of the signature's output says which column is the score"
-            raise Refused(message, which if columns else MISMATCH)
+            column_hint = "`index` of the signature's output says which column is the score"
+            raise Refused(message, column_hint if columns else MISMATCH)
     loaded.check_batch(events[:1])
     return loaded.version
 
@@ -84,7 +84,7 @@ class LoadedOnnxModel:
         if stated and (library := ort_extensions.library(stated)):
             options.register_custom_ops_library(library)
         self._session: Any = self._tried(lambda: ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]))
-        self._declared = {one.name: one.shape for one in stated.outputs} if stated else {}
+        self._declared = {output.name: output.shape for output in stated.outputs} if stated else {}
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
         """Return the score of each event in its JSON form. Raises Refused."""
@@ -112,11 +112,11 @@ class LoadedOnnxModel:
 
     def _check_shapes(self, outputs: Tensors) -> None:
         """Check that answers of several shapes have an output whose `shape` allows them. Raises Refused."""
-        for one in self._signature.outputs:
-            if is_ragged(outputs[one.tensor]) and self._signature.rank(one) is None:
-                found = sorted({row.shape for row in outputs[one.tensor]}, key=len)
-                said = f"output {one.tensor!r} has the shapes {list(found[0])} and {list(found[-1])} for two events"
-                raise Refused(said, f'write "shape": {_common(found)} in that output; -1 is any length')
+        for output in self._signature.outputs:
+            if is_ragged(outputs[output.tensor]) and self._signature.rank(output) is None:
+                shapes = sorted({row.shape for row in outputs[output.tensor]}, key=len)
+                fault = f"output {output.tensor!r} has the shapes {list(shapes[0])} and {list(shapes[-1])} for two events"
+                raise Refused(fault, f'write "shape": {_common(shapes)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
         """Check that an output that is stated without an open batch has a row for each event all the same.
@@ -127,7 +127,7 @@ class LoadedOnnxModel:
         Raises:
             Refused: An output has another number of rows.
         """
-        stated = [tuple(one.shape) for one in self._session.get_outputs() if one.name in self._names]
+        stated = [tuple(output.shape) for output in self._session.get_outputs() if output.name in self._names]
         if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
             return
         count = next(number for number in range(2, len(stated) + 3) if all(number not in shape[:1] for shape in stated))
@@ -147,16 +147,16 @@ class LoadedOnnxModel:
 
     def _run(self, tensors: Tensors) -> Tensors:
         rows = len(next(iter(tensors.values())))
-        given = self._assembler.all_tensors(tensors)
-        found = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, given)), strict=True))
+        feeds = self._assembler.all_tensors(tensors)
+        results = dict(zip(self._names, self._tried(lambda: self._session.run(self._names, feeds)), strict=True))
         if self._signature.alone:
-            found = add_batch_dimension(self._signature, found)
-        for name, output in found.items():
+            results = add_batch_dimension(self._signature, results)
+        for name, output in results.items():
             if np.shape(output)[:1] != (rows,):
                 message = f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events"
                 raise Refused(message, NO_ROWS)
             self._check_declared(name, np.shape(output))
-        return found
+        return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
         """Check that a score that is a whole row has the length that the file declares. Raises Refused.
@@ -164,10 +164,11 @@ class LoadedOnnxModel:
         ONNX Runtime uses the length that it infers, not the declared one.
         """
         declared = self._declared.get(name, ())
-        whole = any(
-            one.tensor == name and one.index is None and one.shape is None and not one.top for one in self._signature.outputs
+        whole_row = any(
+            output.tensor == name and output.index is None and output.shape is None and not output.top
+            for output in self._signature.outputs
         )
-        if not whole or self._signature.alone or len(declared) != len(shape):
+        if not whole_row or self._signature.alone or len(declared) != len(shape):
             return
         if any(not is_open(size) and size != real for size, real in zip(declared[1:], shape[1:], strict=True)):
             message = (
@@ -176,9 +177,9 @@ class LoadedOnnxModel:
             hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
             raise Refused(message, f"{hint}; then the signature can say which number is the score")
 
-    def _tried(self, asked: Callable[[], Any]) -> Any:
+    def _tried(self, call: Callable[[], Any]) -> Any:
         try:
-            return asked()
+            return call()
         except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
@@ -191,8 +192,8 @@ def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     Answers of a lower rank had a first dimension of one that was taken for the batch, so that dimension varies.
     """
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
-    found = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
-    return found if len(full) == len(shapes) else [VARIES, *found[1:]]
+    lengths = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
+    return lengths if len(full) == len(shapes) else [VARIES, *lengths[1:]]
 
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:

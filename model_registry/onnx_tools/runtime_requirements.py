@@ -10,7 +10,7 @@ from model_registry.errors import Corrupt
 from model_registry.onnx_tools.file import OnnxFile
 
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
-OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{what}" for what in ("opset", "ir", "onnxruntime", "device"))
+OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{key}" for key in ("opset", "ir", "onnxruntime", "device"))
 """The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, devices. Absent: left open."""
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,3}")
 _SYNTAX = {
@@ -40,8 +40,8 @@ def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, dev
     for key, value in needs.items():
         if value and not _SYNTAX[key].fullmatch(value):
             raise Corrupt(f"the annotation {key} is {value!r:.100}, which says nothing", "push the version again")
-    has = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
-    if needs[DEVICE] and not has & set(needs[DEVICE].split(",")):
+    available = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
+    if needs[DEVICE] and not available & set(needs[DEVICE].split(",")):
         return f"it needs device {needs[DEVICE].replace(',', ' or ')}, this scorer has {device}"
     if needs[RUNTIME] and _parts(onnxruntime) < _parts(needs[RUNTIME]):
         stated = f"opset {needs[OPSET]}, IR {needs[IR]}" if needs[OPSET] else "so it was pushed"

@@ -28,28 +28,28 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
         Refused: External data is outside the package, an operator's domain is not allowed, no runtime supports the opset, or
         the signature does not fit the inputs or outputs.
     """
-    found = file.read(model)
-    for external in found.external:
+    onnx_file = file.read(model)
+    for external in onnx_file.external:
         if fault := _external_fault(model, external):
             raise Refused(
                 f"{model.name} keeps weights in {external.location!r:.200}: {fault}", "save it with its weights inside"
             )
-    if fault := operator_fault(found, domains):
+    if fault := operator_fault(onnx_file, domains):
         raise Refused(f"{model.name} {fault}", "model.op_domains lists the domains that a scorer allows")
-    if signature and (fault := tensors.find_fault(signature, found.inputs, found.outputs)):
+    if signature and (fault := tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
         raise Refused(fault, "signature.json and model.onnx must belong together")
-    return found
+    return onnx_file
 
 
 def _external_fault(model: Path, external: External) -> str | None:
     """Return why weights must not be read from a location, or None if they may."""
     if not is_confined(external.location) or MEMORY in external.location:
         return "that is no plain path inside the package"
-    there = _size(model, external.location)
-    if there is None or any(part.startswith(".") for part in external.location.split("/")):
+    size = _size(model, external.location)
+    if size is None or any(part.startswith(".") for part in external.location.split("/")):
         return "the package has no such file"
-    if external.offset < 0 or (external.length or 0) < 0 or external.offset + (external.length or 0) > there:
-        return f"bytes {external.offset} to {external.offset + (external.length or 0)} of {there}"
+    if external.offset < 0 or (external.length or 0) < 0 or external.offset + (external.length or 0) > size:
+        return f"bytes {external.offset} to {external.offset + (external.length or 0)} of {size}"
     return None
 
 
@@ -69,5 +69,5 @@ def _size(model: Path, location: str) -> int | None:
     """Return the size of a file in the model's folder in bytes; None if it is missing, or if its path has a link."""
     path = model.parent / location
     with atomic_files.report_os_errors(f"the package {model.parent}"):
-        plain = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
-        return path.stat().st_size if plain else None
+        regular = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
+        return path.stat().st_size if regular else None

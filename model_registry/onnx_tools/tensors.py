@@ -36,25 +36,29 @@ def find_fault(signature: Signature, inputs: Iterable[ModelTensor], outputs: Ite
     Every input must be fed with the model's dtype and shape; every output that is read must be a tensor.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
-    found = {tensor.name: tensor for tensor in inputs}
-    if set(declared) != set(found):
-        return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(found)}"
-    faults = [input_fault(tensor, found[name]) for name, tensor in declared.items()]
-    given = {tensor.name: tensor for tensor in outputs}
-    return next(filter(None, faults), None) or _output_fault(signature, given) or _length_fault(signature, found, given)
+    model_inputs = {tensor.name: tensor for tensor in inputs}
+    if set(declared) != set(model_inputs):
+        return f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(model_inputs)}"
+    faults = [input_fault(tensor, model_inputs[name]) for name, tensor in declared.items()]
+    model_outputs = {tensor.name: tensor for tensor in outputs}
+    return (
+        next(filter(None, faults), None)
+        or _output_fault(signature, model_outputs)
+        or _length_fault(signature, model_inputs, model_outputs)
+    )
 
 
-def is_tensor(found: ModelTensor) -> bool:
+def is_tensor(output: ModelTensor) -> bool:
     """Return whether an output is a tensor of a dtype that scores may have."""
-    return found.dtype in (*DTYPES, UNKNOWN)
+    return output.dtype in (*DTYPES, UNKNOWN)
 
 
-def remedy(found: ModelTensor) -> str:
+def remedy(output: ModelTensor) -> str:
     """Return how to export a model whose output is not a tensor of such a dtype."""
-    if found.dtype == MAPS:
+    if output.dtype == MAPS:
         options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
         return f"export it without ZipMap ({options}), or let `model-registry init` remove it, as for CatBoost"
-    if found.dtype == "bfloat16":
+    if output.dtype == "bfloat16":
         return "export it as float32"
     several = "of several estimators (MultiOutputClassifier) export each as a model, or join their tensors by Concat"
     return f"export it without ZipMap, or, if it has none, with tensors as outputs: {several}"
@@ -78,11 +82,11 @@ def is_batch(size: object) -> bool:
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
     """Return why no event can feed an input, whatever its signature, or None if events can."""
-    for one in inputs:
-        if one.dtype == "bfloat16":
-            return f"input {one.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
-        if one.dtype in (MAPS, "a sequence", "a map", "a sparse tensor", "an optional"):
-            return f"input {one.name!r} is {one.dtype}, which no event can feed; export the model with tensors as inputs"
+    for tensor in inputs:
+        if tensor.dtype == "bfloat16":
+            return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
+        if tensor.dtype in (MAPS, "a sequence", "a map", "a sparse tensor", "an optional"):
+            return f"input {tensor.name!r} is {tensor.dtype}, which no event can feed; export the model with tensors as inputs"
     return None
 
 
@@ -98,27 +102,27 @@ def shape_fault(tensor: ModelTensor) -> str | None:
     return None
 
 
-def input_fault(stated: TensorInput, found: ModelTensor) -> str | None:
+def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
     """Return why a model's input does not take the tensor that a signature gives, or None if it does."""
     name = stated.tensor
-    if found.dtype != stated.dtype:
-        return f"input {name!r}: the signature says {stated.dtype}, the model wants {found.dtype}"
-    if stated.value is None and stated.batch and (find_fault := shape_fault(found)):
+    if tensor.dtype != stated.dtype:
+        return f"input {name!r}: the signature says {stated.dtype}, the model wants {tensor.dtype}"
+    if stated.value is None and stated.batch and (find_fault := shape_fault(tensor)):
         return find_fault
-    if not fits(stated.given, found.shape):
-        wanted = [None if isinstance(size, int) and size < 0 else size for size in found.shape]
+    if not fits(stated.given, tensor.shape):
+        shape = [None if isinstance(size, int) and size < 0 else size for size in tensor.shape]
         return (
-            f"input {name!r}: the signature gives {format_shape(stated.given)}, the model wants {wanted}{_hint(stated, found)}"
+            f"input {name!r}: the signature gives {format_shape(stated.given)}, the model wants {shape}{_hint(stated, tensor)}"
         )
     return None
 
 
-def _hint(stated: TensorInput, found: ModelTensor) -> str:
+def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
     """Return the setting that may correct a shape that does not fit; empty if no setting does."""
-    if not found.shape or is_open(found.shape[0]) is not stated.batch:
-        said = "has no batch dimension" if stated.batch else "has one"
-        return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {said}'
-    rest = found.shape[1:] if stated.batch else found.shape
+    if not tensor.shape or is_open(tensor.shape[0]) is not stated.batch:
+        batch_note = "has no batch dimension" if stated.batch else "has one"
+        return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {batch_note}'
+    rest = tensor.shape[1:] if stated.batch else tensor.shape
     if len(rest) == 1 and len(stated.row) == 1 and VARIES not in stated.row:
         return ""
     return f'; write "shape": [{", ".join("?" if is_open(size) else str(size) for size in rest)}]'
@@ -129,43 +133,46 @@ def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs:
 
     The names that a model gives its dimensions show which lengths are equal.
     """
-    varying = [one for one in signature.fed if one.varies]
-    names = {inputs[one.tensor].shape[one.given.index(VARIES)]: one.tensor for one in varying}
+    varying = [tensor for tensor in signature.fed if tensor.varies]
+    names = {inputs[tensor.tensor].shape[tensor.given.index(VARIES)]: tensor.tensor for tensor in varying}
     for output in signature.outputs:
         if signature.alone and VARIES in (output.shape or ()):
             continue
         shape = outputs[output.tensor].shape
         for size in shape if signature.alone else shape[1:]:
             if isinstance(size, str) and size in names:
-                said = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
+                fault = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
                 hint = "let the model take a mean, or one place"
                 way = (
                     'write -1 for it in the "shape" of the output'
                     if signature.alone
                     else 'feed one event at a time ("batch": false)'
                 )
-                return f"{said}; a score has one shape for all events: {hint}, or {way}"
+                return f"{fault}; a score has one shape for all events: {hint}, or {way}"
     return None
 
 
-def _output_fault(signature: Signature, found: dict[str, ModelTensor]) -> str | None:
+def _output_fault(signature: Signature, outputs: dict[str, ModelTensor]) -> str | None:
     for output in signature.outputs:
-        if output.tensor not in found:
-            odd = next((f"; {one.name!r} is no tensor: {remedy(one)}" for one in found.values() if not is_tensor(one)), "")
-            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(found)}{odd}"
-        if find_fault := output_fault(signature, output, found[output.tensor]):
+        if output.tensor not in outputs:
+            odd = next(
+                (f"; {tensor.name!r} is no tensor: {remedy(tensor)}" for tensor in outputs.values() if not is_tensor(tensor)),
+                "",
+            )
+            return f"the signature reads output {output.tensor!r}, the model's outputs are {sorted(outputs)}{odd}"
+        if find_fault := output_fault(signature, output, outputs[output.tensor]):
             return find_fault
     return None
 
 
-def output_fault(signature: Signature, output: Output, found: ModelTensor) -> str | None:
+def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> str | None:
     """Return why a model's output does not match a signature, or None if it may.
 
     A shape of [] may be one that the model does not state.
     """
-    name, dtype, shape = output.tensor, found.dtype, with_batch_dimension(found.shape) if signature.alone else found.shape
-    if not is_tensor(found):
-        return f"output {name!r} is {dtype}, not a tensor; {remedy(found)}"
+    name, dtype, shape = output.tensor, tensor.dtype, with_batch_dimension(tensor.shape) if signature.alone else tensor.shape
+    if not is_tensor(tensor):
+        return f"output {name!r} is {dtype}, not a tensor; {remedy(tensor)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None
     if output.index is not None and isinstance(width, int) and not output.index < width:
         return f"output {name!r}: the signature reads column {output.index}, the model gives {width}"

@@ -135,28 +135,33 @@ def push(
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
     at = created.astimezone(UTC).isoformat(timespec="seconds") if created else None
-    with atomic_files.report_os_errors(f"the package {folder}"), contextlib.ExitStack() as held:
-        found = build_artifact.hash_files(folder, more or {}, only)
+    with atomic_files.report_os_errors(f"the package {folder}"), contextlib.ExitStack() as stack:
+        files = build_artifact.hash_files(folder, more or {}, only)
         if base is None:
-            return _send(store, version, build_artifact.build_artifact(name, version, at, found, annotations or {}))
+            return _send(store, version, build_artifact.build_artifact(name, version, at, files, annotations or {}))
         stated = manifest.version_annotations(name, version, at, annotations or {})
-        scratch = held.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
-        return _send(store, version, build.plan(base, found, stated, Path(scratch) / "layer"))
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="model-registry-"))
+        return _send(store, version, build.plan(base, files, stated, Path(scratch) / "layer"))
 
 
-def content(found: VersionManifest) -> list[Descriptor]:
+def content(version_manifest: VersionManifest) -> list[Descriptor]:
     """Return the blobs of a version's files; of an image, the layers that hold them."""
-    return [file.content for file in found.files] or unpack.needed(found.layers)
+    return [file.content for file in version_manifest.files] or unpack.needed(version_manifest.layers)
 
 
 def write(
-    store: Store, found: VersionManifest, folder: Path, *, max_bytes: int = manifest.MAX_SIZE, layers: Path | None = None
+    store: Store,
+    version_manifest: VersionManifest,
+    folder: Path,
+    *,
+    max_bytes: int = manifest.MAX_SIZE,
+    layers: Path | None = None,
 ) -> None:
     """Write a version's files into an empty folder and check every byte.
 
     Args:
         store: The repository.
-        found: The version.
+        version_manifest: The version.
         folder: The empty folder.
         max_bytes: The largest size of a version.
         layers: A folder that receives the layers of an image; None keeps no layers.
@@ -167,7 +172,7 @@ def write(
         Corrupt: Content does not have its digest.
         Refused: The version is larger than `max_bytes`, or is an image without a package.
     """
-    total = sum(blob.size for blob in content(found))
+    total = sum(blob.size for blob in content(version_manifest))
     if total > max_bytes:
         raise Refused(f"the version has {total} bytes; at most {max_bytes} are read", "model.max_bytes is the limit")
 
@@ -177,12 +182,12 @@ def write(
                 stream.write(chunk)
                 yield chunk
 
-    if found.layers:
-        unpack.unpack(save if layers else store.blob, found, folder, UnpackLimits(), max_bytes)
+    if version_manifest.layers:
+        unpack.unpack(save if layers else store.blob, version_manifest, folder, UnpackLimits(), max_bytes)
         return
-    for file in found.files:
+    for file in version_manifest.files:
         (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-    parallel_transfer.download(store, [(file.content, folder / file.path) for file in found.files])
+    parallel_transfer.download(store, [(file.content, folder / file.path) for file in version_manifest.files])
 
 
 def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
@@ -202,7 +207,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
         Refused: The folder is not empty, or `read` refuses its files.
         Unreachable: The store or the disk fails.
     """
-    found = resolve_index.describe_version(store, digest, version=version)
+    version_manifest = resolve_index.describe_version(store, digest, version=version)
     with atomic_files.report_os_errors(f"the folder {folder}"):
         is_new = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -210,8 +215,14 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
             raise Refused(f"{folder} is not empty", "choose a new folder")
         part = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=folder))  # inside, because the folder may be a mount
         try:
-            write(store, found, part)
-            checked = read(part, name=found.name, version=found.version, digest=digest, annotations=found.annotations)
+            write(store, version_manifest, part)
+            checked = read(
+                part,
+                name=version_manifest.name,
+                version=version_manifest.version,
+                digest=digest,
+                annotations=version_manifest.annotations,
+            )
             for path in sorted(part.iterdir(), key=lambda path: path.name == MODEL):
                 path.rename(folder / path.name)
         except BaseException:
@@ -224,20 +235,20 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     return replace(checked, folder=folder, model_path=folder / checked.model_path.name)
 
 
-def verify(folder: Path, store: Store, found: VersionManifest, max_bytes: int) -> None:
+def verify(folder: Path, store: Store, version_manifest: VersionManifest, max_bytes: int) -> None:
     """Hash every file of a pulled folder again.
 
     Args:
         folder: The folder.
         store: Holds the layers of an image, which list its files.
-        found: The version.
+        version_manifest: The version.
         max_bytes: The largest size of a version.
 
     Raises:
         Corrupt: A file is missing, changed, a link or surplus, or a layer is damaged.
         NotFound: A layer is missing.
     """
-    expected = found.files or unpack.unpack(store.blob, found, None, UnpackLimits(), max_bytes)
+    expected = version_manifest.files or unpack.unpack(store.blob, version_manifest, None, UnpackLimits(), max_bytes)
     with atomic_files.report_os_errors(f"the folder {folder}"):
         contents = {file.path: file.content for file in expected}
         if difference := set(build_artifact.walk(folder)) ^ contents.keys():
@@ -280,11 +291,13 @@ def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool 
     if version not in listed and not written:
         return False
     try:
-        found = store.resolve(version).digest
+        stored_digest = store.resolve(version).digest
     except NotFound:
         return False
-    if found != target.digest:
-        message = f"version {version} of {store.repository} exists with other content: it is {found}, this is {target.digest}"
+    if stored_digest != target.digest:
+        message = (
+            f"version {version} of {store.repository} exists with other content: it is {stored_digest}, this is {target.digest}"
+        )
         raise Refused(message, "a version never changes; push this content as a new version")
     return True
 

@@ -93,16 +93,16 @@ def check_batch_independence(
     if events:
         probe.check_repeated(events[0])
     if longest := _resized(signature, rows[0][1], longest=True):
-        probe.check_lengths(longest, [] if golden else [one for _, one in rows], events)
+        probe.check_lengths(longest, [] if golden else [row for _, row in rows], events)
     if signature.alone:
         return
-    padded = any(one.pad is not None for one in signature.fed if one.varies)
-    for group in _grouped(events, lambda one: (one.lengths, one.exact)):
+    padded = any(tensor.pad is not None for tensor in signature.fed if tensor.varies)
+    for group in _grouped(events, lambda event: (event.lengths, event.exact)):
         if not padded or (group[0].exact and len(group) > 1):
             probe.check_batches(group, "beside other events", _company_hint(signature), exact=padded)
     if padded:
         fixed = _unpadded_axes(signature)
-        for group in _grouped(events, lambda one: tuple(one.lengths[at] for at in fixed)):
+        for group in _grouped(events, lambda event: tuple(event.lengths[at] for at in fixed)):
             probe.check_batches(group, "padded to the length of others", _padding_hint(signature))
 
 
@@ -126,24 +126,24 @@ class _Probe:
     def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
         """The events that the model answers alone, at their exact length if it can."""
         events: list[_ProbedEvent] = []
-        for name, one in rows:
+        for name, tensors in rows:
             if len(events) >= FEWEST and self._late():
                 break
             ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
             for exact in ways:
                 try:
-                    answer = self._answers(_stacked(self._signature, one) if exact else one)
+                    answer = self._answers(_stacked(self._signature, tensors) if exact else tensors)
                 except (self._failed, model_outputs.OutputMismatch):
                     continue
-                events.append(_ProbedEvent(name, one, self._lengths_of(one), answer, exact))
+                events.append(_ProbedEvent(name, tensors, self._lengths_of(tensors), answer, exact))
                 break
         return events
 
     def check_repeated(self, event: _ProbedEvent) -> None:
         """Raise Refused if the model gives another answer to the same event."""
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
-        again = self._answers(rows)
-        if worst := max(self._differences([event], again), key=lambda one: one.excess, default=None):
+        repeated = self._answers(rows)
+        if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):
             hint = "export it for inference, without dropout or random numbers"
             raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
 
@@ -164,11 +164,11 @@ class _Probe:
             self._answers(longest)
         except (self._failed, model_outputs.OutputMismatch) as error:
             if events:
-                said = f"the model does not answer an event of the largest length, {lengths}: {error}"
-                raise Refused(said, f'correct "max_length", {axis}') from error
+                fault = f"the model does not answer an event of the largest length, {lengths}: {error}"
+                raise Refused(fault, f'correct "max_length", {axis}') from error
             return
-        shorter = any(self._lengths_of(one) != most for one in generated)
-        if shorter and all(one.lengths == most for one in events):
+        shorter = any(self._lengths_of(row) != most for row in generated)
+        if shorter and all(event.lengths == most for event in events):
             raise Refused(
                 f"the model does not answer generated events that are shorter than the largest length, {lengths}",
                 f"give an example of a shorter one in golden.jsonl, {axis}",
@@ -176,29 +176,29 @@ class _Probe:
 
     def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:
         """Compare two batches of these events: another order, another size. Raise Refused."""
-        found: list[_ScoreDifference] = []
+        differences: list[_ScoreDifference] = []
         rows_at_once = min(self._most, self._most_rows(group))
         first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
         for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
             if batch is not first and self._late():
                 break
-            rows = _joined([one.rows for one in batch])
+            rows = _joined([event.rows for event in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
             except (self._failed, model_outputs.OutputMismatch) as error:
                 raise Refused(f"the model answers events alone, but not {len(batch)} together: {error}", hint) from error
-            found += self._differences(batch, together)
-        if worst := max(found, key=lambda one: one.excess, default=None):
-            said = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
-            raise Refused(f"a score depends on its batch: {where}, {worst.text}; {said}", hint)
+            differences += self._differences(batch, together)
+        if worst := max(differences, key=lambda difference: difference.excess, default=None):
+            measured = f"the largest difference is {worst.size:.3g}, and {worst.allowed:.3g} is allowed"
+            raise Refused(f"a score depends on its batch: {where}, {worst.text}; {measured}", hint)
 
     def _differences(
-        self, batch: Sequence[_ProbedEvent], found: Mapping[str | None, NDArray[Any]]
+        self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
         """The answers that differ by more than is allowed, the largest of each event and output."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
-                difference = _difference(alone[0], found[output][at], self._signature.batch_tolerance, self._rounding)
+                difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
                 if difference is not None:
                     excess, size, allowed, numbers = difference
                     of = f"output {output!r} of " if output else ""
@@ -214,7 +214,7 @@ class _Probe:
         """How many rows of the longest lengths a scorer runs at once."""
         if self._lengths is None:
             return MOST_ROWS
-        return self._lengths.most_rows([max(lengths) for lengths in zip(*(one.lengths for one in group), strict=True)])
+        return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
 
     def _late(self) -> bool:
         return self._clock() > self._end
@@ -273,30 +273,30 @@ def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
     for seed, length in enumerate((LENGTHS[0], *LENGTHS)):
         random = np.random.default_rng(seed)
         rows = {}
-        for one in signature.fed:
-            neutral = _neutral(signature, one, length)
-            elements = neutral[0] if one.varies else neutral
+        for tensor in signature.fed:
+            neutral = _neutral(signature, tensor, length)
+            elements = neutral[0] if tensor.varies else neutral
             if seed and elements.dtype.kind == "f":
                 elements = random.random(elements.shape).astype(elements.dtype)
             elif seed > 1 and elements.dtype.kind in "iu":
                 elements = np.ones_like(elements)
-            rows[one.tensor] = ragged([elements], 1) if one.varies else elements
+            rows[tensor.tensor] = ragged([elements], 1) if tensor.varies else elements
         events.append((f"generated event {seed + 1}", rows))
     return events
 
 
-def _neutral(signature: Signature, one: TensorInput, length: int) -> NDArray[Any]:
+def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[Any]:
     """The row of zeros of a tensor, of this length at most if its length varies."""
-    row = neutral_rows(signature)[one.tensor]
-    if not one.varies:
+    row = neutral_rows(signature)[tensor.tensor]
+    if not tensor.varies:
         return row
-    at = (one.shape or ()).index(VARIES)
+    at = (tensor.shape or ()).index(VARIES)
     return ragged([np.take(row[0], np.arange(min(length, row[0].shape[at])), axis=at)], 1)
 
 
 def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
     """An event with other numbers: floats times a factor, whole numbers halved (away from zero) by a factor below 1."""
-    raw = {one.tensor for one in signature.fed if any(field.raw for field in one.fields)}
+    raw = {tensor.tensor for tensor in signature.fed if any(field.raw for field in tensor.fields)}
 
     def varied(values: NDArray[Any]) -> NDArray[Any]:
         if values.dtype.kind == "f":
@@ -323,23 +323,23 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
     Returns:
         None if no length is another, or if it is one of bytes: a file has no other length.
     """
-    found = dict(rows)
-    varying = [one for one in signature.fed if one.varies]
-    if any(one.fields[0].raw for one in varying):
+    resized = dict(rows)
+    varying = [tensor for tensor in signature.fed if tensor.varies]
+    if any(tensor.fields[0].raw for tensor in varying):
         return None
-    for one in varying:
-        row, at, most = rows[one.tensor][0], (one.shape or ()).index(VARIES), _most(signature, one.axis)
+    for tensor in varying:
+        row, at, most = rows[tensor.tensor][0], (tensor.shape or ()).index(VARIES), _most(signature, tensor.axis)
         length = row.shape[at]
-        if length == 0 or (one.pad is None and not longest):
+        if length == 0 or (tensor.pad is None and not longest):
             continue
         other = min(most, max(LENGTHS[1], length + length // 2)) if length < most else (length + 1) // 2
-        found[one.tensor] = ragged([np.take(row, np.arange(most if longest else other) % length, axis=at)], 1)
-    return found if any(found[name] is not rows[name] for name in rows) else None
+        resized[tensor.tensor] = ragged([np.take(row, np.arange(most if longest else other) % length, axis=at)], 1)
+    return resized if any(resized[name] is not rows[name] for name in rows) else None
 
 
 def _most(signature: Signature, axis: str) -> int:
     """The largest length of an axis."""
-    return min(one.fields[0].max_length for one in signature.fed if one.varies and one.axis == axis)
+    return min(tensor.fields[0].max_length for tensor in signature.fed if tensor.varies and tensor.axis == axis)
 
 
 def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any]) -> list[list[_ProbedEvent]]:
@@ -351,7 +351,7 @@ def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any])
 
 def _unpadded_axes(signature: Signature) -> list[int]:
     """The places of the axes whose events must have one length to share a run."""
-    axes = list(dict.fromkeys((one.axis, one.pad is None) for one in signature.fed if one.varies))
+    axes = list(dict.fromkeys((tensor.axis, tensor.pad is None) for tensor in signature.fed if tensor.varies))
     return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
 
 
@@ -360,18 +360,18 @@ def _row(rows: Tensors, at: int) -> Tensors:
 
 
 def _joined(rows: Sequence[Tensors]) -> Tensors:
-    return {name: np.concatenate([one[name] for one in rows]) for name in rows[0]}
+    return {name: np.concatenate([tensors[name] for tensors in rows]) for name in rows[0]}
 
 
 def _stacked(signature: Signature, rows: Tensors) -> Tensors:
     """The same rows as one array where their length varies: they are run at that length, without padding."""
-    varying = {one.tensor for one in signature.fed if one.varies}
+    varying = {tensor.tensor for tensor in signature.fed if tensor.varies}
     return {name: np.stack(list(row)) if name in varying else row for name, row in rows.items()}
 
 
 def _company_hint(signature: Signature) -> str:
-    one = signature.fed[0]
-    example = json.dumps({"tensor": one.tensor, "shape": [1, *one.row], "batch": False})
+    tensor = signature.fed[0]
+    example = json.dumps({"tensor": tensor.tensor, "shape": [1, *tensor.row], "batch": False})
     return (
         f'feed it one event at a time ("batch": false for each tensor, such as {example} with its dtype and fields), '
         "export it with the batch as its first axis, or, for a model with dynamic quantisation or float16 inside, accept the "
@@ -380,7 +380,7 @@ def _company_hint(signature: Signature) -> str:
 
 
 def _padding_hint(signature: Signature) -> str:
-    mask = next((one for one in signature.inputs if one.mask_of), None)
+    mask = next((tensor for tensor in signature.inputs if tensor.mask_of), None)
     marks = f', "marks" of mask {mask.tensor!r} (now "{mask.marks}")' if mask else ""
     return (
         f'correct the "pad"{marks}; or leave "pad" out, so that only events of one length share a run; or feed one event at a '

@@ -42,10 +42,18 @@ class VersionDifference:
 def compare_versions(
     old: VersionManifest, new: VersionManifest, old_signature: Signature | None, new_signature: Signature | None
 ) -> VersionDifference:
+    """Compare the files and signatures of two versions.
+
+    Args:
+        old: The older version's manifest.
+        new: The newer version's manifest.
+        old_signature: The older version's signature; None if it states none.
+        new_signature: The newer version's signature; None if it states none.
+    """
     before, after = _digests(old), _digests(new)
     shared = before.keys() & after.keys()
     unknown = IMAGE_HAS_NO_SIGNATURE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
-    lines, breaks = ((), ()) if unknown else _told(old_signature, new_signature)
+    lines, breaks = ((), ()) if unknown else _compare_signatures(old_signature, new_signature)
     return VersionDifference(
         tuple(sorted(after.keys() - before.keys())),
         tuple(sorted(before.keys() - after.keys())),
@@ -62,7 +70,7 @@ def _digests(version: VersionManifest) -> dict[str, str]:
     return {file.path: file.content.digest for file in version.files} | layers
 
 
-def _told(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _compare_signatures(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the differences of two signatures, and those that break compatibility. At least one signature is stated."""
     if old and new:
         return _signatures(old, new)
@@ -75,12 +83,16 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     lines = [f"field {name} is no longer read" for name in before if name not in after]
     lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
     both = [(before[name], field) for name, field in after.items() if name in before]
-    lines += [f"field {was.name}: {_shown(was)} -> {_shown(now)}" for was, now in both if was != now]
+    lines += [
+        f"field {before_field.name}: {_shown(before_field)} -> {_shown(later)}"
+        for before_field, later in both
+        if before_field != later
+    ]
     lines += _tensors(old, new)
     lines += _answers(old, new)
-    was = field_sources.predecessors(old)
+    predecessor = field_sources.predecessors(old)
     events = event_tree.build_tree((f.name, f.steps) for f in field_sources.only_value_fields(old).fields)
-    faults = [_fault(was(f), f) or _crossing(events, was(f), f) for f in new.fields]
+    faults = [_fault(predecessor(f), f) or _crossing(events, predecessor(f), f) for f in new.fields]
     breaks = [fault for fault in faults if fault]
     if pair := dynamic_shapes.find_unequal_lengths(old, new):
         breaks.append(dynamic_shapes.describe_unequal_lengths(pair))
@@ -89,21 +101,25 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
 
 def _tensors(old: Signature, new: Signature) -> list[str]:
     """Describe the tensors of both signatures whose shape, constant or padding differs."""
-    before = {one.tensor: one for one in old.inputs}
-    both = [(before[one.tensor], one) for one in new.inputs if one.tensor in before]
+    before = {tensor.tensor: tensor for tensor in old.inputs}
+    both = [(before[tensor.tensor], tensor) for tensor in new.inputs if tensor.tensor in before]
     return [
-        f"tensor {now.tensor}: {describe_tensor(was)} -> {describe_tensor(now)}" for was, now in both if _fed(was) != _fed(now)
+        f"tensor {later.tensor}: {describe_tensor(earlier)} -> {describe_tensor(later)}"
+        for earlier, later in both
+        if _fed(earlier) != _fed(later)
     ]
 
 
 def _answers(old: Signature, new: Signature) -> list[str]:
     """Describe the differences that readers of scores see."""
-    before, after = ({one.name or "score": one for one in signature.outputs} for signature in (old, new))
+    before, after = ({output.name or "score": output for output in signature.outputs} for signature in (old, new))
     lines = [f"output {name} is no longer given" for name in before if name not in after]
-    lines += [f"output {name} is new: {describe_output(new, one)}" for name, one in after.items() if name not in before]
-    both = [(name, before[name], one) for name, one in after.items() if name in before]
+    lines += [f"output {name} is new: {describe_output(new, output)}" for name, output in after.items() if name not in before]
+    both = [(name, before[name], output) for name, output in after.items() if name in before]
     lines += [
-        f"output {name}: {describe_output(old, was)} -> {describe_output(new, one)}" for name, was, one in both if was != one
+        f"output {name}: {describe_output(old, earlier)} -> {describe_output(new, output)}"
+        for name, earlier, output in both
+        if earlier != output
     ]
     if old.labels != new.labels:
         lines.append(f"labels: {describe_labels(old.labels)} -> {describe_labels(new.labels)}")
@@ -114,16 +130,16 @@ def _answers(old: Signature, new: Signature) -> list[str]:
     return lines
 
 
-def describe_output(signature: Signature, one: Output) -> str:
+def describe_output(signature: Signature, output: Output) -> str:
     """Describe an output: the part of a score that it gives, and its tensor."""
-    if one.index is not None:
-        return f"a number, column {one.index} of {one.tensor}"
-    if one.top:
-        return f"the {one.top} largest of {one.tensor}, of {describe_labels(signature.labels_of(one))}"
-    labels = f", labels {describe_labels(one.labels)}" if one.labels else ""
-    if one.shape is not None:
-        return f"{format_shape((None, *one.shape))} of {one.tensor}{labels}"
-    return f"the whole row of {one.tensor}{labels}"
+    if output.index is not None:
+        return f"a number, column {output.index} of {output.tensor}"
+    if output.top:
+        return f"the {output.top} largest of {output.tensor}, of {describe_labels(signature.labels_of(output))}"
+    labels = f", labels {describe_labels(output.labels)}" if output.labels else ""
+    if output.shape is not None:
+        return f"{format_shape((None, *output.shape))} of {output.tensor}{labels}"
+    return f"the whole row of {output.tensor}{labels}"
 
 
 def describe_labels(labels: Sequence[str] | None) -> str:
@@ -142,42 +158,51 @@ def describe_decision(signature: Signature) -> str:
     return f"{rule.at_or_above} (score{where} {rule.threshold:g} or more), else {rule.below}" if rule else "none"
 
 
-def describe_tensor(one: TensorInput) -> str:
+def describe_tensor(tensor: TensorInput) -> str:
     """Describe a tensor: its dtype, its shape, the value of a constant, and the rules for a length that varies."""
-    said = "" if one.value is None else f", always {one.value!r:.60}"
-    said += f", -1 up to {one.fields[0].max_length}" if one.varies else ""
-    said += "" if one.pad is None else f", padded with {one.pad!r:.60}"
-    mask = "mask of" if one.marks == VALUES else f"mask of the {one.marks} of"
-    made = {"axis": one.axis, mask: one.mask_of, "length of": one.length_of}
-    said += "".join(f", {what} {of}" for what, of in made.items() if of)
-    return f"{one.dtype} {format_shape(one.given)}{said}"
+    details = "" if tensor.value is None else f", always {tensor.value!r:.60}"
+    details += f", -1 up to {tensor.fields[0].max_length}" if tensor.varies else ""
+    details += "" if tensor.pad is None else f", padded with {tensor.pad!r:.60}"
+    mask = "mask of" if tensor.marks == VALUES else f"mask of the {tensor.marks} of"
+    derivations = {"axis": tensor.axis, mask: tensor.mask_of, "length of": tensor.length_of}
+    details += "".join(f", {relation} {of}" for relation, of in derivations.items() if of)
+    return f"{tensor.dtype} {format_shape(tensor.given)}{details}"
 
 
-def _fed(one: TensorInput) -> tuple[object, ...]:
-    return one.given, repr(one.value), repr(one.pad), one.axis, one.mask_of, one.marks, one.length_of  # NaN is not itself
+def _fed(tensor: TensorInput) -> tuple[object, ...]:
+    return (
+        tensor.given,
+        repr(tensor.value),
+        repr(tensor.pad),
+        tensor.axis,
+        tensor.mask_of,
+        tensor.marks,
+        tensor.length_of,
+    )  # NaN is not itself
 
 
-def _fault(was: InputField | None, now: InputField) -> str:
-    if was is None:
-        return f"field {now.name} is required and was not read" if now.required else ""
-    if now.source != was.source:
-        came, comes = (one.source or f"the event ({json_path.format_path(one.steps)})" for one in (was, now))
-        return f"field {now.name} came from {came} and comes from {comes}"
-    if not now.source and now.steps != was.steps:
-        return (
-            f"field {now.name} was read at {json_path.format_path(was.steps)} and is read at {json_path.format_path(now.steps)}"
+def _fault(earlier: InputField | None, later: InputField) -> str:
+    if earlier is None:
+        return f"field {later.name} is required and was not read" if later.required else ""
+    if later.source != earlier.source:
+        old_source, new_source = (
+            field.source or f"the event ({json_path.format_path(field.steps)})" for field in (earlier, later)
         )
-    if now.required and not was.required:
-        return f"field {now.name} is required and was optional"
-    if (was.dtype, was.raw) != (now.dtype, now.raw) or not dynamic_shapes.accepts_arrays_of(now, was):
-        return f"field {now.name} was {describe_type(was)} and is {describe_type(now)}"
+        return f"field {later.name} came from {old_source} and comes from {new_source}"
+    if not later.source and later.steps != earlier.steps:
+        old_path, new_path = json_path.format_path(earlier.steps), json_path.format_path(later.steps)
+        return f"field {later.name} was read at {old_path} and is read at {new_path}"
+    if later.required and not earlier.required:
+        return f"field {later.name} is required and was optional"
+    if (earlier.dtype, earlier.raw) != (later.dtype, later.raw) or not dynamic_shapes.accepts_arrays_of(later, earlier):
+        return f"field {later.name} was {describe_type(earlier)} and is {describe_type(later)}"
     return ""
 
 
-def _crossing(events: event_tree.Tree, was: InputField | None, now: InputField) -> str:
+def _crossing(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
     """Return why events of the older version cannot have a new field at its path; empty if they can."""
-    fault = "" if was or now.source else event_tree.path_conflict(events, now.steps)
-    return f"field {now.name} is read at {json_path.format_path(now.steps)}{fault}" if fault else ""
+    fault = "" if earlier or later.source else event_tree.path_conflict(events, later.steps)
+    return f"field {later.name} is read at {json_path.format_path(later.steps)}{fault}" if fault else ""
 
 
 def describe_type(field: InputField) -> str:

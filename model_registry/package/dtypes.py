@@ -20,8 +20,8 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
     """Return why a JSON value does not fit a dtype, or None if it does. `nan` allows the word "nan" for a float."""
     if dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
-        good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        return None if good else f"{value!r} is no {dtype} ({low} to {high})"
+        valid = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return None if valid else f"{value!r} is no {dtype} ({low} to {high})"
     if dtype == "bool":
         return None if isinstance(value, bool) else f"{value!r} is no bool (true or false)"
     if dtype == "string":
@@ -29,8 +29,8 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
     if nan and value == "nan":
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    good = number and abs(value) <= FLOAT_LIMITS[dtype]  # type: ignore[arg-type]  # NaN compares false
-    return None if good else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
+    valid = number and abs(value) <= FLOAT_LIMITS[dtype]  # type: ignore[arg-type]  # NaN compares false
+    return None if valid else f"{value!r} is no finite {dtype}" + (' (NaN is written "nan")' if nan else "")
 
 
 def event_fault(value: object, dtype: str) -> str | None:

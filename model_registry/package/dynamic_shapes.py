@@ -31,7 +31,7 @@ def check_dynamic(tensor: Any) -> bool:
         return True
     if shapes.varies(tensor.shape):
         raise ValueError(f"{tensor.shape}: only a tensor of an array field or of bytes may have a length that varies (-1)")
-    if tensor.pad is not None or tensor.axis or any(one.max_length for one in tensor.fields or ()):
+    if tensor.pad is not None or tensor.axis or any(field.max_length for field in tensor.fields or ()):
         raise ValueError('"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"')
     return False
 
@@ -80,31 +80,31 @@ def _check_derived(tensor: Any) -> None:
     if tensor.dtype == "string":
         raise ValueError(f'a tensor with "{key}" is of numbers, or bool, not of strings')
     if tensor.shape is not None and shapes.varies(tensor.shape) is not (key == "mask_of"):
-        may = "-1 for the length, such as [-1] or [1, 1, -1]" if key == "mask_of" else "no -1, such as [] or [1]"
-        raise ValueError(f'the shape {tensor.shape}: that of a tensor with "{key}" has {may}')
+        allowed = "-1 for the length, such as [-1] or [1, 1, -1]" if key == "mask_of" else "no -1, such as [] or [1]"
+        raise ValueError(f'the shape {tensor.shape}: that of a tensor with "{key}" has {allowed}')
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
     """Raise ValueError if tensors of varying length contradict each other, or one is derived from a tensor of fixed length."""
-    varying = {one.tensor: one for one in tensors if one.varies}
-    for one in varying.values():
-        first = next(other for other in varying.values() if other.axis == one.axis)
-        names = f"{first.tensor!r} and {one.tensor!r}"
-        if (first.pad is None) is not (one.pad is None):
+    varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
+    for tensor in varying.values():
+        first = next(other for other in varying.values() if other.axis == tensor.axis)
+        names = f"{first.tensor!r} and {tensor.tensor!r}"
+        if (first.pad is None) is not (tensor.pad is None):
             raise ValueError(f'tensors {names} share a length: give each a "pad", or none, or another "axis"')
-        if (most := first.fields[0].max_length) != one.fields[0].max_length:
+        if (most := first.fields[0].max_length) != tensor.fields[0].max_length:
             raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
-    for one in tensors:
-        origin = one.mask_of or one.length_of
+    for tensor in tensors:
+        origin = tensor.mask_of or tensor.length_of
         if origin is None:
             continue
         if origin not in varying:
             raise ValueError(
-                f"tensor {one.tensor!r} is derived from {origin!r}; the tensors whose lengths vary are {sorted(varying)}"
+                f"tensor {tensor.tensor!r} is derived from {origin!r}; the tensors whose lengths vary are {sorted(varying)}"
             )
         longest = varying[origin].fields[0].max_length
-        if one.length_of and one.dtype in INTEGER_LIMITS and (fault := value_fault(longest, one.dtype)):
-            raise ValueError(f"tensor {one.tensor!r}: a length may be {longest}, and {fault}")
+        if tensor.length_of and tensor.dtype in INTEGER_LIMITS and (fault := value_fault(longest, tensor.dtype)):
+            raise ValueError(f"tensor {tensor.tensor!r}: a length may be {longest}, and {fault}")
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:
@@ -122,14 +122,14 @@ def accepts_arrays_of(new: InputField, old: InputField) -> bool:
 
 def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | None:
     """Find two fields whose arrays must have the same length in `new`, but not in `old`; None if there are none."""
-    known = {field.name: (one, field) for one in old.fed for field in one.fields if field.array}
+    old_arrays = {field.name: (old_tensor, field) for old_tensor in old.fed for field in old_tensor.fields if field.array}
     firsts: dict[str, str] = {}
-    for one in (one for one in new.fed if one.varies):
-        name = one.fields[0].name
-        first = firsts.setdefault(one.axis, name)
-        if name == first or first not in known or name not in known:
+    for new_tensor in (candidate for candidate in new.fed if candidate.varies):
+        name = new_tensor.fields[0].name
+        first = firsts.setdefault(new_tensor.axis, name)
+        if name == first or first not in old_arrays or name not in old_arrays:
             continue
-        (tensor, field), (before, other) = known[name], known[first]
+        (tensor, field), (before, other) = old_arrays[name], old_arrays[first]
         shared = tensor.varies and before.varies and tensor.axis == before.axis
         same = not field.varies and not other.varies and field.array == other.array
         if not shared and not same:

@@ -117,5 +117,5 @@ def _first(part: Tree | str) -> str:
 
 
 def _parts(part: Tree) -> int:
-    own = length(part) if part and is_array(part) else 1
-    return own + sum(_parts(below) for below in part.values() if not isinstance(below, str))
+    width = length(part) if part and is_array(part) else 1
+    return width + sum(_parts(below) for below in part.values() if not isinstance(below, str))

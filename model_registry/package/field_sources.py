@@ -29,8 +29,10 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
         hint = 'write "bytes": true in place of "array": true'
         raise ValueError(f"field {name!r} comes from {source}, which has no arrays, but bytes; {hint}")
     if source == TIME and (raw or dtype not in TIME_DTYPES):
-        what = "bytes" if raw else dtype
-        raise ValueError(f"field {name!r} is a time in ms since 1970, not {what}; its dtype is one of {', '.join(TIME_DTYPES)}")
+        unsuitable = "bytes" if raw else dtype
+        raise ValueError(
+            f"field {name!r} is a time in ms since 1970, not {unsuitable}; its dtype is one of {', '.join(TIME_DTYPES)}"
+        )
 
 
 def only_value_fields(signature: Signature) -> Signature:
@@ -40,8 +42,12 @@ def only_value_fields(signature: Signature) -> Signature:
     """
     if not any(field.source for field in signature.fields):
         return signature
-    remaining = [(one, tuple(field for field in one.fields if field.source is None)) for one in signature.fed]
-    inputs = [one if fields == one.fields else replace(one, fields=fields, shape=None) for one, fields in remaining if fields]
+    remaining = [(tensor, tuple(field for field in tensor.fields if field.source is None)) for tensor in signature.fed]
+    inputs = [
+        tensor if fields == tensor.fields else replace(tensor, fields=fields, shape=None)
+        for tensor, fields in remaining
+        if fields
+    ]
     return replace(signature, inputs=tuple(inputs))
 
 
@@ -49,7 +55,9 @@ def read_by_name(signature: Signature) -> Signature:
     """Return the signature with every field read from the event by its name, as golden examples have it."""
     if not any(field.source for field in signature.fields):
         return signature
-    named = [replace(one, fields=tuple(replace(field, source=None) for field in one.fields)) for one in signature.inputs]
+    named = [
+        replace(tensor, fields=tuple(replace(field, source=None) for field in tensor.fields)) for tensor in signature.inputs
+    ]
     return replace(signature, inputs=tuple(named))
 
 
@@ -60,8 +68,8 @@ def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
     """Return a function that finds a field's predecessor in an older signature: at its position, else by its name."""
-    by_name = {one.name: one for one in old.fields}
-    by_position = {_position(one): one for one in old.fields}
+    by_name = {field.name: field for field in old.fields}
+    by_position = {_position(field): field for field in old.fields}
 
     def predecessor(field: InputField) -> InputField | None:
         same_name = by_name.get(field.name)

@@ -36,26 +36,26 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample
     return tuple(_parse_line(line, number, signature) for number, line in lines if line.strip())
 
 
-def agrees(expected: object, found: object, tolerance: float) -> bool:
+def agrees(expected: object, actual: object, tolerance: float) -> bool:
     """Return whether two scores are equal, each number within an absolute tolerance."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        return expected.keys() == found.keys() and all(agrees(expected[k], found[k], tolerance) for k in expected)
-    if isinstance(expected, list | tuple) and isinstance(found, list):
-        if len(expected) != len(found):
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        return expected.keys() == actual.keys() and all(agrees(expected[k], actual[k], tolerance) for k in expected)
+    if isinstance(expected, list | tuple) and isinstance(actual, list):
+        if len(expected) != len(actual):
             return False
-        classes = bool(expected) and all(map(_is_class, [*expected, *found]))
-        return _same_classes(expected, found, tolerance) if classes else all(map(agrees, expected, found, repeat(tolerance)))
-    if isinstance(expected, int | float) and isinstance(found, int | float):
-        return math.isclose(expected, found, rel_tol=0.0, abs_tol=tolerance)
-    return expected == found
+        classes = bool(expected) and all(map(_is_class, [*expected, *actual]))
+        return _same_classes(expected, actual, tolerance) if classes else all(map(agrees, expected, actual, repeat(tolerance)))
+    if isinstance(expected, int | float) and isinstance(actual, int | float):
+        return math.isclose(expected, actual, rel_tol=0.0, abs_tol=tolerance)
+    return expected == actual
 
 
-def _same_classes(expected: Sequence[Any], found: Sequence[Any], tolerance: float) -> bool:
+def _same_classes(expected: Sequence[Any], actual: Sequence[Any], tolerance: float) -> bool:
     """Return whether two lists of top classes are equal. Classes closer to each other than the tolerance may be swapped."""
-    if not all(agrees(one["score"], other["score"], tolerance) for one, other in zip(expected, found, strict=True)):
+    if not all(agrees(first["score"], other["score"], tolerance) for first, other in zip(expected, actual, strict=True)):
         return False
-    scores = {one["label"]: one["score"] for one in found}
-    return all(agrees(one["score"], scores.get(one["label"]), tolerance) for one in expected)
+    scores = {entry["label"]: entry["score"] for entry in actual}
+    return all(agrees(entry["score"], scores.get(entry["label"]), tolerance) for entry in expected)
 
 
 def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
@@ -69,7 +69,9 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
 
 def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
     """Raise Refused if the model must not be run without an example: zeros in place of a file may crash it."""
-    if not examples and (field := next((one for one in signature.fields if one.raw and one.varies), None)):
+    if not examples and (
+        field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)
+    ):
         message = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
         raise Refused(message, "give at least one event in golden.jsonl")
 
@@ -103,16 +105,18 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
     if field.raw or field.array is None:
         fault = binary_fields.golden_fault(value, field) if field.raw else dtypes.event_fault(value, field.dtype)
         return fault and f": {fault}"
-    found = array_fault(value, field.array, field.shape, lambda one: dtypes.event_fault(one, field.dtype))
-    return found and f"{found[0]}: {found[1]}"
+    fault_in_array = array_fault(value, field.array, field.shape, lambda element: dtypes.event_fault(element, field.dtype))
+    return fault_in_array and f"{fault_in_array[0]}: {fault_in_array[1]}"
 
 
 def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
     """Return whether a value may be a score: a number, text, boolean or class, nested arrays of these, or these by name."""
     if isinstance(value, list):
-        return depth > 0 and all(is_score(one, depth - 1) if not isinstance(one, dict) else _is_class(one) for one in value)
+        return depth > 0 and all(
+            is_score(element, depth - 1) if not isinstance(element, dict) else _is_class(element) for element in value
+        )
     if isinstance(value, dict):
-        return bool(value) and all(not isinstance(one, dict) and is_score(one) for one in value.values())
+        return bool(value) and all(not isinstance(element, dict) and is_score(element) for element in value.values())
     return isinstance(value, str | bool) or _is_number(value)
 
 
@@ -127,6 +131,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _fail(number: int, what: str) -> NoReturn:
+def _fail(number: int, problem: str) -> NoReturn:
     hint = 'write {"event": {...}, "score": 0.93, "tolerance": 1e-4}, the event as signature.json describes it'
-    raise Refused(f"golden.jsonl line {number}: {what}", hint)
+    raise Refused(f"golden.jsonl line {number}: {problem}", hint)

@@ -25,11 +25,13 @@ class InputAssembler:
 
     def __init__(self, signature: Signature) -> None:
         self._lengths = LengthPlan(signature) if signature.varies else None
-        self._alone = [one.tensor for one in signature.inputs if one.value is None and not one.batch]
-        constants = [one for one in signature.inputs if one.value is not None]
-        self._shapes = {one.tensor: one.shape for one in signature.fed if one.shape is not None and not one.varies}
-        self._repeated = {one.tensor: _constant(one)[np.newaxis] for one in constants if one.batch}
-        self.constants: Tensors = {one.tensor: _constant(one) for one in constants if not one.batch}
+        self._alone = [tensor.tensor for tensor in signature.inputs if tensor.value is None and not tensor.batch]
+        constants = [tensor for tensor in signature.inputs if tensor.value is not None]
+        self._shapes = {
+            tensor.tensor: tensor.shape for tensor in signature.fed if tensor.shape is not None and not tensor.varies
+        }
+        self._repeated = {tensor.tensor: _constant(tensor)[np.newaxis] for tensor in constants if tensor.batch}
+        self.constants: Tensors = {tensor.tensor: _constant(tensor) for tensor in constants if not tensor.batch}
 
     def batch_tensors(self, flat: Tensors) -> Tensors:
         """Return every tensor except `constants`, by name.
@@ -57,7 +59,7 @@ class InputAssembler:
 
 def neutral_rows(signature: Signature) -> Tensors:
     """Return one (1, n) row of zeros or empty strings for each tensor with fields, of the largest length if it varies."""
-    return {one.tensor: _neutral(one) for one in signature.fed}
+    return {tensor.tensor: _neutral(tensor) for tensor in signature.fed}
 
 
 def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
@@ -73,11 +75,13 @@ def array_from_bytes(data: bytes, field: InputField) -> NDArray[Any]:
     return numbers.reshape(with_length(shape, len(numbers) // step_size(shape))) if field.varies else numbers
 
 
-def _neutral(one: TensorInput) -> NDArray[Any]:
-    zero = "" if one.dtype == "string" else 0
-    if one.varies:
-        return ragged([np.full(with_length(one.shape or (), one.fields[0].max_length), zero, array_dtype(one.dtype))], 1)
-    return np.full((1, one.width), zero, array_dtype(one.dtype))
+def _neutral(tensor: TensorInput) -> NDArray[Any]:
+    zero = "" if tensor.dtype == "string" else 0
+    if tensor.varies:
+        return ragged(
+            [np.full(with_length(tensor.shape or (), tensor.fields[0].max_length), zero, array_dtype(tensor.dtype))], 1
+        )
+    return np.full((1, tensor.width), zero, array_dtype(tensor.dtype))
 
 
 def _constant(tensor: TensorInput) -> NDArray[Any]:

@@ -28,7 +28,7 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
     Raises:
         Unreadable: An output does not fit the signature, or is too large.
     """
-    columns = {one.name: _column(signature, one, outputs[one.tensor]) for one in signature.outputs}
+    columns = {output.name: _column(signature, output, outputs[output.tensor]) for output in signature.outputs}
     events = len(next(iter(columns.values())))
     sizes = sum((_sizes(column) for column in columns.values()), np.zeros(events, np.int64))
     largest_indices, elements = int(sizes.max(initial=0)), int(sizes.sum())
@@ -65,7 +65,7 @@ def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
 def read_scores(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
     """Return each event's score as a score record has it. Raises OutputMismatch."""
     columns = read_outputs(signature, outputs)
-    scores = {one.name: _values(signature, one, columns[one.name]) for one in signature.outputs}
+    scores = {output.name: _values(signature, output, columns[output.name]) for output in signature.outputs}
     if list(scores) == [None]:
         return scores[None]
     return [dict(zip(scores, row, strict=True)) for row in zip(*scores.values(), strict=True)]
@@ -79,64 +79,64 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
     labels, places = signature.labels_of(output), largest_indices(column, output.top)
     scores = np.take_along_axis(column, places, axis=1)
     pairs = zip(places.tolist(), scores.tolist(), strict=True)
-    return [[{"label": labels[at], "score": one} for at, one in zip(*pair, strict=True)] for pair in pairs]
+    return [[{"label": labels[at], "score": score} for at, score in zip(*pair, strict=True)] for pair in pairs]
 
 
-def _column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+def _column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
     """Return one output of a batch as the signature reads it. Raises OutputMismatch."""
-    column = _ragged_column(signature, output, found) if is_ragged(found) else _dense_column(signature, output, found)
+    column = _ragged_column(signature, output, values) if is_ragged(values) else _dense_column(signature, output, values)
     decides = isinstance(signature.decision, Decision) and output is signature.decided
     if decides and (column.ndim != 1 or is_ragged(column)):
-        shape = "several shapes" if is_ragged(found) else f"shape {found.shape}"
-        said = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
-        raise OutputMismatch(f"{said}; give output.index")
+        shape = "several shapes" if is_ragged(values) else f"shape {values.shape}"
+        fault = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
+        raise OutputMismatch(f"{fault}; give output.index")
     return column
 
 
-def _ragged_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+def _ragged_column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
     """Return (B,) arrays of different shapes as the signature reads them. Raises OutputMismatch."""
     if signature.rank(output) == 1 and output.shape is None:  # a column, or one for each label
-        rows = [_dense_column(signature, output, row[np.newaxis]) for row in found]
+        rows = [_dense_column(signature, output, row[np.newaxis]) for row in values]
         return np.concatenate(rows)
     if output.shape is None:
-        numbers = np.empty(len(found), object)
-        for at, row in enumerate(found):
+        numbers = np.empty(len(values), object)
+        for at, row in enumerate(values):
             numbers[at] = row.reshape(()) if row.size == 1 else row
         return numbers
-    for row in found:
+    for row in values:
         if not may_be_equal(row.shape, output.shape):
             raise OutputMismatch(
                 f"output {output.tensor!r} has shape {row.shape} for an event, and the signature reads {list(output.shape)}"
             )
-    return found
+    return values
 
 
-def _dense_column(signature: Signature, output: Output, found: NDArray[Any]) -> NDArray[Any]:
+def _dense_column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
     if output.index is not None:
-        if found.ndim < 2 or output.index >= found.shape[1]:
-            raise OutputMismatch(f"output {output.tensor!r} has shape {found.shape}, and no column {output.index}")
-        return found[:, output.index]
+        if values.ndim < 2 or output.index >= values.shape[1]:
+            raise OutputMismatch(f"output {output.tensor!r} has shape {values.shape}, and no column {output.index}")
+        return values[:, output.index]
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
-        return _classes(output, found, len(signature.labels_of(output)))
+        return _classes(output, values, len(signature.labels_of(output)))
     if output.shape is None:
-        return found.reshape(len(found)) if found.size == len(found) else found
-    if output.shape == () and found.size == len(found):
-        return found.reshape(len(found))
-    if not may_be_equal(found.shape[1:], output.shape):
+        return values.reshape(len(values)) if values.size == len(values) else values
+    if output.shape == () and values.size == len(values):
+        return values.reshape(len(values))
+    if not may_be_equal(values.shape[1:], output.shape):
         raise OutputMismatch(
-            f"output {output.tensor!r} has shape {found.shape}, and the signature reads {format_shape((None, *output.shape))}"
+            f"output {output.tensor!r} has shape {values.shape}, and the signature reads {format_shape((None, *output.shape))}"
         )
-    return found
+    return values
 
 
-def _classes(output: Output, found: NDArray[Any], labels: int) -> NDArray[Any]:
+def _classes(output: Output, values: NDArray[Any], labels: int) -> NDArray[Any]:
     """Return the (B, n) rows of an output that has a label for each column. Raises OutputMismatch."""
-    if found.dtype.kind not in "iuf" or found.shape[1:] != (labels,):
-        kind = "string" if found.dtype.kind == "O" else found.dtype.name
+    if values.dtype.kind not in "iuf" or values.shape[1:] != (labels,):
+        kind = "string" if values.dtype.kind == "O" else values.dtype.name
         raise OutputMismatch(
-            f"output {output.tensor!r} is {kind} of shape {found.shape}, not rows of {labels} numbers, one a label"
+            f"output {output.tensor!r} is {kind} of shape {values.shape}, not rows of {labels} numbers, one a label"
         )
-    return found
+    return values
 
 
 def _descending(rows: NDArray[Any]) -> NDArray[np.intp]:

@@ -76,13 +76,15 @@ class LengthPlan:
 
     def __init__(self, signature: Signature) -> None:
         self._alone = signature.alone
-        self._varying = {one.tensor: one for one in signature.fed if one.varies}
-        self._derived = [one for one in signature.inputs if one.mask_of or one.length_of]
+        self._varying = {tensor.tensor: tensor for tensor in signature.fed if tensor.varies}
+        self._derived = [tensor for tensor in signature.inputs if tensor.mask_of or tensor.length_of]
         self._axes: dict[str, list[TensorInput]] = {}
-        for one in self._varying.values():
-            self._axes.setdefault(one.axis, []).append(one)
+        for tensor in self._varying.values():
+            self._axes.setdefault(tensor.axis, []).append(tensor)
         self._fixed = sum(
-            one.width for one in signature.inputs if one.batch and not one.varies and (one.fields or one.value is not None)
+            tensor.width
+            for tensor in signature.inputs
+            if tensor.batch and not tensor.varies and (tensor.fields or tensor.value is not None)
         )
 
     def lengths(self, tensors: Tensors) -> NDArray[np.int64]:
@@ -135,15 +137,17 @@ class LengthPlan:
         exact = any(tensors[name].ndim > 1 for name in self._varying)
         longest = {axis: int(column.max(initial=0)) for axis, column in lengths.items()}
         sizes = longest if exact else {axis: self._size(axis, length) for axis, length in longest.items()}
-        padded = {name: _padded(tensors[name], one, sizes[one.axis]) for name, one in self._varying.items()}
-        for one in self._derived:
-            axis = self._varying[one.mask_of or one.length_of or ""].axis
-            padded[one.tensor] = _mask(one, lengths[axis], sizes[axis]) if one.mask_of else _lengths(one, lengths[axis])
+        padded = {name: _padded(tensors[name], tensor, sizes[tensor.axis]) for name, tensor in self._varying.items()}
+        for tensor in self._derived:
+            axis = self._varying[tensor.mask_of or tensor.length_of or ""].axis
+            padded[tensor.tensor] = (
+                _mask(tensor, lengths[axis], sizes[axis]) if tensor.mask_of else _lengths(tensor, lengths[axis])
+            )
         return tensors | padded
 
-    def _tensor_lengths(self, tensors: Tensors, one: TensorInput) -> NDArray[np.int64]:
-        at = (one.shape or ()).index(VARIES)
-        rows = tensors[one.tensor]
+    def _tensor_lengths(self, tensors: Tensors, tensor: TensorInput) -> NDArray[np.int64]:
+        at = (tensor.shape or ()).index(VARIES)
+        rows = tensors[tensor.tensor]
         return np.fromiter((row.shape[at] for row in rows), np.int64, len(rows))
 
     def _padded(self, axis: str) -> bool:
@@ -165,7 +169,7 @@ class LengthPlan:
         """Return how many rows of these lengths fit the memory limit of a run, at least one."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
-            elements += sum(step_size(one.shape or ()) * size for one in tensors)
+            elements += sum(step_size(tensor.shape or ()) * size for tensor in tensors)
         return max(1, min(most_steps // max(1, *sizes), MAX_ELEMENTS // max(1, elements)))
 
 
@@ -190,30 +194,30 @@ def run_all(
         return run(tensors, runs[0].steps)
     if alone:
         return _one_by_one(runs, tensors, run)
-    whole: Tensors = {}
-    for one in runs:
-        rows = one.rows
-        for name, part in run({name: tensor[rows] for name, tensor in tensors.items()}, one.steps).items():
+    joined: Tensors = {}
+    for padded_run in runs:
+        rows = padded_run.rows
+        for name, part in run({name: tensor[rows] for name, tensor in tensors.items()}, padded_run.steps).items():
             if np.shape(part)[:1] != (len(rows),):
                 raise ValueError(f"output {name!r} has shape {np.shape(part)}, not one row for each of {len(rows)} events")
-            if name not in whole:
-                whole[name] = np.empty((sum(len(one.rows) for one in runs), *part.shape[1:]), part.dtype)
-            if (found := whole[name].shape[1:]) != part.shape[1:]:
-                shapes = f"{format_shape((None, *found))} and {format_shape((None, *part.shape[1:]))}"
+            if name not in joined:
+                joined[name] = np.empty((sum(len(other.rows) for other in runs), *part.shape[1:]), part.dtype)
+            if (row_shape := joined[name].shape[1:]) != part.shape[1:]:
+                shapes = f"{format_shape((None, *row_shape))} and {format_shape((None, *part.shape[1:]))}"
                 raise ValueError(f"output {name!r} has the shapes {shapes} for two events; a score has one shape")
-            whole[name][rows] = part
-    return whole
+            joined[name][rows] = part
+    return joined
 
 
 def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
     """Run events one at a time and join their answers."""
     parts: dict[str, list[NDArray[Any]]] = {}
-    for one in runs:
-        for name, part in run({name: tensor[one.rows] for name, tensor in tensors.items()}, one.steps).items():
+    for padded_run in runs:
+        for name, part in run({name: tensor[padded_run.rows] for name, tensor in tensors.items()}, padded_run.steps).items():
             if np.shape(part)[:1] != (1,):
                 raise ValueError(f"output {name!r} has shape {np.shape(part)}, not one row for each of 1 events")
             parts.setdefault(name, []).append(part)
-    return {name: _joined(each) for name, each in parts.items()}
+    return {name: _joined(rows) for name, rows in parts.items()}
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -236,7 +240,7 @@ def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
 
     An output whose first dimension is 1 stays as it is, unless the signature reads another number of dimensions.
     """
-    stated = {one.tensor: one for one in signature.outputs}
+    stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}
 
 
@@ -245,27 +249,27 @@ def _as_batch(output: NDArray[Any], rank: int | None) -> NDArray[Any]:
     return output if is_batch else output[np.newaxis]
 
 
-def _padded(rows: NDArray[Any], one: TensorInput, size: int) -> NDArray[Any]:
+def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
     """Pad rows to this length, as (B, *shape)."""
-    if one.pad is None:
+    if tensor.pad is None:
         return np.stack(list(rows))
-    full = np.full((len(rows), *with_length(one.shape or (), size)), one.pad, array_dtype(one.dtype))
+    full = np.full((len(rows), *with_length(tensor.shape or (), size)), tensor.pad, array_dtype(tensor.dtype))
     for target, row in zip(full, rows, strict=True):
         target[tuple(map(slice, row.shape))] = row
     return full
 
 
-def _mask(one: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
+def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
     """Return a (B, *shape) mask: 1 at values and 0 at padding, or the opposite for a mask that marks padding."""
-    shape = one.shape or ()
-    marked = (np.arange(size) < lengths[:, None]) ^ (one.marks == PADDING)
-    mask = marked.astype(one.dtype)
+    shape = tensor.shape or ()
+    marked = (np.arange(size) < lengths[:, None]) ^ (tensor.marks == PADDING)
+    mask = marked.astype(tensor.dtype)
     alone = mask.reshape(len(lengths), *(size if length == VARIES else 1 for length in shape))
     return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *with_length(shape, size))))
 
 
-def _lengths(one: TensorInput, lengths: NDArray[np.int64]) -> NDArray[Any]:
+def _lengths(tensor: TensorInput, lengths: NDArray[np.int64]) -> NDArray[Any]:
     """Return (B, *shape), filled with each row's length."""
-    shape = one.shape or ()
-    alone = lengths.astype(one.dtype).reshape(len(lengths), *(1 for _ in shape))
+    shape = tensor.shape or ()
+    alone = lengths.astype(tensor.dtype).reshape(len(lengths), *(1 for _ in shape))
     return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *shape)))

@@ -22,11 +22,11 @@ def check_shape(raw: Any) -> Any:
         return None
     if not isinstance(raw, list) or len(raw) > MAX_RANK:
         raise ValueError(f"{raw!r:.100} is no list of at most {MAX_RANK} whole numbers, the dimensions that follow the batch")
-    for one in raw:
-        if one is None:
+    for size in raw:
+        if size is None:
             raise ValueError("null is no length; every dimension beside the batch is fixed, or -1")
-        if one != VARIES:
-            check_whole_number(1, MAX_WIDTH, one)
+        if size != VARIES:
+            check_whole_number(1, MAX_WIDTH, size)
     if raw.count(VARIES) > 1:
         raise ValueError(f"{raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
     if (elements := step_size(raw)) > MAX_WIDTH:
@@ -47,16 +47,16 @@ def shape_of_value(value: Any) -> list[int]:
 def find_fault(value: object, shape: Sequence[int], check: Callable[[object], str | None]) -> ElementFault | None:
     """Find the first error in nested lists that should have this shape. `check` describes an error of an element."""
     if not shape:
-        said = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
-        return ("", said, value) if said else None
+        fault = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
+        return ("", fault, value) if fault else None
     if not isinstance(value, list | tuple):
         return "", f"an array of {shape[0]} was expected, not {_kind(value)}", None
     if len(value) != shape[0]:
         return "", f"an array of {shape[0]} was expected, not of {len(value)}", None
     rest = shape[1:]
-    for at, one in enumerate(value):
-        if found := find_fault(one, rest, check):
-            return f"[{at}]{found[0]}", *found[1:]
+    for at, element in enumerate(value):
+        if fault_inside := find_fault(element, rest, check):
+            return f"[{at}]{fault_inside[0]}", *fault_inside[1:]
     return None
 
 
@@ -80,8 +80,8 @@ def array_fault(value: object, length: int, shape: Shape | None, check: Callable
         return find_fault(value, (length,), check)
     if varies(shape):
         return _varying_fault(value, length, shape, check)
-    found = find_fault(value, shape if is_nested(value) else (length,), check)
-    return found and (found[0], f"{found[1]} (shape {list(shape)}, nested or flat)", found[2])
+    fault = find_fault(value, shape if is_nested(value) else (length,), check)
+    return fault and (fault[0], f"{fault[1]} (shape {list(shape)}, nested or flat)", fault[2])
 
 
 def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[object], str | None]) -> ElementFault | None:
@@ -89,14 +89,14 @@ def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[obje
     longest, multiple = most // step_size(shape), step_size(shape)
     if not isinstance(value, list):
         return "", f"an array of at most {longest} was expected, not {_kind(value)}{suffix}", None
-    found = length_in(value, shape)
-    if found is None:
+    length_of_value = length_in(value, shape)
+    if length_of_value is None:
         return "", f"a multiple of {multiple} elements was expected, not {len(value)}{suffix}", None
-    if found > longest:
-        return "", f"a length of at most {longest} was expected, not {found}{suffix}", None
+    if length_of_value > longest:
+        return "", f"a length of at most {longest} was expected, not {length_of_value}{suffix}", None
     nested = len(shape) > 1 and is_nested(value)
-    wrong = find_fault(value, with_length(shape, found) if nested else (len(value),), check)
-    return wrong and (wrong[0], wrong[1] + suffix, wrong[2])
+    fault = find_fault(value, with_length(shape, length_of_value) if nested else (len(value),), check)
+    return fault and (fault[0], fault[1] + suffix, fault[2])
 
 
 def length_in(value: Any, shape: Shape) -> int | None:
@@ -135,7 +135,7 @@ def is_nested(value: object) -> bool:
 def flatten(value: Any, rank: int) -> list[Any]:
     """Return the elements of nested lists of this rank, row by row."""
     for _ in range(rank - 1):
-        value = [one for row in value for one in row]
+        value = [element for row in value for element in row]
     return list(value)
 
 
@@ -149,28 +149,28 @@ def is_open(size: int | str | None) -> bool:
     return not isinstance(size, int) or size < 0
 
 
-def fits(given: Sequence[int | None], wanted: Sequence[int | str | None]) -> bool:
-    """Return whether a model's input takes this shape. None in `given` is the batch, which needs an open dimension."""
-    return len(given) == len(wanted) and all(is_open(w) or w == g for g, w in zip(given, wanted, strict=True))
+def fits(stated: Sequence[int | None], declared: Sequence[int | str | None]) -> bool:
+    """Return whether a model's input takes this shape. None in `stated` is the batch, which needs an open dimension."""
+    return len(stated) == len(declared) and all(is_open(w) or w == g for g, w in zip(stated, declared, strict=True))
 
 
-def may_be_equal(one: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
+def may_be_equal(first: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
     """Return whether two shapes may be equal: their lengths are, except for open ones."""
-    return len(one) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(one, other, strict=True))
+    return len(first) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(first, other, strict=True))
 
 
 def map_elements(value: Any, function: Callable[[Any], Any]) -> Any:
     """Apply a function to every element of nested lists or tuples, and return nested tuples."""
-    return tuple(map_elements(one, function) for one in value) if isinstance(value, list | tuple) else function(value)
+    return tuple(map_elements(element, function) for element in value) if isinstance(value, list | tuple) else function(value)
 
 
 def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
     """Raise ValueError unless a value has the shape, or is one element that fills it."""
     if value is None:
         raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
-    wanted = shape if isinstance(value, list) else ()
-    if found := find_fault(value, wanted, lambda one: value_fault(one, dtype, nan=True)):
-        raise ValueError(f"the value{found[0]}: {found[1]}" + (f" (shape {list(shape)})" if wanted else ""))
+    expected = shape if isinstance(value, list) else ()
+    if fault := find_fault(value, expected, lambda element: value_fault(element, dtype, nan=True)):
+        raise ValueError(f"the value{fault[0]}: {fault[1]}" + (f" (shape {list(shape)})" if expected else ""))
 
 
 def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:

@@ -184,15 +184,15 @@ class Signature:
     fields: tuple[InputField, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fed", tuple(one for one in self.inputs if one.fields))
-        named = {one.name: one for tensor in self.inputs for one in tensor.fields}
+        object.__setattr__(self, "fed", tuple(tensor for tensor in self.inputs if tensor.fields))
+        named = {field.name: field for tensor in self.inputs for field in tensor.fields}
         object.__setattr__(self, "fields", tuple(named.values()))
 
     @property
     def decided(self) -> Output:
         """The output that the decision reads."""
         name = self.decision.output if self.decision else None
-        return next((one for one in self.outputs if one.name == name), self.outputs[0])
+        return next((output for output in self.outputs if output.name == name), self.outputs[0])
 
     def labels_of(self, output: Output) -> tuple[str, ...]:
         """Return the names of an output's columns; empty if it has none."""
@@ -210,22 +210,22 @@ class Signature:
 
         That holds if there are labels and one output, or several outputs of which none has a `top` that the labels may name.
         """
-        alone = len(self.outputs) == 1 or not any(one.top for one in self.outputs)
+        alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone
 
     @property
     def varies(self) -> bool:
         """Whether a tensor has a varying length."""
-        return any(one.varies for one in self.fed)
+        return any(tensor.varies for tensor in self.fed)
 
     @property
     def alone(self) -> bool:
         """Whether the model takes one event at a time: a tensor that is no constant has no batch dimension."""
-        return any(one.value is None and not one.batch for one in self.inputs)
+        return any(tensor.value is None and not tensor.batch for tensor in self.inputs)
 
     def to_json(self) -> str:
         """Return the signature as JSON that `parse_signature` reads back."""
-        outputs = [_without_none(asdict(one)) for one in self.outputs]
+        outputs = [_without_none(asdict(output)) for output in self.outputs]
         document: dict[str, Any] = {
             "inputs": [_tensor_json(tensor) for tensor in self.inputs],
             "output": outputs[0] if self.outputs[0].name is None else outputs,
@@ -236,30 +236,32 @@ class Signature:
         return msgspec.json.encode(document).decode()
 
 
-def _tensor_json(one: TensorInput) -> dict[str, Any]:
-    document: dict[str, Any] = {"tensor": one.tensor, "dtype": one.dtype}
-    if one.fields:
-        document["fields"] = [_field_json(field) for field in one.fields]
-    document |= _without_none({"shape": one.shape, "value": shapes.map_elements(one.value, lambda v: "nan" if v != v else v)})
-    document |= {} if one.batch else {"batch": False}
-    document |= {} if one.pad is None else {"pad": shapes.map_elements(one.pad, lambda v: "nan" if v != v else v)}
-    marks = None if one.marks == VALUES else one.marks
-    made = {"axis": one.axis or None, "mask_of": one.mask_of, "marks": marks, "length_of": one.length_of}
-    return document | _without_none(made)
+def _tensor_json(tensor: TensorInput) -> dict[str, Any]:
+    document: dict[str, Any] = {"tensor": tensor.tensor, "dtype": tensor.dtype}
+    if tensor.fields:
+        document["fields"] = [_field_json(field) for field in tensor.fields]
+    document |= _without_none(
+        {"shape": tensor.shape, "value": shapes.map_elements(tensor.value, lambda v: "nan" if v != v else v)}
+    )
+    document |= {} if tensor.batch else {"batch": False}
+    document |= {} if tensor.pad is None else {"pad": shapes.map_elements(tensor.pad, lambda v: "nan" if v != v else v)}
+    marks = None if tensor.marks == VALUES else tensor.marks
+    derived = {"axis": tensor.axis or None, "mask_of": tensor.mask_of, "marks": marks, "length_of": tensor.length_of}
+    return document | _without_none(derived)
 
 
-def _field_json(one: InputField) -> Any:
-    if one == InputField(one.name, one.dtype):
-        return one.name
-    document = {"name": one.name, "required": one.required, "default": "nan" if one.allows_nan else one.default}
-    document |= {"path": one.path and json_path.format_path(one.path), "from": one.source}
-    kind: dict[str, Any] = {"bytes" if one.raw else "array": True} if one.raw or one.array else {}
-    kind |= {"max_length": one.max_length} if one.varies else {"length": one.array}
+def _field_json(field: InputField) -> Any:
+    if field == InputField(field.name, field.dtype):
+        return field.name
+    document = {"name": field.name, "required": field.required, "default": "nan" if field.allows_nan else field.default}
+    document |= {"path": field.path and json_path.format_path(field.path), "from": field.source}
+    kind: dict[str, Any] = {"bytes" if field.raw else "array": True} if field.raw or field.array else {}
+    kind |= {"max_length": field.max_length} if field.varies else {"length": field.array}
     return _without_none(document | kind)
 
 
-def _decision_json(one: Decision | Argmax) -> dict[str, Any]:
-    return ({"argmax": True} if isinstance(one, Argmax) else {}) | _without_none(asdict(one))
+def _decision_json(decision: Decision | Argmax) -> dict[str, Any]:
+    return ({"argmax": True} if isinstance(decision, Argmax) else {}) | _without_none(asdict(decision))
 
 
 def _without_none(document: dict[str, Any]) -> dict[str, Any]:

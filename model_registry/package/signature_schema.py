@@ -101,19 +101,19 @@ class _Tensor(DocumentPart):
             raise ValueError(f"the default: {fault}")
         if self.fields is None or self.value is not None:
             return self._constant()
-        check_unique((one.name for one in self.fields), "field")
-        if len(self.fields) > 1 and any(one.array or one.bytes for one in self.fields):
-            what = "array field" if any(one.array for one in self.fields) else "field of bytes"
-            raise ValueError(f"a tensor takes one {what} and no other beside it; use a tensor for each")
+        check_unique((field.name for field in self.fields), "field")
+        if len(self.fields) > 1 and any(field.array or field.bytes for field in self.fields):
+            kind = "array field" if any(field.array for field in self.fields) else "field of bytes"
+            raise ValueError(f"a tensor takes one {kind} and no other beside it; use a tensor for each")
         self._check_shape(self.fields)
-        for one in self.fields:
-            field_sources.check_field(one.name, one.source, self.dtype, path=one.path, array=one.array, raw=one.bytes)
-            if one.default is not None and (fault := value_fault(one.default, self.dtype, nan=True)):
-                raise ValueError(f"the default of field {one.name!r}: {fault}")
-            if one.required is False and one.default is None and self.default is None:
+        for field in self.fields:
+            field_sources.check_field(field.name, field.source, self.dtype, path=field.path, array=field.array, raw=field.bytes)
+            if field.default is not None and (fault := value_fault(field.default, self.dtype, nan=True)):
+                raise ValueError(f"the default of field {field.name!r}: {fault}")
+            if field.required is False and field.default is None and self.default is None:
                 example = '"nan"' if self.dtype in FLOAT_LIMITS else '""' if self.dtype == "string" else "0"
                 hint = f'write "default": {example}, for instance'
-                raise ValueError(f"field {one.name!r} is not required and has no default; {hint}")
+                raise ValueError(f"field {field.name!r} is not required and has no default; {hint}")
         return self
 
     def _constant(self) -> Self:
@@ -140,28 +140,28 @@ class _Tensor(DocumentPart):
     def read(self) -> TensorInput:
         shape = None if self.shape is None else tuple(self.shape)
         if self.mask_of or self.length_of:
-            made = (shapes.VARIES,) if self.mask_of else ()
-            shape, mask, length = made if shape is None else shape, self.mask_of, self.length_of
+            derived_shape = (shapes.VARIES,) if self.mask_of else ()
+            shape, mask, length = derived_shape if shape is None else shape, self.mask_of, self.length_of
             marks = self.marks or VALUES
             return TensorInput(
                 self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length, marks=marks
             )
         if self.fields is None:
-            value = shapes.map_elements(self.value, lambda one: dtypes.parse_element(one, self.dtype))
+            value = shapes.map_elements(self.value, lambda element: dtypes.parse_element(element, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
-        fields, pad = tuple(self._field(one) for one in self.fields), dtypes.parse_element(self.pad, self.dtype)
+        fields, pad = tuple(self._field(field) for field in self.fields), dtypes.parse_element(self.pad, self.dtype)
         return TensorInput(self.tensor, self.dtype, fields, shape, None, self.batch, pad, self.axis or "")
 
-    def _field(self, one: _Field) -> InputField:
-        default = dtypes.parse_element(self.default if one.default is None else one.default, self.dtype)
-        required = default is None if one.required is None else one.required
-        path = None if one.path == (one.name,) else one.path
-        shape = tuple(self.shape) if self.shape and (one.array or shapes.varies(self.shape)) else ()
-        length = shapes.step_size(shape) * (one.max_length or 1) if shape else one.length
-        if one.bytes and not shape:
-            length = binary_fields.count_elements(one.name, self.dtype, self.shape, one.length)
-        kept = shape if len(shape) > 1 or shapes.varies(shape) else None
-        return InputField(one.name, self.dtype, required, default, length, kept, path, one.source, one.bytes)
+    def _field(self, field: _Field) -> InputField:
+        default = dtypes.parse_element(self.default if field.default is None else field.default, self.dtype)
+        required = default is None if field.required is None else field.required
+        path = None if field.path == (field.name,) else field.path
+        shape = tuple(self.shape) if self.shape and (field.array or shapes.varies(self.shape)) else ()
+        length = shapes.step_size(shape) * (field.max_length or 1) if shape else field.length
+        if field.bytes and not shape:
+            length = binary_fields.count_elements(field.name, self.dtype, self.shape, field.length)
+        nested_shape = shape if len(shape) > 1 or shapes.varies(shape) else None
+        return InputField(field.name, self.dtype, required, default, length, nested_shape, path, field.source, field.bytes)
 
 
 _Labels = Annotated[list[Text], Field(min_length=1)]
@@ -180,8 +180,8 @@ def _output_shape(raw: Any) -> Any:
         raise ValueError(
             f"{raw!r:.100} is no list of at most {MAX_RANK} lengths, those that follow the batch; -1 is any length"
         )
-    for one in raw:
-        if one is None or (one != -1 and check_whole_number(1, MAX_WIDTH, one) is None):
+    for size in raw:
+        if size is None or (size != -1 and check_whole_number(1, MAX_WIDTH, size) is None):
             raise ValueError("null is no length; -1 is any length")
     if (count := math.prod(map(abs, raw))) > MAX_WIDTH:
         raise ValueError(f"{raw} holds {count} elements; at most {MAX_WIDTH} are written")
@@ -258,17 +258,17 @@ _StatedDecision = Annotated[
 
 def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Decision | _Argmax | None) -> None:
     """Raises ValueError where outputs, the signature's labels and the decision do not fit each other."""
-    check_unique((one.name for one in outputs if one.name is not None), "output: name")
+    check_unique((output.name for output in outputs if output.name is not None), "output: name")
     check_unique(labels, "labels: label")
     decided = _decided(outputs, rule) if rule else None
-    for one in outputs:
-        place = "output" if one.name is None else f"output {one.name!r}"
-        known = one.labels or labels
-        if one.top and not known:
+    for output in outputs:
+        place = "output" if output.name is None else f"output {output.name!r}"
+        own_labels = output.labels or labels
+        if output.top and not own_labels:
             raise ValueError(f'{place}: top gives classes by their labels; write "labels": ["cat", "dog", ...], one a column')
-        if one.top and one.top > len(known):
-            raise ValueError(f"{place}: top is {one.top}, and there are {len(known)} labels")
-        if one.labels and not one.top and not (one is decided and isinstance(rule, _Argmax)):
+        if output.top and output.top > len(own_labels):
+            raise ValueError(f"{place}: top is {output.top}, and there are {len(own_labels)} labels")
+        if output.labels and not output.top and not (output is decided and isinstance(rule, _Argmax)):
             raise ValueError(f"{place}: labels of one output are those of its top, or of a decision by argmax; leave them out")
     if decided:
         _check_rule(decided, decided.labels or labels, rule, alone=len(outputs) == 1)
@@ -276,15 +276,15 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
 
 def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
     """The output that is decided on. Raises ValueError."""
-    names = [one.name for one in outputs if one.name is not None]
+    names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:
             hint = f'name the one to decide on: "output": "{names[0]}"'
             raise ValueError(f"decision: several named outputs have no one score to decide on; {hint}")
         return outputs[0]
     if rule.output not in names:
-        said = suggestion(rule.output, names) if names else "the only output has no name: leave it out"
-        raise ValueError(f"decision.output: {rule.output!r:.100} is no output; {said}")
+        advice = suggestion(rule.output, names) if names else "the only output has no name: leave it out"
+        raise ValueError(f"decision.output: {rule.output!r:.100} is no output; {advice}")
     return outputs[names.index(rule.output)]
 
 
@@ -313,17 +313,17 @@ class _Document(DocumentPart):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        check_unique((one.tensor for one in self.inputs), "inputs: tensor")
-        seen: dict[str, InputField] = {}
-        for one in (one for tensor in self.inputs for one in tensor.read().fields):
-            if seen.setdefault(one.name, one) != one:
-                what = "dtype, default, path, origin, length or shape"
-                raise ValueError(f"inputs: field {one.name!r} feeds two tensors with another {what} in each")
-        if all(one.fields is None for one in self.inputs):
+        check_unique((tensor.tensor for tensor in self.inputs), "inputs: tensor")
+        fields: dict[str, InputField] = {}
+        for field in (field for tensor in self.inputs for field in tensor.read().fields):
+            if fields.setdefault(field.name, field) != field:
+                aspects = "dtype, default, path, origin, length or shape"
+                raise ValueError(f"inputs: field {field.name!r} feeds two tensors with another {aspects} in each")
+        if all(tensor.fields is None for tensor in self.inputs):
             raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
         try:
-            event_tree.build_tree((one.name, one.steps) for one in seen.values())
-            dynamic_shapes.check_together([one.read() for one in self.inputs])
+            event_tree.build_tree((field.name, field.steps) for field in fields.values())
+            dynamic_shapes.check_together([tensor.read() for tensor in self.inputs])
         except ValueError as error:
             raise ValueError(f"inputs: {error}") from None
         _check_outputs(self.outputs, self.labels or (), self.decision)
@@ -331,7 +331,7 @@ class _Document(DocumentPart):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        return tuple(one.read() for one in (self.output if isinstance(self.output, list) else [self.output]))
+        return tuple(output.read() for output in (self.output if isinstance(self.output, list) else [self.output]))
 
 
 def parse_signature(data: bytes | str) -> Signature:

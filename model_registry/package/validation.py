@@ -62,10 +62,10 @@ def format_error(error: ValidationError, document: str) -> str:
     return f"{place or document}: {message}"
 
 
-def check_unique(names: Iterable[str], what: str) -> None:
-    """Raise ValueError, with `what` the names are, if a name is repeated."""
+def check_unique(names: Iterable[str], description: str) -> None:
+    """Raise ValueError if a name is repeated; its message starts with `description`, the kind of the names."""
     if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
-        raise ValueError(f"{what} {repeated!r} is repeated")
+        raise ValueError(f"{description} {repeated!r} is repeated")
 
 
 def check_whole_number(low: int, high: int, value: object) -> object:

@@ -125,5 +125,5 @@ def _load(path: Path) -> Any:
         _fail(path, f"it is no YAML: {error}")
 
 
-def _fail(path: Path, what: str) -> NoReturn:
-    raise BadFile(f"the policy {path}: {what}", "model_registry/docs/signing.md describes the policy file")
+def _fail(path: Path, problem: str) -> NoReturn:
+    raise BadFile(f"the policy {path}: {problem}", "model_registry/docs/signing.md describes the policy file")

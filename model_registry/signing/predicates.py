@@ -32,14 +32,14 @@ def _provenance(predicate: Mapping[str, Any], _about: str) -> None:
     details = _part(predicate, "runDetails")
     for part, key in ((definition, "buildType"), (_part(details, "builder"), "id")):
         if not isinstance(part.get(key), str):
-            _wrong(f"{key} is {part.get(key)!r:.100}, no text")
+            _fail(f"{key} is {part.get(key)!r:.100}, no text")
 
 
 def _test_result(predicate: Mapping[str, Any], _about: str) -> None:
     if predicate.get("result") not in ("PASSED", "WARNED", "FAILED"):
-        _wrong(f"result is {predicate.get('result')!r:.100}, none of PASSED, WARNED and FAILED")
+        _fail(f"result is {predicate.get('result')!r:.100}, none of PASSED, WARNED and FAILED")
     if not isinstance(predicate.get("configuration"), list):
-        _wrong("configuration must be a list of what the tests were configured with, each with its digest")
+        _fail("configuration must be a list of what the tests were configured with, each with its digest")
 
 
 def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
@@ -50,12 +50,12 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
     """
     valid = ("dataset", "metrics", "confusion_matrix", "notes")
     if unknown := sorted(set(predicate) - set(valid)):
-        _wrong(f"unknown key {unknown[0]!r:.100}; an evaluation has {', '.join(valid)}")
+        _fail(f"unknown key {unknown[0]!r:.100}; an evaluation has {', '.join(valid)}")
     if not isinstance(predicate.get("dataset"), str | Mapping):
-        _wrong("dataset must name the data on which the metrics were measured")
+        _fail("dataset must name the data on which the metrics were measured")
     metrics = _part(predicate, "metrics")
     if not metrics:
-        _wrong("metrics is empty")
+        _fail("metrics is empty")
     for name, value in metrics.items():
         _number(f"metrics.{name}", value)
     if "confusion_matrix" in predicate:
@@ -69,34 +69,34 @@ def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
     `rows`, by `rules`, with a `verdict`. Further parts are not checked.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
-        _wrong(f"run is {predicate.get('run')!r:.100}, no text")
+        _fail(f"run is {predicate.get('run')!r:.100}, no text")
     rows, challenger = _part(predicate, "rows"), _part(predicate, "challenger")
     _check_digest(rows, "rows")
     _check_digest(challenger, "challenger")
     if challenger["digest"] != digest:
-        _wrong(f"challenger.digest is {challenger['digest']}, but the attested version is {digest}")
+        _fail(f"challenger.digest is {challenger['digest']}, but the attested version is {digest}")
     if "champion" not in predicate:
-        _wrong("champion is missing; write null if there is none")
+        _fail("champion is missing; write null if there is none")
     if predicate["champion"] is not None:
         _check_digest(_part(predicate, "champion"), "champion")
     verdict = predicate.get("verdict")
     failed = _failed(predicate.get("rules"))
     if verdict not in VERDICTS:
-        _wrong(f"verdict is {verdict!r:.100}, none of {', '.join(VERDICTS)}")
+        _fail(f"verdict is {verdict!r:.100}, none of {', '.join(VERDICTS)}")
     if verdict == PASSED and failed:
-        _wrong(f"verdict is {PASSED!r}, but the rule {failed[0]!r} did not pass")
+        _fail(f"verdict is {PASSED!r}, but the rule {failed[0]!r} did not pass")
 
 
 def _failed(rules: Any) -> list[str]:
     """Return the names of the rules that did not pass."""
     if not isinstance(rules, list) or not rules:
-        _wrong("rules must list the rules by which the version was compared")
+        _fail("rules must list the rules by which the version was compared")
     for index, rule in enumerate(rules):
         if not isinstance(rule, Mapping) or not isinstance(rule.get("name"), str) or not isinstance(rule.get("passed"), bool):
-            _wrong(f"rules[{index}] must have a name (text) and passed (true or false)")
+            _fail(f"rules[{index}] must have a name (text) and passed (true or false)")
         for key in ("value", "bound"):
             if key not in rule:
-                _wrong(f"rules[{index}] ({rule['name']!r:.100}) has no {key}; write null if there is none")
+                _fail(f"rules[{index}] ({rule['name']!r:.100}) has no {key}; write null if there is none")
             if rule[key] is not None:
                 _number(f"rules[{index}].{key}", rule[key])
     return [rule["name"] for rule in rules if not rule["passed"]]
@@ -105,35 +105,35 @@ def _failed(rules: Any) -> list[str]:
 def _matrix(matrix: Mapping[str, Any]) -> None:
     labels, counts = matrix.get("labels"), matrix.get("counts")
     if not isinstance(labels, list) or not labels:
-        _wrong("confusion_matrix.labels must list the classes")
+        _fail("confusion_matrix.labels must list the classes")
     rows = counts if isinstance(counts, list) else []
     if len(rows) != len(labels) or any(not isinstance(row, list) or len(row) != len(labels) for row in rows):
-        _wrong(f"confusion_matrix.counts must have {len(labels)} rows of {len(labels)} counts")
+        _fail(f"confusion_matrix.counts must have {len(labels)} rows of {len(labels)} counts")
     for count in (count for row in rows for count in row):
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            _wrong(f"confusion_matrix.counts has {count!r:.100}, no count")
+            _fail(f"confusion_matrix.counts has {count!r:.100}, no count")
 
 
 def _part(predicate: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     part = predicate.get(key)
     if not isinstance(part, Mapping):
-        _wrong(f"{key} is missing, or no object")
+        _fail(f"{key} is missing, or no object")
     return part
 
 
 def _number(name: str, value: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        _wrong(f"{name} is {value!r:.100}, no finite number")
+        _fail(f"{name} is {value!r:.100}, no finite number")
 
 
 def _check_digest(part: Mapping[str, Any], name: str) -> None:
     digest = part.get("digest")
     if not isinstance(digest, str) or not is_digest(digest):
-        _wrong(f"{name}.digest is {digest!r:.100}, not sha256: and 64 hexadecimal digits")
+        _fail(f"{name}.digest is {digest!r:.100}, not sha256: and 64 hexadecimal digits")
 
 
-def _wrong(what: str) -> NoReturn:
-    raise BadFile(f"the predicate: {what}", HINT)
+def _fail(problem: str) -> NoReturn:
+    raise BadFile(f"the predicate: {problem}", HINT)
 
 
 _CHECKS: Mapping[str, Callable[[Mapping[str, Any], str], None]] = {

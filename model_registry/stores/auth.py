@@ -84,8 +84,8 @@ class Authenticator:
         self, name: str, origin: httpx.URL, realm_hosts: Iterable[str], fetch: Fetch, clock: Callable[[], float]
     ) -> None:
         self._name, self._origin, self._fetch, self._clock = name, origin, fetch, clock
-        own = origin.netloc.decode()
-        self._realm_hosts = {own, WELL_KNOWN_REALMS.get(own, own), *realm_hosts}
+        own_host = origin.netloc.decode()
+        self._realm_hosts = {own_host, WELL_KNOWN_REALMS.get(own_host, own_host), *realm_hosts}
         self._basic: str | None = None
         self._tokens: dict[tuple[str, ...], _Token] = {}
         self._lock = threading.Lock()

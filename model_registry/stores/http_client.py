@@ -118,7 +118,7 @@ def decoded_body(response: httpx.Response) -> Iterator[bytes]:
     yield from _decoded(chunks, f"{response.url.host} sends", stated)
 
 
-def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]:
+def _decoded(chunks: Iterator[bytes], description: str, stated: str) -> Iterator[bytes]:
     decoder, received = zlib.decompressobj(_GZIP_OR_ZLIB), 0
     try:
         for chunk in chunks:
@@ -128,9 +128,9 @@ def _decoded(chunks: Iterator[bytes], what: str, stated: str) -> Iterator[bytes]
                 rest = decoder.unconsumed_tail
         yield decoder.flush()
     except zlib.error as error:
-        raise Corrupt(f"{what} damaged {stated}: {error}") from None
+        raise Corrupt(f"{description} damaged {stated}: {error}") from None
     if received and not decoder.eof:
-        raise Corrupt(f"{what} {stated} without its end")
+        raise Corrupt(f"{description} {stated} without its end")
 
 
 def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciResponse:

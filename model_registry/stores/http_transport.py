@@ -32,9 +32,9 @@ class ProgressStream(httpcore.NetworkStream):
         self._waited, self._received = 0.0, 0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the pace's own is shorter
-        began, left = self._clock(), self._limit - self._waited
+        began, remaining = self._clock(), self._limit - self._waited
         try:
-            data = self._inner.read(max_bytes, left) if left > 0 else None
+            data = self._inner.read(max_bytes, remaining) if remaining > 0 else None
         except httpcore.ReadTimeout:
             data = None
         if data is None:

@@ -76,15 +76,15 @@ class LayoutStore:
             )
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
-        path, what = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
+        path, description = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
         with self._io():
             self._create()
             if self._holds(path, content):
-                digests.check_stream(stream, content.digest, content.size, what)
+                digests.check_stream(stream, content.digest, content.size, description)
                 os.utime(path)  # part of a new push: `delete` keeps recent files
             else:
                 atomic_files.replace(
-                    path, digests.verify_chunks(digests.read_chunks(stream), content.digest, content.size, what)
+                    path, digests.verify_chunks(digests.read_chunks(stream), content.digest, content.size, description)
                 )
 
     def push_manifest(self, data: bytes) -> Descriptor:

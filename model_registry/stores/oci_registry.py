@@ -113,17 +113,17 @@ class RemoteStore:
 
         A registry that rejects the page size is asked without one.
         """
-        plain = httpx.URL(f"/v2/{self._path}/tags/list")
-        url = plain.copy_set_param("n", PAGE)
+        first_page = httpx.URL(f"/v2/{self._path}/tags/list")
+        url = first_page.copy_set_param("n", PAGE)
         answer = self._tags_page(url, NO_QUERY | _NO_LIST)
-        return (plain, self._tags_page(plain, _NO_LIST)) if answer.status in NO_QUERY else (url, answer)
+        return (first_page, self._tags_page(first_page, _NO_LIST)) if answer.status in NO_QUERY else (url, answer)
 
     def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
         """Return a response with status 200 or one of `others`. Raises Corrupt, Refused, Unreachable.
 
         After a write of this account, 403 may mean that the list does not exist yet on every replica, so it is retried.
         """
-        what = "the list of tags"
+        description = "the list of tags"
         for _ in self.settle():
             answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if answer.status != 403 or not (self._written and self._listed):
@@ -131,18 +131,18 @@ class RemoteStore:
         if answer.status == 403 and self._written and not self._listed:
             return replace(answer, status=404)
         if answer.status != 200 and answer.status not in others:
-            raise answer.error(f"GET of {what}")
+            raise answer.error(f"GET of {description}")
         self._listed = self._listed or answer.status == 200
         self._readable = self._readable or self._listed
-        self._check_size(answer, what)
+        self._check_size(answer, description)
         return answer
 
     def resolve(self, tag: str) -> Descriptor:
-        what = f"the manifest of {tag!r}"
+        description = f"the manifest of {tag!r}"
         denied: Denied | None = None
         for _ in self.settle():
             try:
-                answer, denied = self._document(self._manifests(tag), what, tag), None
+                answer, denied = self._document(self._manifests(tag), description, tag), None
             except Denied as error:  # a tag may be listed before it is shown, and 403 may mean that
                 denied = error
                 if not self._readable:
@@ -158,7 +158,7 @@ class RemoteStore:
         digest, claimed = digests.from_bytes(data), answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and claims that it is {claimed}")
-        document = manifest.decode(data, manifest.DocumentKind, what)
+        document = manifest.decode(data, manifest.DocumentKind, description)
         self._remember(digest, data)
         media_type = next((name for name in (document.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
         return Descriptor(media_type=media_type, digest=digest, size=len(data), artifact_type=document.artifact_type)
@@ -286,21 +286,21 @@ class RemoteStore:
         """Return the listed referrers; see `Store`. Registries without the API send an error, a page or any JSON."""
         digests.hex_digits(digest)
         entries: dict[str, Descriptor] = {}
-        what = f"the list of what refers to {digest}"
+        description = f"the list of what refers to {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
             answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if page == 0 and self._has_no_list(answer, digest):
                 return None
             if answer.status != 200:
-                raise answer.error(f"GET of {what}")
-            self._check_size(answer, what)
-            index = manifest.decode(answer.body, _ReferrerList, what)
+                raise answer.error(f"GET of {description}")
+            self._check_size(answer, description)
+            index = manifest.decode(answer.body, _ReferrerList, description)
             entries |= {entry.digest: manifest.check(entry) for entry in index.manifests or []}
             if (next_url := self._client.next_page(answer)) is None:
                 return list(entries.values())
             url = next_url
-        raise Corrupt(f"{self.repository}: {what} has more than {MOST_PAGES} pages")
+        raise Corrupt(f"{self.repository}: {description} has more than {MOST_PAGES} pages")
 
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Return whether a response means that there is no list of referrers. Some send 403 for missing content."""
@@ -418,22 +418,24 @@ class RemoteStore:
             return _stated_size(answer)
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
-    def _document(self, url: str | httpx.URL, what: str, name: str) -> OciResponse:
+    def _document(self, url: str | httpx.URL, description: str, name: str) -> OciResponse:
         """Return a response 200 with its whole body, or 404, for a tag or digest. Raises Corrupt, Refused, Unreachable."""
         answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
         if answer.status == 404 and not self._client.is_own(answer.url):  # the redirect target cannot say what exists
-            raise Unreachable(f"{answer.url.host} answered 404 to GET of {what}, which {self._client.host} redirected there")
+            raise Unreachable(
+                f"{answer.url.host} answered 404 to GET of {description}, which {self._client.host} redirected there"
+            )
         if answer.status not in (200, 404):
-            raise answer.error(f"GET of {what}")
+            raise answer.error(f"GET of {description}")
         self._readable = self._readable or answer.status == 200
-        self._check_size(answer, what)
+        self._check_size(answer, description)
         return answer
 
-    def _check_size(self, answer: OciResponse, what: str) -> None:
+    def _check_size(self, answer: OciResponse, description: str) -> None:
         if len(answer.body) > manifest.MAX_BYTES:
-            raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {what}")
+            raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {description}")
 
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
         """Return whether a response means that a tag or digest does not exist: 404, or 403 in a readable repository.

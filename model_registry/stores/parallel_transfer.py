@@ -18,13 +18,13 @@ class TransferStopped(Exception):
     """This transfer was stopped because another one failed."""
 
 
-def download(store: Store, wanted: Iterable[tuple[Descriptor, Path]]) -> None:
+def download(store: Store, targets: Iterable[tuple[Descriptor, Path]]) -> None:
     """Write blobs to files, each as a whole or not at all. Raises the errors of the store and the files."""
 
     def fetch(content: Descriptor, path: Path, stop: threading.Event) -> None:
         atomic_files.replace(path, _until(stop, store.blob(content)))
 
-    _run_all([partial(fetch, content, path) for content, path in wanted])
+    _run_all([partial(fetch, content, path) for content, path in targets])
 
 
 def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:

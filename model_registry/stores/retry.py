@@ -64,7 +64,7 @@ def retry_after(text: str | None, unix_now: float) -> float | None:
         seconds = float(text)
         return seconds if 0 <= seconds < MOST_SECONDS else None
     try:
-        asked = parsedate_to_datetime(text).timestamp() - unix_now
+        delay = parsedate_to_datetime(text).timestamp() - unix_now
     except (ValueError, OverflowError):
         return None
-    return asked if asked > 0 else 0.0
+    return delay if delay > 0 else 0.0

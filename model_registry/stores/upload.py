@@ -239,7 +239,7 @@ class Upload:
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes up to `end`. `first` means that the registry has just stated the offset itself."""
         assert self._url is not None
-        begin, whole = self._offset, self._content.size
+        begin, total = self._offset, self._content.size
         headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
         answer = self._client.ask_once(
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
@@ -251,7 +251,7 @@ class Upload:
             raise _NextMethod
         self._try_next_method(answer)
         if not 200 <= answer.status < 300:
-            raise answer.error(f"PATCH of {end - begin} bytes of a blob of {whole}")
+            raise answer.error(f"PATCH of {end - begin} bytes of a blob of {total}")
         self._follow(answer)
         stored = _RANGE.fullmatch(answer.headers.get("Range", ""))
         # A registry may keep less than was sent; one is known that states the range of the last chunk alone, from 0.

@@ -97,20 +97,20 @@ def _fits(integer: bytes) -> bool:
     return len(integer) <= _INTEGER_DIGITS and SMALLEST <= int(integer) <= 2**64 - 1
 
 
-def _is_open(type_: Any, seen: set[Any]) -> bool:
+def _is_open(type_: Any, visited: set[Any]) -> bool:
     """Return whether a value of this type may hold untyped parts or integers of any size."""
     if isinstance(type_, inspect.AnyType | inspect.RawType):
         return True
     if isinstance(type_, inspect.IntType):
         return (type_.le is None and type_.lt is None) or (type_.ge is None and type_.gt is None)
     if isinstance(type_, inspect.StructType):
-        if type_.cls in seen:
+        if type_.cls in visited:
             return True  # it may nest in itself
-        seen = seen | {type_.cls}
-        return any(_is_open(field.type, seen) for field in type_.fields)
+        visited = visited | {type_.cls}
+        return any(_is_open(field.type, visited) for field in type_.fields)
     parts = [getattr(type_, name, None) for name in ("type", "item_type", "key_type", "value_type")]
     parts += [*getattr(type_, "types", ()), *getattr(type_, "item_types", ())]
-    return any(part is not None and _is_open(part, seen) for part in parts)
+    return any(part is not None and _is_open(part, visited) for part in parts)
 
 
 ANY = DocumentDecoder[Any](Any)

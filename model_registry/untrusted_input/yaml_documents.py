@@ -43,16 +43,16 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Hashable] = set()
+        keys: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == MERGE:
                 continue
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
                 break  # super().construct_mapping reports it
-            if key in seen:
+            if key in keys:
                 raise DuplicateKey(f"the key {key!r:.100} is given twice, again in line {key_node.start_mark.line + 1}")
-            seen.add(key)
+            keys.add(key)
         return super().construct_mapping(node, deep)
 
 
