@@ -1,5 +1,8 @@
-"""The `model-registry` command. stdout is data, stderr is talk; exit codes: 0 ok, 2 usage, 3 refused or not
-there, 4 unreachable. What takes time to import is imported when a command runs, so that `--help` is quick."""
+"""The `model-registry` command: its subcommands and exit codes.
+
+Results go to stdout, messages to stderr. Exit codes: 0 success, 2 usage, 3 refused or not found, 4 unreachable. Modules that
+take time to import are imported when a command runs, so that `--help` is quick.
+"""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +20,7 @@ from model_registry.standard_output import INTERRUPTED, accept_any_text, ended_b
 
 
 class Commands(TyperGroup):
-    """The commands, their errors as one line and a hint."""
+    """The group of commands; prints an error as one line and a hint, and exits with its code."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -54,6 +57,7 @@ for name, verb in VERBS.items():
 
 
 def main() -> None:
+    """Run the `model-registry` command."""
     accept_any_text()
     try:
         app(prog_name="model-registry")

@@ -91,6 +91,10 @@ def promote(
     """Move a channel to a version. Concurrent callers on one folder take turns.
 
     Args:
+        store: The repository.
+        channel: The channel's name.
+        version: The version's tag.
+        request: The actor, reason, time and expectations of the move.
         canary: Percent of the keys that the version answers as a canary; the champion stays.
         shadow: A version that scores beside the promoted one without answering.
         pairs: Percent of the keys that both versions score; 0 leaves it to the setting of the shadow process.
@@ -123,6 +127,9 @@ def rollback(store: Store, channel: str, request: MoveRequest, *, to_revision: i
     """Move a channel back to the champion of an earlier revision, as a new revision.
 
     Args:
+        store: The repository.
+        channel: The channel's name.
+        request: The actor, reason, time and expectations of the move.
         to_revision: The revision to restore; by default the one before the current state.
 
     Raises:
@@ -318,6 +325,9 @@ def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | 
     later.
 
     Args:
+        store: The repository.
+        name: The channel's name.
+        after: The revision after which to start.
         pause: Called between two polls, with the error if the store did not answer.
 
     Raises:

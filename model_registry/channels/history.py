@@ -95,6 +95,7 @@ def encode(move: ChannelMove, content: Descriptor, subject: Descriptor, signatur
     """Encode a history entry's manifest.
 
     Args:
+        move: The move to record.
         content: The evidence, or the empty blob.
         subject: The manifest that the channel names from this move on.
         signature: The signed statement about the move, if there is one.

@@ -1,1 +1,4 @@
-"""The verbs of `model-registry`, a module for each group of them. They parse and print; what they do is done elsewhere."""
+"""The commands of `model-registry`, one module for each group.
+
+They parse arguments and print results; the work is done by the other packages of `model_registry`.
+"""

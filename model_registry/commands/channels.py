@@ -1,4 +1,7 @@
-"""The verbs about channels: `promote` and `rollback` move one, `history`, `watch` and `status` show them, `prune` cleans up."""
+"""The commands for channels.
+
+`promote` and `rollback` move a channel, `history`, `watch` and `status` show channels, and `prune` deletes unused versions.
+"""
 
 import sys
 import time
@@ -45,10 +48,14 @@ if TYPE_CHECKING:
     from model_registry.channels.retention import Removal
     from model_registry.stores.base import Store
 
-Since = Annotated[int | None, typer.Option(metavar="N", help="Begin behind this revision; default: with the next move.", min=0)]
-KeepRevisions = Annotated[int, typer.Option(metavar="N", help="Moves of each channel that stay, with what they name.", min=1)]
-Keep = Annotated[list[str] | None, typer.Option(metavar="PATTERN", help="Versions that stay anyway: '2.*'; repeatable.")]
-Grace = Annotated[float, typer.Option(help="In a folder: content younger than this stays; a push may be under way.", min=0)]
+Since = Annotated[int | None, typer.Option(metavar="N", help="Start after this revision; default: with the next move.", min=0)]
+KeepRevisions = Annotated[
+    int, typer.Option(metavar="N", help="Moves of each channel to keep, with the versions that they name.", min=1)
+]
+Keep = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
+]
+Grace = Annotated[float, typer.Option(help="In a folder, keep content younger than this: a push may be in progress.", min=0)]
 
 
 def promote(
@@ -65,8 +72,10 @@ def promote(
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at a version, or add it as a canary. An earlier canary or shadow ends. Each move has the next revision.
-    `scorer promote` also sends the move to the scorers."""
+    """Point a channel at a version, or add the version as a canary.
+
+    An earlier canary or shadow ends. Each move has the next revision. `scorer promote` also sends the move to the scorers.
+    """
     from model_registry.channels import channel as channels
 
     share = canary_share(canary, shadow)
@@ -86,7 +95,10 @@ def rollback(
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at what it served before, as a new revision: canary and shadow end. A second one goes one step back."""
+    """Point a channel at the version that it served before, as a new revision.
+
+    Canary and shadow end. Another rollback returns to the version before that.
+    """
     from model_registry.channels import channel as channels
 
     request = move_request(reason, key, password_file, expect_revision=expect_revision)
@@ -94,12 +106,12 @@ def rollback(
     _show_move(json, channels.rollback(store, channel, request, to_revision=to_revision))
 
 
-def _show_move(json: bool, completed_moves: "ChannelMove") -> None:
-    print_result(json, move_document(completed_moves), format_move(completed_moves))
+def _show_move(json: bool, move: "ChannelMove") -> None:
+    print_result(json, move_document(move), format_move(move))
 
 
 def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys = None, json: Json = False) -> None:
-    """Show every move of a channel, the newest last, and which of these keys signed it."""
+    """Show every move of a channel, the newest last, and the trusted key that signed it."""
     from model_registry.channels import channel as channels
     from model_registry.channels import roles
     from model_registry.channels.history import completed_moves
@@ -107,14 +119,16 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
     store, _ = open_repository(ctx, repo)
     moves = channels.history(store, channel)
     if not moves:
-        raise NotFound(f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION makes it")
+        raise NotFound(
+            f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION creates it"
+        )
     rows, values = [], []
     signed = _signed(store, key)
     followed = {move.revision for move in completed_moves(moves, _names(store, channel))}
     for m in moves:
         note = f"{m.reason} (back to revision {m.restores})".strip() if m.restores else m.reason
         if m.revision not in followed:
-            note = f"{note} (not made: the channel did not follow)".strip()
+            note = f"{note} (not completed: the channel does not name it)".strip()
         to = roles.format_roles(m.roles) or m.to_version
         by = signed(m)
         rows.append([m.revision, f"{m.at:%Y-%m-%d %H:%M:%S}Z", m.from_version or "-", to, m.actor, _shown(m, by), note])
@@ -124,7 +138,7 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Which of these keys signed a move; None where none did."""
+    """Return a function that finds the key of these that signed a move; None if none did."""
     from model_registry.channels import signed_move
 
     keys = trusted_keys(paths)
@@ -145,7 +159,7 @@ def _shown(move: "ChannelMove", signed_by: str | None) -> str:
 
 
 def _names(store: "Store", channel: str) -> str | None:
-    """The digest that a channel names, None where its tag was deleted."""
+    """Return the digest that a channel names; None if its tag was deleted."""
     try:
         return store.resolve(channel).digest
     except NotFound:
@@ -157,20 +171,20 @@ def watch(
     repo: Repo,
     channel: Channel = "prod",
     since: Since = None,
-    count: Annotated[int | None, typer.Option(help="End after so many moves.", min=1)] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 2.0,
+    count: Annotated[int | None, typer.Option(help="Exit after this number of moves.", min=1)] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two polls.", min=0.05)] = 2.0,
     json: Json = False,
 ) -> None:
-    """Print a channel's moves as they come, with --json one document a line, until Ctrl-C."""
+    """Print the moves of a channel as they happen, until Ctrl-C; with --json one document a line."""
     from model_registry.channels import channel as channels
 
     store, _ = open_repository(ctx, repo)
     after = max(tags.revisions(store.tags(), channel), default=0) if since is None else since
-    print_message(f"watching {channel!r} of {store.repository} behind revision {after}")
+    print_message(f"watching {channel!r} of {store.repository} after revision {after}")
 
     def pause(failed: RegistryError | None) -> None:
         if failed is not None:
-            print_message(f"warning: {failed}; going on")
+            print_message(f"warning: {failed}; retrying")
         time.sleep(interval)
 
     for move in islice(channels.watch(store, channel, after, pause), count):
@@ -179,8 +193,10 @@ def watch(
 
 
 def status(ctx: typer.Context, repo: Repo, key: Keys = None, json: Json = False) -> None:
-    """Show the channels, what they name, who moved them last, and which of these keys signed the move. `scorer status` shows
-    which scorers run what."""
+    """Show the channels, the versions that they name, and their last moves with actor and signing key.
+
+    `scorer status` shows the version that each scorer serves.
+    """
     store, _ = open_repository(ctx, repo)
     channels = _channels(store, _signed(store, key))
     columns = ["channel", "revision", "serves", "moved", "by", "signed", "reason"]
@@ -219,13 +235,15 @@ def prune(
     repo: Repo,
     keep_revisions: KeepRevisions = 10,
     keep: Keep = None,
-    unpromoted: Annotated[bool, typer.Option("--unpromoted", help="Versions that no channel ever named go too.")] = False,
+    unpromoted: Annotated[
+        bool, typer.Option("--unpromoted", help="Also delete versions that no channel has ever named.")
+    ] = False,
     grace_minutes: Grace = 60.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; delete nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking; scripts must say so.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation; required in scripts.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete versions, with their signatures, that neither a channel nor its last moves name. Asks first."""
+    """Delete versions that neither a channel nor its last moves name, with their signatures, after a confirmation."""
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)
@@ -244,19 +262,20 @@ def prune(
 
 
 def _ask(text: str) -> None:
-    """Have a person agree. Raises BadReference where there is none to ask, Refused where the answer is no."""
+    """Ask the user to confirm. Raises BadReference without a terminal, and Refused if the answer is no."""
     if not sys.stdin.isatty():
-        raise BadReference("prune deletes for good, and there is no terminal to ask on", "look with --dry-run, then say --yes")
+        message = "prune deletes versions permanently, and there is no terminal to confirm it on"
+        raise BadReference(message, "check the result of --dry-run, then add --yes")
     typer.echo(printable(text, lines=True), err=True)
-    if not typer.confirm("Delete them for good?", err=True):
+    if not typer.confirm("Delete these versions permanently?", err=True):
         raise Refused("nothing was deleted")
 
 
 def _text(plan: "Removal", sizes: dict[str, int], dry_run: bool, freed: int | None) -> str:
-    done = "would be deleted" if dry_run else "deleted"
+    outcome = "would be deleted" if dry_run else "deleted"
     rows = [[tag, digests.short(digest), sizes[tag]] for tag, digest in sorted(plan.versions.items())]
     text = format_table(["version", "digest", "bytes"], rows) + "\n" if rows else ""
-    text += f"{done}: {len(plan.versions)} versions, {len(plan.history)} history entries"
+    text += f"{outcome}: {len(plan.versions)} versions, {len(plan.history)} history entries"
     if dry_run:
         return text
     return text + (f"; {freed} bytes freed" if freed is not None else "; the registry's garbage collection frees the space")

@@ -1,4 +1,4 @@
-"""The verb `init`."""
+"""The command `init`: drafts the package of a model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,26 +11,26 @@ from model_registry.untrusted_input.text import printable
 
 Example = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Events, a JSON object a line: fields are found in them by name.", show_default=False),
+    typer.Option(
+        metavar="FILE", help="Example events, one JSON object a line; fields are matched by name.", show_default=False
+    ),
 ]
 LabelsFile = Annotated[
     Path | None,
-    typer.Option("--labels", metavar="FILE", help="Names of the classes, one a line, in order.", show_default=False),
+    typer.Option("--labels", metavar="FILE", help="The class names in order, one a line.", show_default=False),
 ]
-Into = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Default: the model's name with -1.0.0, here.", show_default=False)
-]
+Into = Annotated[Path | None, typer.Option(metavar="DIR", help="Default: the model's name with -1.0.0.", show_default=False)]
 
 
 def init(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model in ONNX.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX model.", show_default=False)],
     example: Example = None,
     labels: LabelsFile = None,
     into: Into = None,
     op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
     json: Json = False,
 ) -> None:
-    """Write a model's package, to be completed: what only a person knows is marked FILL IN. Overwrites nothing."""
+    """Draft the package of a model; gaps that need a decision are marked FILL IN. Existing files are not overwritten."""
     from model_registry.onnx_tools import draft_package
 
     folder = into or Path(f"{model.stem}-1.0.0")

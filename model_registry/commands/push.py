@@ -1,4 +1,4 @@
-"""The verb `push`."""
+"""The command `push`: checks a folder and stores it as a version."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,11 @@ from model_registry.errors import BadReference
 
 MountFrom = Annotated[
     list[str] | None,
-    typer.Option(metavar="REPO", help="In the same registry: what it holds is not sent again. Repeatable.", show_default=False),
+    typer.Option(
+        metavar="REPO",
+        help="Another repository of the registry; its content is not sent again. Repeatable.",
+        show_default=False,
+    ),
 ]
 if TYPE_CHECKING:
     from model_registry.container_image.build import BaseImage
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
 
 class Device(StrEnum):
+    """A device that a version may require."""
+
     CPU = "cpu"
     CUDA = "cuda"
 
@@ -33,24 +39,28 @@ def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
     ref: Ref,
     mount_from: MountFrom = None,
-    image: Annotated[str, typer.Option(metavar="BASE", help="Make a container image: on a base image, or on 'scratch'.")] = "",
-    annotation: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any number of them.")] = None,
-    source: Annotated[str, typer.Option(metavar="URL", help="Where the training code is.")] = "",
-    revision: Annotated[str, typer.Option(metavar="COMMIT", help="Its revision.")] = "",
+    image: Annotated[
+        str, typer.Option(metavar="BASE", help="Build a container image on this base image, or on 'scratch'.")
+    ] = "",
+    annotation: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An annotation of the manifest; repeatable.")
+    ] = None,
+    source: Annotated[str, typer.Option(metavar="URL", help="The repository of the training code.")] = "",
+    revision: Annotated[str, typer.Option(metavar="COMMIT", help="The revision of the training code.")] = "",
     licenses: Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")] = "",
-    device: Annotated[list[Device] | None, typer.Option(help="The version runs there only.")] = None,
+    device: Annotated[list[Device] | None, typer.Option(help="Allow this device only; repeatable.")] = None,
     op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
     json: Json = False,
 ) -> None:
-    """Store a folder as a version, once its model is safe, its signature known and its golden examples answered.
+    """Check a folder's model, signature and golden examples, and store the folder as a version.
 
-    Name and version come from REF. SOURCE_DATE_EPOCH, if set, is recorded as its time.
+    REF states the name and the version. SOURCE_DATE_EPOCH, if set, is recorded as the creation time.
     """
     from model_registry import package
 
     with progress_bars() as progress:
         store, target = open_repository(ctx, ref, tag=True, progress=progress, mount_from=mount_from or ())
-        with _explained(folder):
+        with _print_gaps(folder):
             ready = _prepare(folder, device or [], op_domain or [])
         stated = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
         base = _base(ctx, image) if image else None
@@ -67,7 +77,7 @@ def push(
 
 
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "PreparedPackage":
-    """What is settled before the push, and what was not said on stderr."""
+    """Check the folder before the push, and print derived, omitted and unchecked parts on stderr."""
     from model_registry import package
     from model_registry.onnx_tools.prepare_package import prepare
     from model_registry.sandbox import run_apart
@@ -78,18 +88,18 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
     if ready.derived:
         print_message(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
     if ready.left_out:
-        print_message(f"left out, for they are no part of a package: {', '.join(ready.left_out)}")
+        print_message(f"left out, because they do not belong to a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
-        print_message("no golden.jsonl: nothing will compare a score of this version before it goes live")
+        print_message("no golden.jsonl: no score of this version is checked before it goes live")
     if ready.package.golden and not ready.ran:
-        cause = "the model is for a server" if ready.remote else "ONNX Runtime is not installed here"
+        cause = "the model runs on a server" if ready.remote else "ONNX Runtime is not installed"
         print_message(f"{cause}: the golden examples were not run")
     return ready
 
 
 @contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Where the signature or scores have to be written: as far as they are known on stdout, the rest on stderr. Ends with 3."""
+def _print_gaps(folder: Path) -> Iterator[None]:
+    """If the signature or scores are incomplete, print the known part on stdout and the gaps on stderr, and exit with 3."""
     from model_registry.onnx_tools.derive_signature import Underivable
     from model_registry.onnx_tools.prepare_package import MissingScores
 
@@ -99,15 +109,15 @@ def _explained(folder: Path) -> Iterator[None]:
         if not error.lines:
             raise
         print_message(f"error: {error}")
-        print_message("hint: on stdout are its lines with the model's own answers; if they are right, put them in its place")
-        print_message("      (redirect into another file and move that: a shell empties a file before push reads it)")
+        print_message("hint: stdout has its lines with the model's scores; if they are correct, replace the file by them")
+        print_message("      (redirect into another file and rename it: a shell empties a file before push reads it)")
         print_result(False, None, error.lines.rstrip())
         raise typer.Exit(error.exit_code) from None
     except Underivable as error:
-        print_message(f"error: {folder} has no signature.json, and the model leaves open what it must say")
+        print_message(f"error: {folder} has no signature.json, and the model does not state all of it")
         for doubt in error.todo:
             print_message(f"  {doubt}")
-        print_message(f'hint: complete what is on stdout as {folder / "signature.json"}: every "FILL IN"')
+        print_message(f'hint: save the draft on stdout as {folder / "signature.json"}, and complete every "FILL IN"')
         print_result(False, None, error.skeleton)
         raise typer.Exit(error.exit_code) from None
 
@@ -122,7 +132,7 @@ def _base(ctx: typer.Context, text: str) -> "BaseImage":
 
 
 def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
-    """`--annotation` and those with options of their own. Raises BadReference."""
+    """Return the annotations of `--annotation` and of the options that have a standard key. Raises BadReference."""
     annotations = {f"org.opencontainers.image.{key}": value for key, value in options.items() if value}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -133,7 +143,7 @@ def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
 
 
 def _created() -> datetime | None:
-    """The time in SOURCE_DATE_EPOCH (reproducible-builds.org), if that is set."""
+    """Return the time in SOURCE_DATE_EPOCH (reproducible-builds.org); None if it is not set."""
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
         return datetime.fromtimestamp(int(text), UTC) if text else None

@@ -1,4 +1,4 @@
-"""The verbs that say who vouches for a version: `keygen`, `sign`, `verify`, `attest`."""
+"""The commands for signatures and attestations of versions: `keygen`, `sign`, `verify`, `attest`."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from model_registry.signing.policy import Policy
     from model_registry.stores.base import Store
 
-Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key that keygen made.", show_default=False)]
+Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="A private key created by keygen.", show_default=False)]
 PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
 Type = Annotated[
     str,
@@ -42,19 +42,19 @@ def keygen(
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Make a pair of keys. The private one is encrypted where there is a password; nothing is ever overwritten."""
+    """Create a pair of keys. The private key is encrypted if there is a password. Existing files are not overwritten."""
     from model_registry.signing import keys
 
     password = keys.read_password(password_file)
     private, public, key = keys.generate(prefix, password)
     if password is None:
-        print_message(f"{private} is not encrypted: everybody who can read it signs as you do; --password-file encrypts it")
+        print_message(f"{private} is not encrypted: any user who can read it can sign with it; --password-file encrypts it")
     value = {"private": str(private), "public": str(public), "fingerprint": key.fingerprint, "encrypted": password is not None}
     print_result(json, value, f"{private}\n{public}")
 
 
 def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = None, json: Json = False) -> None:
-    """Sign a version under its name, once with each key; `cosign verify --key` reads it."""
+    """Sign a version under its name, at most once with each key. `cosign verify --key` accepts the signature."""
     from model_registry.signing import signatures
 
     private = _private(key, password_file)
@@ -63,12 +63,12 @@ def sign(ctx: typer.Context, ref: Ref, key: Key, password_file: PasswordFile = N
     names = names_of(store, target, digest)
     signature = signatures.sign(store, digest, private, datetime.now(UTC), names)
     value = {"digest": digest, "names": names, "signature": signature, "key": private.public().fingerprint}
-    outcome = f"is signed as {' and '.join(names)}" if signature else "was signed so with this key before"
+    outcome = f"is signed as {' and '.join(names)}" if signature else "already has this signature of the key"
     print_result(json, value, printable(f"{digest} {outcome}"))
 
 
 def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = None, json: Json = False) -> None:
-    """Say whether a trusted key signed a version (code 3 where none did), or whether scorers with this policy would load it."""
+    """Check that a trusted key signed a version, or that scorers with this policy load it; else exit with 3."""
     from model_registry.signing import signatures
     from model_registry.signing.admission import PolicyAdmission
     from model_registry.signing.policy import read
@@ -88,16 +88,21 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
         signers = [signer] if signer else []
     else:
         signers = signatures.verify(store, digest, trusted, now, name)
-    text = f"{digest} is signed by {', '.join(signers)}" if signers else f"{digest} is not signed, and need not be"
-    text += f"; it passed a comparison, says {details['comparison']}" if details.get("comparison") else ""
+    text = (
+        f"{digest} is signed by {', '.join(signers)}"
+        if signers
+        else f"{digest} is not signed; the policy requires no signature"
+    )
+    text += f"; it passed a comparison, attested by {details['comparison']}" if details.get("comparison") else ""
     text += f"; {target.tag} was moved to it by {details['move']}" if details.get("move") else ""
     print_result(json, {"digest": digest, "keys": signers, **details}, printable(text))
 
 
 def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
-    """The key that signed the move of a channel to what it names, under this policy; None where `tag` is no channel.
+    """Return the key that signed a channel's current move under this policy; None if `tag` is not a channel.
 
-    Raises Refused where no trusted key signed the move.
+    Raises:
+        Refused: No trusted key signed the move.
     """
     from model_registry.channels import channel, signed_move
 
@@ -109,16 +114,18 @@ def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> 
 def attest(
     ctx: typer.Context,
     ref: Ref,
-    predicate: Annotated[Path, typer.Option(metavar="FILE", help="What is attested: a JSON object.", show_default=False)],
+    predicate: Annotated[Path, typer.Option(metavar="FILE", help="The statement: a JSON object.", show_default=False)],
     type_: Type,
     key: Key,
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Sign a statement about a version and store it beside it: where it comes from, how it was tested, how well it does."""
+    """Sign a statement about a version's origin, tests or quality, and store it with the version."""
     from model_registry.signing import attestation
 
-    private, statement, uri = _private(key, password_file), attestation.read_predicate(predicate), attestation.type_uri(type_)
+    private = _private(key, password_file)
+    statement = attestation.read_predicate(predicate)
+    uri = attestation.type_uri(type_)
     store, target = open_repository(ctx, ref)
     digest = champion_of(store, target)
     referrer = attestation.attest(store, digest, type_, statement, private, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""The verbs that read versions: `pull`, `list`, `inspect`."""
+"""The commands that read versions: `pull`, `list`, `inspect`."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -27,17 +27,20 @@ if TYPE_CHECKING:
     from model_registry.stores.base import Store
 
 Diff = Annotated[
-    str | None, typer.Option(metavar="OTHER", help="Show what differs from OTHER to REF: a reference, or a tag beside REF.")
+    str | None,
+    typer.Option(
+        metavar="OTHER", help="Show the differences from OTHER to REF. OTHER is a reference, or a tag of REF's repository."
+    ),
 ]
 
 
 def pull(
     ctx: typer.Context,
     ref: Ref,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     json: Json = False,
 ) -> None:
-    """Write a version's files into a folder, every byte checked. A channel stands for the version that it names."""
+    """Write a version's files into a folder, with every byte verified. For a channel, pull the version that it names."""
     from model_registry import package
 
     with progress_bars() as progress:
@@ -49,7 +52,7 @@ def pull(
 
 
 def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
-    """Show the versions, and which of them the channels name."""
+    """Show the versions, and the channels that name each of them."""
     from model_registry.channels import roles
     from model_registry.stores import resolve_index
 
@@ -59,8 +62,8 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
     for channel in (name for name in tags.channels(all_tags) if name in all_tags):
         digest = store.resolve(channel).digest
         parts = roles.parse(store.manifest(digest))
-        for at, label in [(p.digest, f"{channel} ({p.role})") for p in parts] or [(digest, channel)]:
-            named.setdefault(at, []).append(label)
+        for named_digest, label in [(p.digest, f"{channel} ({p.role})") for p in parts] or [(digest, channel)]:
+            named.setdefault(named_digest, []).append(label)
     rows: list[dict[str, Any]] = []
     for tag in tags.versions(all_tags):
         digest = store.resolve(tag).digest
@@ -72,7 +75,7 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
 
 
 def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
-    """Show a version's files, inputs, output and attestations, or (--diff) what differs. Reads no model."""
+    """Show a version's files, inputs, outputs and attestations, or (--diff) its differences. The model is not read."""
     import msgspec
 
     from model_registry import package
@@ -103,8 +106,8 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
     lines += [("file", f"{file['path']} ({file['size']} bytes)") for file in files]
     lines += _contract(signature) if signature else []
     for entry in value["attestations"]:
-        vouched = f"signed by {entry['key']}" if entry["verified"] else f"not verified: {entry['fault']}"
-        lines.append(("attested", f"{entry['type']} ({vouched})"))
+        signature_state = f"signed by {entry['key']}" if entry["verified"] else f"not verified: {entry['fault']}"
+        lines.append(("attested", f"{entry['type']} ({signature_state})"))
     print_result(json, value, "\n".join(f"{key:<9} {printable(shown)}" for key, shown in lines))
 
 
@@ -126,7 +129,7 @@ def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[d
 
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
-    """What a version reads of an event, and what its score is."""
+    """List the fields that a version reads from an event, and the form of its score."""
     from model_registry.package import compatibility, field_sources, json_path
 
     where = {
@@ -153,7 +156,7 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
     if signature.decision is not None:
         lines.append(("decision", compatibility.describe_decision(signature)))
     if signature.batch_tolerance is not None:
-        lines.append(("batch", f"numbers of a score may depend on its batch by {signature.batch_tolerance:g}"))
+        lines.append(("batch", f"numbers of a score may differ by {signature.batch_tolerance:g} between batches"))
     return lines
 
 
@@ -171,7 +174,7 @@ def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, st
         lines += [f"{mark} {path}" for path in paths]
     lines += [*difference.signature, *(f"not compatible: {reason}" for reason in difference.breaks)]
     if difference.unknown:
-        lines.append(f"whether events stay valid is unknown: {difference.unknown}")
+        lines.append(f"it is unknown whether events stay valid: {difference.unknown}")
     elif difference.compatible:
-        lines.append(f"events that are good for {before.version} are good for {after.version}")
+        lines.append(f"valid events of {before.version} are valid for {after.version}")
     print_result(json, value, "\n".join(printable(line) for line in lines))

@@ -50,7 +50,11 @@ def unpack(
     """Return the package's files, written into an empty folder; without a folder they are only hashed.
 
     Args:
-        max_bytes: The most bytes that the files may have together.
+        blob: Yields the content of a layer.
+        version: The manifest of the image.
+        folder: The empty folder; None hashes the files only.
+        limits: The remaining limits of all layers.
+        max_bytes: The largest size of all files together.
 
     Raises:
         Corrupt: A layer is damaged or hostile.
@@ -88,6 +92,7 @@ class _ModelsTree:
         self._entries: dict[str, _TreeEntry] = {}
 
     def add(self, member: ArchiveMember, layer: int) -> None:
+        """Apply one entry of a layer: a file, a folder or a whiteout. Raises Corrupt, Refused."""
         path = _path(member)
         if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
             return

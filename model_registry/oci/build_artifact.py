@@ -37,6 +37,7 @@ def hash_files(
     """Return the files to push, sorted by path, with their digests.
 
     Args:
+        folder: The package.
         more: Content of files that the folder lacks, by path.
         only: Paths to include; None includes all.
 

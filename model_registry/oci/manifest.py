@@ -65,6 +65,8 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The JSON document of an OCI or Docker image manifest."""
+
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -75,6 +77,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class ImageIndex(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The JSON document of an OCI image index or a Docker manifest list."""
+
     schema_version: int
     media_type: str = ""
     artifact_type: str | None = None
@@ -299,6 +303,7 @@ def build(
     annotations: dict[str, str],
     subject: Descriptor | None = None,
 ) -> bytes:
+    """Build the bytes of an OCI manifest. Equal arguments give equal bytes."""
     return encode(
         Manifest(
             schema_version=2,

@@ -1,7 +1,7 @@
-"""Drafts the inputs of a signature from a model and example events, with gaps for the decisions that need a person.
+"""Drafts the inputs of a signature from a model and example events, with gaps for the decisions that a user must make.
 
-A tensor takes the event field of its own name, at any depth, or the only array that fits its shape. Everything that names and
-shapes leave ambiguous stays a gap, such as the order of the numbers in a row.
+A tensor takes the event field of its own name, at any depth, or the only array that fits its shape. If names and shapes are
+ambiguous, as is the order of the numbers in a row, the draft has a gap.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
 MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
-MOST_SHOWN = 3  # of several places of one name
+MOST_SHOWN = 3  # paths of one field name in a message
 NONE_NAMED = "the examples have none of that name"
 
 
@@ -48,7 +48,7 @@ def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]])
     """Return a document's inputs, and notes about the choices. Without values each input is as the model states it."""
     drafting = Drafting(values)
     drafting.nameless = [tensor for tensor in tensors if _named(drafting, tensor) is None]
-    called = [tensor for tensor in tensors if tensor not in drafting.nameless]  # theirs are no candidates of the others
+    called = [tensor for tensor in tensors if tensor not in drafting.nameless]  # their fields are not offered to other tensors
     make = _tensor if values else lambda drafting, tensor: _file(drafting, tensor) or skeleton(tensor, tensors)
     documents = {tensor.name: make(drafting, tensor) for tensor in (*called, *drafting.nameless)}
     if values:
@@ -74,7 +74,7 @@ def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
     drafting.notes.append(
-        f'input {tensor.name!r} takes bytes, such as a file, one event at a time; of a number write "shape": []'
+        f'input {tensor.name!r} takes bytes, such as a file, one event at a time; for a single number write "shape": []'
     )
     path = next((path for path in drafting.values if _called(path, tensor.name)), None)
     fed = _field(drafting, tensor, path) if path else {"name": tensor.name}

@@ -1,4 +1,4 @@
-"""Reads example events, a file with one JSON object a line, and collects their values by path."""
+"""Reads example events from a file with one JSON object a line, and collects their values by path."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,11 +9,11 @@ from model_registry.errors import Refused
 from model_registry.package.json_path import MAX_STEPS, Step
 from model_registry.untrusted_input import documents
 
-MOST_EVENTS = 100  # that are read; a file may have more
+MOST_EVENTS = 100  # events to read; a file may have more
 MAX_LINE = 16 << 20  # bytes of an event
-MAX_BYTES = 64 << 20  # of all events that are read
-MOST_PLACES = 4_096  # paths that are read in all events
-MOST_ELEMENTS_OF_OBJECTS = 8  # that are read of an array of objects
+MAX_BYTES = 64 << 20  # bytes of all events
+MOST_PLACES = 4_096  # paths of all events
+MOST_ELEMENTS_OF_OBJECTS = 8  # elements to read of an array of objects
 
 Event = dict[str, Any]
 Path_ = tuple[Step, ...]
@@ -48,12 +48,12 @@ def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
 
     Paths lead into objects, and into the first elements of an array of objects.
     """
-    found: dict[Path_, list[Any]] = {}
+    by_path: dict[Path_, list[Any]] = {}
     for at, event in enumerate(events):
         for path, value in _leaves(event, ()):
-            if path in found or len(found) < MOST_PLACES:
-                found.setdefault(path, [None] * len(events))[at] = value
-    return found
+            if path in by_path or len(by_path) < MOST_PLACES:
+                by_path.setdefault(path, [None] * len(events))[at] = value
+    return by_path
 
 
 def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:

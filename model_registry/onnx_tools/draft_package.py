@@ -35,12 +35,12 @@ from model_registry.sandbox import run_apart
 CARD = "README.md"
 MOST_GOLDEN = 5
 _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
-"""A name and a version with a point, as in late-1.0.0: resnet-50 and model-v2-0-cls are names."""
+"""A name and a version with a dot, as in late-1.0.0; resnet-50 and model-v2-0-cls have no version."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftedPackage:
-    """The written files, notes about the choices, the gaps that are left, and the next commands."""
+    """The result of a draft: the written files, notes about the choices, the open gaps, and the next commands."""
 
     files: list[str]
     notes: list[str]
@@ -151,10 +151,10 @@ def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, event
     try:
         text = run_apart(golden_lines_from_file, model, signature, onnx_file, valid)
     except ImportError:
-        notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed here")
+        notes.append("golden.jsonl has events without scores: ONNX Runtime is not installed")
         return _unanswered(valid)
     notes.append(
-        "the scores in golden.jsonl are the ONNX model's own: those of the original model prove that it was exported well"
+        "the scores in golden.jsonl are the ONNX model's own: replace them by the original model's scores to verify the export"
     )
     return text
 
@@ -165,7 +165,7 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Return what must be filled in, as `push` names it."""
+    """Return the gaps to fill in, worded as `push` reports them."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]

@@ -21,7 +21,7 @@ SHOWN_CHARACTERS = 200  # of an error
 
 @dataclass(frozen=True, slots=True)
 class Unzipped:
-    """A model without its ZipMap: its bytes, and the classes by the name of the output."""
+    """A model without its ZipMap: its bytes, and the class names by output name."""
 
     data: bytes
     classes: dict[str, list[Any]]
@@ -63,10 +63,10 @@ def compare(path: Path, unzipped: Unzipped) -> str:
     """Compare the numbers of both models on generated rows.
 
     Returns:
-        Why they could not be compared; an empty string if they are the same.
+        The reason why they could not be compared; an empty string if they are equal.
 
     Raises:
-        Refused: They gave other numbers.
+        Refused: The numbers differ.
     """
     try:
         import onnxruntime as ort
@@ -104,7 +104,7 @@ def _rows(stated: Any) -> Any:
 
 
 def note(unzipped: Unzipped, uncompared: str) -> str:
-    """Return a line about what was changed; `uncompared` is why the numbers were not compared."""
+    """Describe the change in one line; `uncompared` is the reason why the numbers were not compared."""
     inputs = "; ".join(
         f"output {name!r} has a column for each class: {_listed(names)}" if names else f"output {name!r} names no classes"
         for name, names in unzipped.classes.items()

@@ -11,7 +11,10 @@ from model_registry.onnx_tools.file import OnnxFile
 
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{key}" for key in ("opset", "ir", "onnxruntime", "device"))
-"""The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, devices. Absent: left open."""
+"""The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, and the devices.
+
+An absent annotation is no requirement.
+"""
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,3}")
 _SYNTAX = {
     OPSET: re.compile(r"[A-Za-z0-9._-]+=\d{1,6}(,[A-Za-z0-9._-]+=\d{1,6})*"),

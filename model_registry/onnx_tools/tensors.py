@@ -9,7 +9,7 @@ from model_registry.package.shapes import VARIES, fits, format_shape, is_open, m
 from model_registry.package.signature import Argmax, Output, Signature, TensorInput
 
 UNKNOWN = "unknown"  # the dtype of an output that the file leaves to the runtime to infer
-MAPS = "a sequence of maps"  # of classes to probabilities: what the operator ZipMap makes
+MAPS = "a sequence of maps"  # from classes to probabilities, the output of the operator ZipMap
 MADE_UP = re.compile(r"unk|dim|\d")  # in the names that exporters give to axes of outputs
 BATCHES = ("b", "n", "batch", "batch_size", "batchsize", "none")
 Shape = tuple[int | str | None, ...]

@@ -1,8 +1,8 @@
-"""A probe of a model: does a score depend on the events that share its batch, on their order, or on padding? Are the lengths
-that the signature allows answered?
+"""A probe that checks whether a score depends on the other events of its batch, on their order, or on padding.
 
-The events are golden examples and variations of them; `run` is injected, so that push, check and load share the probe. It
-compares answers only: whether a score is right is decided by the golden examples.
+It also checks that the model answers all lengths that the signature allows. The events are golden examples and variations of
+them; `run` is injected, so that push, check and load share the probe. The probe only compares answers with each other: the
+golden examples decide whether a score is correct.
 """
 
 import json
@@ -22,13 +22,13 @@ from model_registry.package.padding import LengthPlan
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
-SECONDS = 10.0  # after so long each comparison has one batch of FEWEST events
+SECONDS = 10.0  # after this time each comparison is limited to one batch of FEWEST events
 FEWEST = 2
 MOST_GOLDEN = 3
 FACTORS = (0.5, 1.25)  # of the numbers of a golden example, for its variations
 MOST_ROWS = 64  # of a batch
 LENGTHS = (12, 20)  # of generated events
-DIFFERENCE = 1e-4  # of numbers up to 1, and so much of larger ones
+DIFFERENCE = 1e-4  # absolute for numbers up to 1, relative for larger ones
 DIFFERENCE_HALF = 5e-3  # of float16, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
@@ -37,9 +37,9 @@ Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class _ProbedEvent:
-    """One event: its rows (one of each tensor), its lengths by axis, and the model's answer to it alone.
+    """One event: its rows (one for each tensor), its lengths by axis, and the model's answer to the event alone.
 
-    `exact`: it was answered at its exact length, without padding.
+    `exact` states whether the model ran it at its exact length, without padding.
     """
 
     name: str
@@ -51,7 +51,7 @@ class _ProbedEvent:
 
 @dataclass(frozen=True, slots=True)
 class _ScoreDifference:
-    """The difference between an answer alone and in a batch; `excess` is its multiple of what is allowed."""
+    """The difference between an answer alone and in a batch; `excess` is its ratio to the allowed difference."""
 
     excess: float
     size: float
@@ -71,20 +71,20 @@ def check_batch_independence(
 ) -> None:
     """Compare the answers to events alone with the answers to the same events in batches.
 
-    A model that does not answer an event alone is not compared by that event. One that answers an event must answer it at the
-    largest lengths that the signature allows, too.
+    An event that the model does not answer alone is not compared. A model that answers an event must also answer an event of
+    the largest lengths that the signature allows.
 
     Args:
-        signature: The model's; one that feeds one event at a time is asked twice for one event, and not compared further.
+        signature: The model's signature. A model that takes one event at a time only runs one event twice.
         golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
         run: One run of the model.
-        failed: What `run` raises if the model does not answer.
+        failed: The exception that `run` raises if the model does not answer.
         most: The largest batch that will be served.
         coarse: The device may round as float16 does.
-        clock: Seconds.
+        clock: The time in seconds.
 
     Raises:
-        Refused: a difference is beyond the tolerance, or the model answers events alone, but not together or not at other
+        Refused: A difference exceeds the tolerance, or the model answers events alone, but not together or not at other
             lengths.
     """
     probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
@@ -107,7 +107,7 @@ def check_batch_independence(
 
 
 class _Probe:
-    """The runs of one probe, within its time."""
+    """Runs the comparisons of one probe within its time limit."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Probe:
         self._end = clock() + SECONDS
 
     def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
-        """The events that the model answers alone, at their exact length if it can."""
+        """Return the events that the model answers alone, run at their exact length if possible."""
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
             if len(events) >= FEWEST and self._late():
@@ -148,18 +148,18 @@ class _Probe:
             raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
 
     def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
-        """Raise Refused if the model answers events, but not this one of the largest lengths, or generated ones of these only.
+        """Raise Refused unless the model answers an event of the largest lengths, and shorter events too.
 
         Args:
             longest: One event of the largest lengths.
-            generated: The generated events, if there are no golden examples: those are checked by themselves.
+            generated: The generated events; empty if there are golden examples, which have lengths of their own.
             events: The events that the model answers.
         """
         if events and self._late():
             return
         most = self._lengths_of(longest)
         lengths = " and ".join(map(str, most))
-        axis = "or export the model with this axis dynamic: tools fix the length of the example that they are given"
+        axis = "or export the model with this axis dynamic: exporters fix it at the length of their example"
         try:
             self._answers(longest)
         except (self._failed, model_outputs.OutputMismatch) as error:
@@ -195,7 +195,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """The answers that differ by more than is allowed, the largest of each event and output."""
+        """Yield the answers that differ by more than the tolerance, the largest difference of each event and output."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -211,7 +211,7 @@ class _Probe:
         return () if self._lengths is None else tuple(self._lengths.lengths(rows)[0].tolist())
 
     def _most_rows(self, group: Sequence[_ProbedEvent]) -> int:
-        """How many rows of the longest lengths a scorer runs at once."""
+        """Return the number of rows of the largest lengths that a scorer runs at once."""
         if self._lengths is None:
             return MOST_ROWS
         return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
@@ -221,8 +221,11 @@ class _Probe:
 
 
 def _difference(alone: Any, together: Any, tolerance: float | None, rounding: float) -> tuple[float, float, float, str] | None:
-    """How far two answers are from each other: the multiple of what is allowed, the difference, what is allowed, and both
-    answers in words. None: no further than is allowed."""
+    """Return the largest difference of two answers; None if the tolerance allows it.
+
+    Returns:
+        The ratio of the difference to the allowed one, the difference, the allowed difference, and both answers as text.
+    """
     alone, together = np.asarray(alone), np.asarray(together)
     if alone.shape != together.shape:
         return math.inf, math.inf, 0.0, f"has the shape {alone.shape} alone, but {together.shape}"
@@ -251,8 +254,10 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 
 
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
-    """Some golden examples, of the shortest to the longest, and variations of the first of them. No event is made of bytes,
-    such as a file, and no number becomes zero that was none: a model may not survive either."""
+    """Return golden examples from the shortest to the longest, and variations of the first one.
+
+    No bytes (such as a file) are generated, and no nonzero number becomes zero, because either may crash a model.
+    """
     count = len(next(iter(rows.values())))
     order = np.arange(count)
     if signature.varies:
@@ -268,7 +273,7 @@ def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
 
 
 def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
-    """Events for a version without golden examples: zeros, then numbers from 0 to 1."""
+    """Generate events for a version without golden examples: zeros, then numbers from 0 to 1."""
     events = []
     for seed, length in enumerate((LENGTHS[0], *LENGTHS)):
         random = np.random.default_rng(seed)
@@ -286,7 +291,7 @@ def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
 
 
 def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[Any]:
-    """The row of zeros of a tensor, of this length at most if its length varies."""
+    """Return the row of zeros of a tensor, of at most this length if its length varies."""
     row = neutral_rows(signature)[tensor.tensor]
     if not tensor.varies:
         return row
@@ -295,7 +300,7 @@ def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[
 
 
 def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
-    """An event with other numbers: floats times a factor, whole numbers halved (away from zero) by a factor below 1."""
+    """Return an event with changed numbers: floats times a factor, integers halved (away from zero) for a factor below 1."""
     raw = {tensor.tensor for tensor in signature.fed if any(field.raw for field in tensor.fields)}
 
     def varied(values: NDArray[Any]) -> NDArray[Any]:
@@ -313,15 +318,16 @@ def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
 
 
 def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> Tensors | None:
-    """An event of other lengths, made of the same elements.
+    """Return an event of other lengths with the same elements.
 
     Args:
-        signature: The model's.
+        signature: The model's signature.
         rows: The event.
-        longest: Take the largest lengths, of what is not padded too. Else what is padded gets another length, longer if it may.
+        longest: Use the largest lengths for all tensors. Otherwise only padded tensors get another length, a longer one if the
+            signature allows it.
 
     Returns:
-        None if no length is another, or if it is one of bytes: a file has no other length.
+        The event; None if no length changes, or if a length is that of bytes: a file cannot be resized.
     """
     resized = dict(rows)
     varying = [tensor for tensor in signature.fed if tensor.varies]
@@ -338,7 +344,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
 
 
 def _most(signature: Signature, axis: str) -> int:
-    """The largest length of an axis."""
+    """Return the largest length of an axis."""
     return min(tensor.fields[0].max_length for tensor in signature.fed if tensor.varies and tensor.axis == axis)
 
 
@@ -350,7 +356,7 @@ def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any])
 
 
 def _unpadded_axes(signature: Signature) -> list[int]:
-    """The places of the axes whose events must have one length to share a run."""
+    """Return the indices of the axes on which events must have the same length to share a run."""
     axes = list(dict.fromkeys((tensor.axis, tensor.pad is None) for tensor in signature.fed if tensor.varies))
     return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
 
@@ -364,7 +370,7 @@ def _joined(rows: Sequence[Tensors]) -> Tensors:
 
 
 def _stacked(signature: Signature, rows: Tensors) -> Tensors:
-    """The same rows as one array where their length varies: they are run at that length, without padding."""
+    """Return the rows with each ragged column as one array, to run them at their length without padding."""
     varying = {tensor.tensor for tensor in signature.fed if tensor.varies}
     return {name: np.stack(list(row)) if name in varying else row for name, row in rows.items()}
 

@@ -26,14 +26,14 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
         of different shapes.
 
     Raises:
-        Unreadable: An output does not fit the signature, or is too large.
+        OutputMismatch: An output does not fit the signature, or is too large.
     """
     columns = {output.name: _column(signature, output, outputs[output.tensor]) for output in signature.outputs}
     events = len(next(iter(columns.values())))
     sizes = sum((_sizes(column) for column in columns.values()), np.zeros(events, np.int64))
-    largest_indices, elements = int(sizes.max(initial=0)), int(sizes.sum())
-    if largest_indices > MAX_WIDTH:
-        raise OutputMismatch(f"the answer to one event has {largest_indices} elements; at most {MAX_WIDTH} are written")
+    largest, elements = int(sizes.max(initial=0)), int(sizes.sum())
+    if largest > MAX_WIDTH:
+        raise OutputMismatch(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
     if elements > MAX_ELEMENTS:
         hint = f"at most {MAX_ELEMENTS} are written at once; batching.max_events bounds a batch"
         raise OutputMismatch(f"the answers to {events} events have {elements} elements; {hint}")

@@ -1,6 +1,6 @@
-"""The schema of `signature.json`: which keys it may have, how they must fit each other, and what an error says.
+"""The schema of `signature.json`: its keys, their consistency rules, and the error messages.
 
-`parse_signature` is the one way from a document to a `Signature`.
+`parse_signature` is the only function that converts a document to a `Signature`.
 """
 
 import math
@@ -36,7 +36,7 @@ from model_registry.package.validation import DocumentPart, Text, check_unique, 
 from model_registry.untrusted_input import documents as json_documents
 
 MAX_BYTES = 1 << 20
-MOST_CLASSES = 1_000  # of an event's score: more is what a whole row is for
+MOST_CLASSES = 1_000  # of an event's score; a whole row holds more
 
 
 def _named(raw: Any) -> Any:
@@ -117,14 +117,14 @@ class _Tensor(DocumentPart):
         return self
 
     def _constant(self) -> Self:
-        """The tensor, if it is a constant. Raises ValueError."""
+        """Check that the tensor is a valid constant, and return it. Raises ValueError."""
         shapes.check_constant(self.value, self._row(), self.dtype)
         if self.fields is not None or self.default is not None:
             raise ValueError("a constant takes no fields and no default: leave them out, or the value")
         return self
 
     def _check_shape(self, fields: list[_Field]) -> None:
-        """Raises ValueError where the fields are not as many elements as the shape."""
+        """Raise ValueError if the fields do not have as many elements as the shape."""
         array = fields[0] if fields[0].array else None
         if fields[0].bytes and binary_fields.count_elements(fields[0].name, self.dtype, self.shape, fields[0].length):
             return
@@ -134,7 +134,7 @@ class _Tensor(DocumentPart):
             raise ValueError(f"field {array.name!r}: {ARRAY}")
 
     def _row(self) -> list[int]:
-        """The shape that is stated, else that of the value."""
+        """Return the stated shape, else the shape of the value."""
         return shapes.shape_of_value(self.value) if self.shape is None else self.shape
 
     def read(self) -> TensorInput:
@@ -257,7 +257,7 @@ _StatedDecision = Annotated[
 
 
 def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Decision | _Argmax | None) -> None:
-    """Raises ValueError where outputs, the signature's labels and the decision do not fit each other."""
+    """Raise ValueError if the outputs, the signature's labels and the decision contradict each other."""
     check_unique((output.name for output in outputs if output.name is not None), "output: name")
     check_unique(labels, "labels: label")
     decided = _decided(outputs, rule) if rule else None
@@ -275,7 +275,7 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
 
 
 def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
-    """The output that is decided on. Raises ValueError."""
+    """Return the output that the decision uses. Raises ValueError."""
     names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:
@@ -289,7 +289,7 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
 
 
 def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argmax | None, *, alone: bool) -> None:
-    """Raises ValueError where the rule does not fit the output that it decides on. `alone`: it is the only one."""
+    """Raise ValueError if the rule does not fit the output that it uses. `alone`: there is no other output."""
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")

@@ -46,14 +46,14 @@ def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
 
 REALM_HOSTS = "MODEL_REGISTRY_REALM_HOSTS"
 WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.com": "gitlab.com"}
-LEAST_SECONDS = 60.0  # how long a token is good that does not say so (Token Authentication Specification, expires_in)
-MOST_SECONDS = 1e9  # a realm that states more states nothing
-EARLY_SECONDS = 10.0  # a token is not used for its last seconds
-MOST_SCOPES = 8  # of a challenge that are asked for
+LEAST_SECONDS = 60.0  # validity of a token that states none (Token Authentication Specification, expires_in)
+MOST_SECONDS = 1e9  # a longer validity is ignored
+EARLY_SECONDS = 10.0  # a token is replaced this long before it expires
+MOST_SCOPES = 8  # of a challenge that are requested
 MAX_TOKEN = 32 << 10  # characters; servers take no longer headers anyway
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
-"""Sends a request without redirects, for its status and its body, of which more than a token may be cut off."""
+"""Sends a request without redirects and returns its status and its body, which may be cut after the size of a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,9 @@ class Authenticator:
         """Prepare the credentials that a 401 asked for after `sent`. Return False if nothing else can be sent.
 
         Args:
+            challenge: The WWW-Authenticate header of the response.
+            scopes: The scopes of the request.
+            sent: The Authorization header that the request had; None if it had none.
             general: Whether the challenge is that of `/v2/`, whose scopes are not about this request.
 
         Raises:
@@ -145,7 +148,7 @@ class Authenticator:
         return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
-        """Return the realm if it may receive credentials and may be asked at all. Raises Refused."""
+        """Return the realm if it may receive credentials. Raises Refused."""
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:

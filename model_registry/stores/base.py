@@ -19,7 +19,7 @@ class StoreOptions:
         plain_http: Whether to use HTTP without TLS: True for any loopback host, or the hosts (`host:port`) for which to use
             it.
         ca_file: PEM certificates to trust in addition to the system's (or those of SSL_CERT_FILE).
-        timeout_seconds: How long the registry may send nothing, or next to nothing.
+        timeout_seconds: The time in which the registry must send at least `retry.PROGRESS_BYTES` or a complete response.
         progress: Called with the bytes transferred so far.
         mount_from: Repositories of the same registry (`team/base`) that may already hold the pushed content.
     """

@@ -1,4 +1,4 @@
-"""Sends requests to one OCI registry: allowed URLs, credentials and retries. Knows nothing of blobs and manifests."""
+"""Sends requests to one OCI registry: allowed URLs, credentials and retries. Independent of blobs and manifests."""
 
 import itertools
 import os

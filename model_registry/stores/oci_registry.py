@@ -111,7 +111,7 @@ class RemoteStore:
     def _first_tags(self) -> tuple[httpx.URL, OciResponse]:
         """Return the requested URL and the first page of the list of tags, or a response 404.
 
-        A registry that rejects the page size is asked without one.
+        If a registry rejects the page size, the request is repeated without one.
         """
         first_page = httpx.URL(f"/v2/{self._path}/tags/list")
         url = first_page.copy_set_param("n", PAGE)
@@ -273,7 +273,7 @@ class RemoteStore:
             with ThreadPoolExecutor(MOST_CONNECTIONS, thread_name_prefix="tags") as pool:
                 digest_of_tag = dict(zip(all_tags, pool.map(self._digest, all_tags), strict=True))
             if moved := [tag for tag, names in digest_of_tag.items() if names not in (None, expect.get(tag))]:
-                raise Conflict(f"the tag {moved[0]!r} was moved or made meanwhile", "read it again and repeat")
+                raise Conflict(f"the tag {moved[0]!r} was moved or created meanwhile", "read it again and repeat")
             self._recent.pop(digest, None)
             answer = self._client.ask(OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
             if answer.status == 405:
@@ -394,6 +394,8 @@ class RemoteStore:
         """Return the stated size of some content, empty if none is stated; None if it is not stored.
 
         Args:
+            url: The URL of the content.
+            digest: Its digest.
             unknown: Another status that means "not stored": a push shows whether it is forbidden.
         """
         digests.hex_digits(digest)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the first backoff at most, and all later ones
+FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the maximum of the first backoff, and of all later ones
 MOST_ATTEMPTS = 6
 MOST_THROTTLED = 12  # attempts after 429: the request was not processed, and the next one probably is
 TOO_MANY = 429
 CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # of a proxy whose origin does not answer, or not in time
 STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # statuses that another attempt may change
 MOST_SECONDS = 1e9  # a larger Retry-After is ignored
-PROGRESS_BYTES = 64 << 10  # a connection that brought less made no progress
+PROGRESS_BYTES = 64 << 10  # a connection that transferred less made no progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ def upload_methods(size: int, least: int = 0) -> list[int]:
     """Return the ways to send `size` bytes, best first: the chunk size of a PATCH, or ONE_PUT without PATCH.
 
     Args:
+        size: The size of the blob in bytes.
         least: The smallest chunk that the registry accepts (`OCI-Chunk-Min-Length`), in bytes.
     """
     smaller = [chunk for chunk in CHUNKS if least <= chunk < size]

@@ -8,7 +8,7 @@ _IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    """Escape the characters that a terminal acts on (`\\x1b[31m`); `lines` keeps newlines and tabs."""
+    r"""Escape the characters that a terminal acts on (`\x1b[31m`); `lines` keeps newlines and tabs."""
     allowed = "\n\t" if lines else ""
     return _ACTIVE.sub(lambda match: match[0] if match[0] in allowed else _escaped(match[0]), str(text))
 

@@ -259,7 +259,7 @@ def test_the_registrys_verbs_work_and_are_followed_by_a_scorer(
     reader.start(RUN)
     typed = lines(CHANNELS, "registry")
     watch = reader.start(next(line for line in typed if " watch " in line))
-    until(lambda: "behind revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
+    until(lambda: "after revision 1" in watch.talk.read_text(), "watch to begin: it shows later moves only")
     said = {line.split()[1]: reader.shell(line) for line in typed if " watch " not in line}
     assert list(said) == ["push", "inspect", "promote", "rollback", "status", "prune"]
     assert "~ model.onnx" in said["inspect"]

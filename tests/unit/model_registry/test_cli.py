@@ -152,7 +152,7 @@ def test_history_marks_a_move_that_the_channel_did_not_follow(folder: Path, push
     store = LayoutStore(folder / REPO.removeprefix("oci:"))
     store.move_tags({"prod": store.resolve("1.0.0")}, expect={"prod": pushed[1]})
     assert [(move["revision"], move["made"]) for move in answer("history", REPO)["moves"]] == [(1, True), (2, False)]
-    assert run("history", REPO).stdout.count("not made") == 1
+    assert run("history", REPO).stdout.count("not completed") == 1
 
 
 def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
@@ -221,7 +221,7 @@ def test_prune() -> None:
     assert ([v["version"] for v in planned["versions"]], planned["freed"]) == (["1.0.0"], 0)
     assert "would be deleted: 1 versions, 1 history entries" in run("prune", REPO, "--keep-revisions", "1", "--dry-run").stdout
     refused = run("prune", REPO, "--keep-revisions", "1", code=2)
-    assert "no terminal to ask on" in refused.stderr
+    assert "no terminal to confirm it on" in refused.stderr
     assert "--yes" in refused.stderr
     assert len(answer("list", REPO)["versions"]) == 2
     done = answer("prune", REPO, "--keep-revisions", "1", "--grace-minutes", "0", "--yes")

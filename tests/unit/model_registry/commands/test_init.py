@@ -272,7 +272,7 @@ def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monk
     monkeypatch.syspath_prepend(without)  # for a child process that imports everything itself
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # for one that is forked
     made = answer("init", "late.onnx", "--example", "flights.jsonl")
-    assert "golden.jsonl has events without scores: ONNX Runtime is not installed here" in made["notes"]
+    assert "golden.jsonl has events without scores: ONNX Runtime is not installed" in made["notes"]
     assert made["gaps"][-1] == "golden.jsonl: the score of 1 events"
     (folder / "late-1.0.0" / "README.md").write_text("# late\n")
     for model in ("model.onnx", "saved_model"):

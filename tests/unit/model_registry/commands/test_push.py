@@ -84,7 +84,7 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
     assert (found["added"], found["compatible"], found["breaks"]) == (["layer 2"], None, [])
     text = run("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0").stdout
-    assert "whether events stay valid is unknown: the manifest of a container image does not contain its signature" in text
+    assert "it is unknown whether events stay valid: the manifest of a container image does not contain its signature" in text
     assert "not compatible" not in text
     assert "which version?" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
     run("push", "v1", f"{REPO}:3.0.0")
@@ -139,7 +139,7 @@ def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder:
     nested.mkdir(parents=True)
     (nested / "index.json").write_text("{}")
     result = run("push", "v1", f"{REPO}:1.0.0")
-    assert "left out, for they are no part of a package: registry/, train.log\n" in result.stderr
+    assert "left out, because they do not belong to a package: registry/, train.log\n" in result.stderr
     store = LayoutStore(folder / "registry" / "flight-delay")
     version = manifest.parse_version(store.manifest(store.resolve("1.0.0").digest))
     assert sorted(file.path for file in version.files) == [
@@ -155,7 +155,7 @@ def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder:
 def test_a_push_without_golden_examples_does_not_say_that_they_are_answered(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").unlink()
     said = run("push", "v1", f"{REPO}:3.0.0").stderr
-    assert "no golden.jsonl: nothing will compare a score" in said
+    assert "no golden.jsonl: no score of this version is checked" in said
     assert "answers its golden examples" not in said
 
 

@@ -82,7 +82,7 @@ def test_bytes_are_found_in_base64() -> None:
     assert notes == [
         "input 'image' takes image as bytes in base64; where the record's value is nothing but the bytes, add "
         '"from": "value" to the field',
-        "input 'sound' takes bytes, such as a file, one event at a time; of a number write \"shape\": []",
+        "input 'sound' takes bytes, such as a file, one event at a time; for a single number write \"shape\": []",
     ]
 
 
