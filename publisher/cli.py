@@ -14,4 +14,5 @@ app = command_line.program("Copy Kafka topics between regions, exactly once, and
 
 
 def main() -> None:
+    """Run the `publisher` command."""
     command_line.run(app)

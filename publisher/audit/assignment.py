@@ -1,10 +1,8 @@
 """Check that each event was answered by the arm of its key. Pure: keys, arms and traffic splits in, faults out.
 
 The split is recomputed from the topics alone, without the registry: a swap record states from which offset on which share of
-the keys is the
-canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100 p. An event
-without a key is
-hashed by its position, `topic/partition/offset`.
+the keys is the canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100
+p. An event without a key is hashed by its position, `topic/partition/offset`.
 """
 
 from bisect import bisect_right
@@ -51,17 +49,17 @@ class Assignment:
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
         """Return the offsets answered by another arm than the key's, or by neither their arm nor the champion."""
         starts = [shares.offset for shares in self._shares]
-        return [one.offset for one in answers if not self._right(one, starts)]
+        return [answer.offset for answer in answers if not self._right(answer, starts)]
 
-    def _right(self, one: Answered, starts: Sequence[int]) -> bool:
-        at = bisect_right(starts, one.offset) - 1
-        arm = CHAMPION if at < 0 else self._arm(self._shares[at], one)
-        return one.arm == arm and one.role in (arm, CHAMPION)
+    def _right(self, answer: Answered, starts: Sequence[int]) -> bool:
+        at = bisect_right(starts, answer.offset) - 1
+        arm = CHAMPION if at < 0 else self._arm(self._shares[at], answer)
+        return answer.arm == arm and answer.role in (arm, CHAMPION)
 
-    def _arm(self, shares: Shares, one: Answered) -> str:
+    def _arm(self, shares: Shares, answer: Answered) -> str:
         if not shares.percent:
             return CHAMPION
         topic, partition = self._source
-        key = f"{topic}/{partition}/{one.offset}".encode() if one.key is None else one.key
+        key = f"{topic}/{partition}/{answer.offset}".encode() if answer.key is None else answer.key
         bucket = xxh64(key, seed=shares.seed).intdigest() % ALL_BUCKETS
         return CANARY if bucket < shares.percent * BUCKETS_A_PERCENT else CHAMPION

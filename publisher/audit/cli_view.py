@@ -22,10 +22,10 @@ def progress() -> Iterator[Progress]:
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
 
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(f"reading {what}")
-            bars.update(tasks[what], completed=done, total=total)
+        def show(subject: str, done: int, total: int) -> None:
+            if subject not in tasks:
+                tasks[subject] = bars.add_task(f"reading {subject}")
+            bars.update(tasks[subject], completed=done, total=total)
 
         yield show
 
@@ -33,14 +33,15 @@ def progress() -> Iterator[Progress]:
 def show(report: Report, as_json: bool) -> None:
     """Print the report, with the verdict on stderr. Raises Exit (1) if the report has a fault."""
     print_data(as_json, report.to_dict(), lambda: table(report))
-    found = [f"{name} {count:,}" for name, count in report.faults.items() if count]
+    faults = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:
-        err_console.print(Text.assemble(("not clean", "red"), f": {', '.join(found)}") if found else Text("clean", "green"))
-    if found:
+        err_console.print(Text.assemble(("not clean", "red"), f": {', '.join(faults)}") if faults else Text("clean", "green"))
+    if faults:
         raise typer.Exit(FINDING)
 
 
 def table(report: Report) -> Table:
+    """Return the counts of a report with the first positions of each fault; faults are red."""
     shown = Table("count", "", f"first positions ({report.positions})", title=report.title)
     for name, count in report.rows().items():
         style = "bold red" if report.faults.get(name) else ""

@@ -1,8 +1,8 @@
 """Count repeated ids in bounded memory: a table of 64-bit hashes, thinned by hash when it is full.
 
 Thinning keeps or drops an id with all its occurrences, so that a sample of 1 in k ids estimates the count when multiplied by k
-(distinct
-sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 are expected in 100 million ids.
+(distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 are expected in 100 million
+ids.
 """
 
 import numpy as np
@@ -44,11 +44,11 @@ class RepeatedIds:
         """Merge pending hashes into the table, and thin it until it fits."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending, self._pending_count = [], 0
-        again = np.zeros(len(mentions), np.bool_)
-        again[1:] = mentions[1:] == mentions[:-1]
-        self._table = mentions[~again]
-        ids, where = np.unique(np.concatenate([self._repeated, mentions[again]]), return_inverse=True)
-        weights = np.concatenate([self._repetitions, np.ones(int(again.sum()), np.int64)])
+        repeated = np.zeros(len(mentions), np.bool_)
+        repeated[1:] = mentions[1:] == mentions[:-1]
+        self._table = mentions[~repeated]
+        ids, where = np.unique(np.concatenate([self._repeated, mentions[repeated]]), return_inverse=True)
+        weights = np.concatenate([self._repetitions, np.ones(int(repeated.sum()), np.int64)])
         self._repeated, self._repetitions = ids, np.bincount(where, weights, len(ids)).astype(np.int64)
         self._thin_out()
         while len(self._table) > self._limit:
@@ -60,5 +60,5 @@ class RepeatedIds:
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()
-            kept = np.searchsorted(self._repeated, limit)
-            self._repeated, self._repetitions = self._repeated[:kept], self._repetitions[:kept]
+            count = np.searchsorted(self._repeated, limit)
+            self._repeated, self._repetitions = self._repeated[:count], self._repetitions[:count]

@@ -1,10 +1,8 @@
 """The audit of events: was every event answered once, in order, and by no older version than the event before it?
 
 Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source position (topic,
-partition,
-offset), because producers may repeat business ids. Memory: at most three bits per event (read, answered, and scored by which
-digest), at most
-96 MiB for ids, and nothing for answers outside the window.
+partition, offset), because producers may repeat business ids. Memory: at most three bits per event (read, answered, and scored
+by which digest), at most 96 MiB for ids, and nothing for answers outside the window.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +35,7 @@ class Window:
     """The audited offsets [lo, hi) of one input partition.
 
     `end` is the first offset that did not exist when the answers were read: an answer to it is a phantom. `due` is the
-    committed position before
-    that: unanswered events behind it are pending, not missing. Both default to `hi`.
+    committed position before that: unanswered events behind it are pending, not missing. Both default to `hi`.
     """
 
     lo: int
@@ -52,8 +49,7 @@ class Answers:
     """A batch of one output partition, in its order: answers to events of one input partition.
 
     `offsets`, `kinds` (values of Kind) and, if given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the whole
-    batch, or one per
-    event. Dead letters have no digest: use "".
+    batch, or one per event. Dead letters have no digest: use "".
     """
 
     output: Partition
@@ -69,8 +65,7 @@ class EventReport(Report):
     """Counts of events and of their answers.
 
     Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms, minus those
-    phantoms that are
-    beyond the end of their partition or outside of the audited partitions.
+    phantoms that are beyond the end of their partition or outside of the audited partitions.
     """
 
     events: int = 0
@@ -153,11 +148,11 @@ class Audit:
     def assigned(self, source: Partition, answers: Sequence[Answered]) -> None:
         """Add the arms in the scores of one input partition, after all swap records."""
         ledger = self._ledgers.get(source)
-        if ledger is None or not (ledger.split or any(one.arm != CHAMPION or one.role != CHAMPION for one in answers)):
+        if ledger is None or not (ledger.split or any(answer.arm != CHAMPION or answer.role != CHAMPION for answer in answers)):
             return
-        inside = [one for one in answers if ledger.window.lo <= one.offset < ledger.window.hi]
-        wrong = ledger.assignment.misassigned(inside)
-        self._found("misassigned", len(wrong), source, wrong)
+        inside = [answer for answer in answers if ledger.window.lo <= answer.offset < ledger.window.hi]
+        misassigned = ledger.assignment.misassigned(inside)
+        self._found("misassigned", len(misassigned), source, misassigned)
 
     def committed(self, partition: Partition, offset: int) -> None:
         """Set the committed position after the answers were read; answers from there on are uncommitted.
@@ -212,8 +207,8 @@ class Audit:
         self.unread_inputs(source, start, stop)
         start, stop = max(start, ledger.window.lo), min(stop, ledger.window.hi, end)
         if start < stop:
-            again = ledger.answered.count(start, stop)
-            self._found("duplicates", again, source, ledger.answered.first(EXAMPLES, start, stop))
+            repeated = ledger.answered.count(start, stop)
+            self._found("duplicates", repeated, source, ledger.answered.first(EXAMPLES, start, stop))
             ledger.answered.add_range(start, stop)
             self._kinds[Kind.DEAD] += stop - start
 
@@ -222,9 +217,9 @@ class Audit:
         for partition, ledger in sorted(self._ledgers.items()):
             report.events += ledger.inputs.count()
             unanswered = ledger.inputs.minus(ledger.answered)
-            due = ledger.window.hi if ledger.window.due is None else ledger.window.due
-            report.pending += unanswered.count(due)
-            for fault, (count, offsets) in _findings(ledger, unanswered, due).items():
+            due_offset = ledger.window.hi if ledger.window.due is None else ledger.window.due
+            report.pending += unanswered.count(due_offset)
+            for fault, (count, offsets) in _findings(ledger, unanswered, due_offset).items():
                 report.note(fault, count, _name(partition), offsets)
         report.scored, report.expired, report.dead_lettered, report.fallback = (int(self._kinds[kind]) for kind in Kind)
         report.repeated_ids, report.ids_sampled = self._ids.count(), self._ids.sampled
@@ -261,15 +256,15 @@ def _name(partition: Partition) -> str:
     return f"{partition[0]}/{partition[1]}"
 
 
-def _findings(ledger: _Ledger, unanswered: Bitmap, due: int) -> dict[str, tuple[int, list[int]]]:
+def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
     """Return the faults that are known only at the end: fault -> (count, first offsets)."""
     phantoms = ledger.answered.minus(ledger.inputs)
-    found = {
-        "missing": (unanswered.count(0, due), unanswered.first(EXAMPLES, 0, due)),
+    faults = {
+        "missing": (unanswered.count(0, due_offset), unanswered.first(EXAMPLES, 0, due_offset)),
         "phantoms": (phantoms.count(), phantoms.first(EXAMPLES)),
         "version_regressions": regressions(ledger.scored, ledger.swaps, EXAMPLES),
     }
     if ledger.committed is not None:
         behind = ledger.committed
-        found["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(EXAMPLES, behind))
-    return found
+        faults["uncommitted"] = (ledger.answered.count(behind), ledger.answered.first(EXAMPLES, behind))
+    return faults

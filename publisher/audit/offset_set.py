@@ -20,14 +20,14 @@ class Bitmap:
 
     def add(self, offsets: Offsets) -> NDArray[np.bool_]:
         """Add (n,) offsets; return (n,) booleans: True for the first occurrence of a new offset."""
-        given = BitMap64(array("Q", offsets.tobytes()))  # by an iterator over numpy's integers it takes three times as long
-        known = given & self._offsets
-        self._offsets |= given
-        if len(given) == len(offsets) and not known:
+        bitmap = BitMap64(array("Q", offsets.tobytes()))  # by an iterator over numpy's integers it takes three times as long
+        repeated = bitmap & self._offsets
+        self._offsets |= bitmap
+        if len(bitmap) == len(offsets) and not repeated:
             return np.ones(len(offsets), np.bool_)
         first = np.zeros(len(offsets), np.bool_)
         first[np.unique(offsets, return_index=True)[1]] = True
-        return first & ~np.isin(offsets, np.array(known, np.int64))
+        return first & ~np.isin(offsets, np.array(repeated, np.int64))
 
     def add_range(self, start: int, stop: int) -> None:
         """Add all of [start, stop)."""

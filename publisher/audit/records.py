@@ -25,12 +25,16 @@ KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": i
 
 
 class Source(msgspec.Struct, gc=False):
+    """The position of the scored event."""
+
     topic: str
     partition: PartitionNumber
     offset: Offset
 
 
 class ScoreRecord(msgspec.Struct, gc=False):
+    """The audited fields of a score record."""
+
     id: str
     status: Literal["scored", "expired", "fallback"]
     digest: str
@@ -51,6 +55,8 @@ class DeadSource(NamedTuple):
 
 
 class SwapShares(msgspec.Struct, frozen=True, gc=False):
+    """The traffic split of a swap record: the canary's share of the keys in percent."""
+
     canary: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
@@ -73,8 +79,8 @@ class Logs:
     """Distinguishes answers to a deleted and recreated topic from answers to the current one.
 
     A swap record names the id of its topic. The first one under a new id states where the answers to that topic begin, by
-    partition of the scores and
-    of the dead letters. `ids` are the current ids of the topics; topics without one are not distinguished.
+    partition of the scores and of the dead letters. `ids` are the current ids of the topics; topics without one are not
+    distinguished.
     """
 
     def __init__(self, ids: Mapping[str, str]) -> None:
@@ -152,8 +158,8 @@ def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes)
             keys.setdefault(source, []).append(message.key())
     for source, records in by_source.items():
         audit.answers(_arrays(batch.partition, source, records))
-        told = zip(records, keys[source], strict=True)
-        audit.assigned(source, [Answered(one.source.offset, key, one.arm, one.role) for one, key in told])
+        keyed = zip(records, keys[source], strict=True)
+        audit.assigned(source, [Answered(score.source.offset, key, score.arm, score.role) for score, key in keyed])
 
 
 def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) -> Answers:
@@ -171,11 +177,11 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
 def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
     """Count dead letters; yield the offsets of unreadable batches."""
     columns: dict[Partition, list[int]] = {}
-    for offset, told in dead_sources(batch):
-        if told is None:
+    for offset, event_id in dead_sources(batch):
+        if event_id is None:
             audit.unreadable(batch.partition, offset)
             continue
-        first, (_, topic, number, last), ranged = told
+        first, (_, topic, number, last), ranged = event_id
         if logs.gone((topic, number), batch.partition, offset, dead=True):
             audit.gone(1)
         elif ranged:

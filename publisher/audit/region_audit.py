@@ -1,10 +1,8 @@
 """The audit over regions: was every event, wherever it was first written, answered, and which were answered twice?
 
-Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same
-event. Answers in two
-regions are what a failover scores again (`rescored`), and must have one id; two in one region are a fault. Memory: 24 bytes
-per copy and 16 per
-answer, besides a few bits per event.
+Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same event.
+Answers in two regions are what a failover scores again (`rescored`), and must have one id; two in one region are a fault.
+Memory: 24 bytes per copy and 16 per answer, besides a few bits per event.
 """
 
 from collections import defaultdict
@@ -93,36 +91,35 @@ class RegionsAudit:
         partition: Partition,
         written_here: Integers,
         copies: Mapping[Home, tuple[Integers, Integers]],
-        due: int,
+        due_offset: int,
     ) -> None:
         """Add one partition of a region.
 
         It has (n,) offsets of events first written there, and for each home of copies their (m,) own offsets and (m,) offsets
-        at home. The group has
-        committed what is before `due`.
+        at home. The group has committed the offsets before `due_offset`.
         """
         home = Home(region, *partition)
         self._inputs[home].add(written_here)
-        self._due[home].add(written_here[written_here < due])
-        found = [_Copies(origin, *columns) for origin, columns in copies.items()]
-        for copied in found:
+        self._due[home].add(written_here[written_here < due_offset])
+        copied_homes = [_Copies(origin, *columns) for origin, columns in copies.items()]
+        for copied in copied_homes:
             self._inputs[copied.home].add(copied.origins)
-            self._due[copied.home].add(copied.origins[copied.offsets < due])
-        self._copies[region, partition] = found
+            self._due[copied.home].add(copied.origins[copied.offsets < due_offset])
+        self._copies[region, partition] = copied_homes
 
     def answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
         """Add answers in a region to (n,) events of one of its partitions, with (n,) 64-bit hashes of known ids."""
-        here = self._copies.get((region, partition))
-        if here is None:
+        homes_here = self._copies.get((region, partition))
+        if homes_here is None:
             self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
             return
-        left = np.ones(len(offsets), np.bool_)
-        for copied in here:
+        unmatched = np.ones(len(offsets), np.bool_)
+        for copied in homes_here:
             at = np.minimum(np.searchsorted(copied.offsets, offsets), len(copied.offsets) - 1)
-            mine = copied.offsets[at] == offsets
-            self._answer(region, copied.home, copied.origins[at[mine]], None if ids is None else ids[mine])
-            left &= ~mine
-        self._answer(region, Home(region, *partition), offsets[left], None if ids is None else ids[left])
+            is_copy = copied.offsets[at] == offsets
+            self._answer(region, copied.home, copied.origins[at[is_copy]], None if ids is None else ids[is_copy])
+            unmatched &= ~is_copy
+        self._answer(region, Home(region, *partition), offsets[unmatched], None if ids is None else ids[unmatched])
 
     def unreadable(self, region: str, partition: Partition, offset: int) -> None:
         """Count a record that cannot be decoded."""

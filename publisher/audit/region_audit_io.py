@@ -1,9 +1,8 @@
 """The audit over regions on Kafka: each region's cluster is read in an order that makes the counts valid on a live system.
 
 First it reads the committed offsets of the groups in every region: the events before them must be answered. Then it reads the
-end offsets of
-outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs (see
-`skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
+end offsets of outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs
+(see `skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
 """
 
 from collections import defaultdict
@@ -42,6 +41,8 @@ class Side:
 
 
 class Score(msgspec.Struct, gc=False):
+    """The audited fields of a score record: its id, and the region and position of its event."""
+
     id: str
     region: str
     source: Source
@@ -67,8 +68,8 @@ class _Reading:
         self.letters: defaultdict[Partition, list[int]] = defaultdict(list)
         self.unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
 
-    def read(self, what: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
-        return read(self.topics, f"{what} in {self.side.region}", self._spans(ends), progress)
+    def read(self, subject: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
+        return read(self.topics, f"{subject} in {self.side.region}", self._spans(ends), progress)
 
     def _spans(self, ends: Offsets) -> dict[Partition, Range]:
         starts = self.topics.earliest(ends)
@@ -119,8 +120,8 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
     for partition, span in reading.spans.items():
         for part in within(span, reading.unreadable.get(partition, ())):
             unread(partition, part)
-    what = f"inputs in {reading.side.region}"
-    for batch in read_past(reading.topics, what, reading.spans, progress, reading.unreadable, unread):
+    subject = f"inputs in {reading.side.region}"
+    for batch in read_past(reading.topics, subject, reading.spans, progress, reading.unreadable, unread):
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
             first = origin_of(headers_of_one(message), batch.partition)
             try:
@@ -135,9 +136,9 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
                 columns[0].append(offset)
                 columns[1].append(origin.offset)
     for partition in reading.inputs:
-        found = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
-        here = np.array(written[partition], np.int64)
-        count.inputs(reading.side.region, partition, here, found, reading.due.get(partition, 0))
+        copies_by_home = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
+        local_offsets = np.array(written[partition], np.int64)
+        count.inputs(reading.side.region, partition, local_offsets, copies_by_home, reading.due.get(partition, 0))
 
 
 def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
@@ -159,11 +160,11 @@ def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
 
 def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
     region = reading.side.region
-    for offset, told in dead_sources(batch):
-        if told is None:
+    for offset, event_id in dead_sources(batch):
+        if event_id is None:
             count.unreadable(region, batch.partition, offset)
             continue
-        first, (letter_region, topic, number, last), ranged = told
+        first, (letter_region, topic, number, last), ranged = event_id
         if letter_region != region:
             continue
         if reading.logs.gone((topic, number), batch.partition, offset, dead=True):

@@ -1,10 +1,8 @@
 """The audit of copies: is every selected source record at the destination once, in its partition, in order? Pure, no Kafka.
 
 Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
-are counted too. Two
-records with one hash would count as a duplicate: 0.0003 are expected in 100 million. Memory: 17 bytes per source record and 16
-per copy, of one
-partition at a time.
+are counted too. Two records with one hash would count as a duplicate: 0.0003 are expected in 100 million. Memory: 17 bytes per
+source record and 16 per copy, of one partition at a time.
 """
 
 from collections.abc import Collection
@@ -60,9 +58,8 @@ class Column:
 class Copies(Column):
     """A destination partition.
 
-    `own` (n,): whether the origin is the source partition itself, at a retained offset. `complete`: whether nothing was
-    deleted from the start of
-    the log.
+    `own` (n,): whether the origin is the source partition itself, at a retained offset. `complete`: whether nothing was deleted
+    from the start of the log.
     """
 
     own: NDArray[np.bool_]
@@ -73,43 +70,47 @@ def compare(
     report: CopyReport,
     place: tuple[str, str, int],
     source: Column,
-    due: int,
+    due_offset: int,
     copies: Copies,
     refused: Collection[int] = (),
 ) -> None:
     """Add the counts of one partition.
 
-    `place` is source topic, destination topic, partition; `due` is the source offset up to which the relay had confirmed its
-    copies before they
-    were read; `refused` are source offsets in the refusal topic.
+    Args:
+        report: The report that receives the counts.
+        place: The source topic, the destination topic and the partition.
+        source: The records at the source.
+        due_offset: The source offset up to which the relay had confirmed its copies before they were read.
+        copies: The copies at the destination.
+        refused: The source offsets in the refusal topic.
     """
     topic, target, partition = place
     order = np.argsort(source.hashes, kind="stable")
     at = np.searchsorted(source.hashes, copies.hashes, sorter=order)
     at = order[np.minimum(at, max(0, len(order) - 1))] if len(order) else np.zeros(len(copies.hashes), np.int64)
-    found = source.hashes[at] == copies.hashes if len(order) else np.zeros(len(copies.hashes), np.bool_)
-    where = at[found]  # in which source record's place each copy is, in the copies' order
+    matched = source.hashes[at] == copies.hashes if len(order) else np.zeros(len(copies.hashes), np.bool_)
+    where = at[matched]  # in which source record's place each copy is, in the copies' order
     first = np.zeros(len(where), np.bool_)
     first[np.unique(where, return_index=True)[1]] = True
     ahead = np.maximum.accumulate(where) if len(where) else where
     absent = np.ones(len(source.hashes), np.bool_)
     absent[where] = False
-    told = absent & np.isin(source.offsets, np.array(list(refused), np.int64))
-    report.refused += int(told.sum())
-    absent &= ~told
+    rejected = absent & np.isin(source.offsets, np.array(list(refused), np.int64))
+    report.refused += int(rejected.sum())
+    absent &= ~rejected
     begin = 0 if copies.complete else int(where[0]) if len(where) else len(source.hashes)
-    late = source.offsets >= due
+    late = source.offsets >= due_offset
     report.source += len(source.hashes)
     report.copies += len(where)
     report.expired += int(absent[:begin].sum())
     absent[:begin] = False
     report.pending += int((absent & late).sum())
-    report.others += int((~found & ~copies.own).sum())
-    here, there = f"{topic}/{partition}", f"{target}/{partition}"
+    report.others += int((~matched & ~copies.own).sum())
+    source_name, target_name = f"{topic}/{partition}", f"{target}/{partition}"
     for fault, name, offsets in (
-        ("missing", here, source.offsets[absent & ~late]),
-        ("duplicates", here, source.offsets[where[~first]]),
-        ("out_of_order", here, source.offsets[where[first & (where < ahead)]]),
-        ("phantoms", there, copies.offsets[~found & copies.own]),
+        ("missing", source_name, source.offsets[absent & ~late]),
+        ("duplicates", source_name, source.offsets[where[~first]]),
+        ("out_of_order", source_name, source.offsets[where[first & (where < ahead)]]),
+        ("phantoms", target_name, copies.offsets[~matched & copies.own]),
     ):
         report.note(fault, len(offsets), name, offsets)

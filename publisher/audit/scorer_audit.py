@@ -1,14 +1,10 @@
 """The audit on Kafka: which ranges of which topics are read, in which order, and their counts.
 
 The order makes the counts valid on a live system. First the committed offsets: the events before them must be answered. Then
-the ends of the
-answers, including records of open transactions: a commit is visible at the group a moment before it is visible in every output
-partition. Then the
-ends of the inputs: an answer behind them is a phantom. Everything is read after open transactions, and then the committed
-offsets are read again:
-no answer may be behind them. Dead letters are read before the inputs, completely: a batch that one of them stands for is not
-read again, because
-that might end this process too.
+the ends of the answers, including records of open transactions: a commit is visible at the group a moment before it is visible
+in every output partition. Then the ends of the inputs: an answer behind them is a phantom. Everything is read after open
+transactions, and then the committed offsets are read again: no answer may be behind them. Dead letters are read before the
+inputs, completely: a batch that one of them stands for is not read again, because that might end this process too.
 """
 
 from collections import defaultdict
@@ -55,18 +51,17 @@ def audit(
 
     Raises:
         Fatal: 2 for a missing topic or group or an unknown client property, 3 if the broker rejects the request or a log is
-        truncated while it is
-            read, 4 if the broker does not answer.
+            truncated while it is read, 4 if the broker does not answer.
     """
     topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)
     answering = {"outputs": plan.outputs, "dead": plan.dead, "swaps": plan.swaps}
-    found = {kind: topics.partitions(names) for kind, names in answering.items()}
-    due = topics.committed(plan.group, inputs) if plan.group else None
-    ends = {kind: topics.written(partitions) for kind, partitions in found.items()}
+    answer_topics = {kind: topics.partitions(names) for kind, names in answering.items()}
+    committed = topics.committed(plan.group, inputs) if plan.group else None
+    ends = {kind: topics.written(partitions) for kind, partitions in answer_topics.items()}
     logs = Logs(topics.ids(plan.inputs))
-    starts = {kind: topics.earliest(partitions) for kind, partitions in found.items()}
-    windows = _windows(topics, plan, inputs, due)
+    starts = {kind: topics.earliest(partitions) for kind, partitions in answer_topics.items()}
+    windows = _windows(topics, plan, inputs, committed)
     count = Audit(windows)
 
     def answers(kind: str) -> Iterator[Batch]:
@@ -91,12 +86,14 @@ def audit(
     return count.report()
 
 
-def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], due: Offsets | None) -> dict[Partition, Window]:
+def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], committed: Offsets | None) -> dict[Partition, Window]:
     ends = topics.visible(inputs)
     lows = topics.earliest(inputs) if plan.from_ms is None else topics.since(plan.from_ms, ends)
     highs = ends if plan.to_ms is None else topics.since(plan.to_ms, ends)
     return {
-        partition: Window(lows[partition], highs[partition], ends[partition], None if due is None else due[partition])
+        partition: Window(
+            lows[partition], highs[partition], ends[partition], None if committed is None else committed[partition]
+        )
         for partition in inputs
     }
 

@@ -34,19 +34,19 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
     return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
 
 
-def read(topics: TopicReader, what: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
+def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
     """Yield the records of these spans and report progress. The log names skipped batches."""
-    return read_past(topics, what, spans, progress, {}, None)
+    return read_past(topics, subject, spans, progress, {}, None)
 
 
 def read_past(
-    topics: TopicReader, what: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
+    topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[Batch]:
     """Yield the records of these spans outside of the `skipped` ranges, each partition in order. See the module."""
     done, total = 0, sum(stop - start for start, stop in spans.values())
-    left = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}
-    while parts := {partition: each.popleft() for partition, each in left.items() if each}:
+    remaining = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}
+    while parts := {partition: ranges.popleft() for partition, ranges in remaining.items() if ranges}:
         for batch in topics.read(parts, unread=unread):
             yield batch
             done += len(batch.offsets)
-            progress(what, done, total)
+            progress(subject, done, total)

@@ -1,8 +1,7 @@
 """Check whether a partition returns to an older model version. Pure: swap records and scored offsets in, a count out.
 
-A score names the digest that scored it, not the channel revision: after a rollback the same digest stands for a newer
-revision. Swap records
-resolve this: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
+A score names the digest that scored it, not the channel revision: after a rollback the same digest stands for a newer revision.
+Swap records resolve this: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,8 +32,7 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int)
     """Return the number of positions scored by an older revision than an earlier one, and the first positions.
 
     `scored` holds the offsets that each digest scored. Digests before the first swap record (or without one) rank by their
-    first appearance, below
-    every recorded revision. A digest that is neither is older than all.
+    first appearance, below every recorded revision. A digest that is neither is older than all.
     """
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
@@ -60,12 +58,12 @@ def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):
-        mine = sorted((swap for swap in swaps if swap.digest == digest), key=lambda swap: (swap.offset, swap.revision))
-        starts = [*(swap.offset for swap in mine), EVERYTHING]
-        early = min((swap.revision for swap in mine), default=oldest)  # scored before its own cut-over
+        own_swaps = sorted((swap for swap in swaps if swap.digest == digest), key=lambda swap: (swap.offset, swap.revision))
+        starts = [*(swap.offset for swap in own_swaps), EVERYTHING]
+        early = min((swap.revision for swap in own_swaps), default=oldest)  # scored before its own cut-over
         segments.append(Segment(digest, early, 0, starts[0], False))
         revision = early
-        for swap, stop in zip(mine, starts[1:], strict=True):
+        for swap, stop in zip(own_swaps, starts[1:], strict=True):
             revision = max(revision, swap.revision)
             segments.append(Segment(digest, revision, swap.offset, stop, True))
     return segments

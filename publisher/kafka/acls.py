@@ -43,14 +43,14 @@ def to_describe(*topics: str) -> dict[str, Operations]:
     return dict.fromkeys(topics, frozenset({DESCRIBE}))
 
 
-def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | None]) -> list[Right]:
+def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations | None]) -> list[Right]:
     """Return the missing rights on topics. None stands for a broker that does not report rights: nothing is missing."""
     rights = []
     for topic, operations in needed.items():
-        allowed = found.get(topic)
+        allowed = granted.get(topic)
         if allowed is None:
             continue
-        for operation in sorted(operations, key=lambda each: each.name):
+        for operation in sorted(operations, key=lambda candidate: candidate.name):
             implied = operation is DESCRIBE and not IMPLYING.isdisjoint(allowed)
             if operation not in allowed and not implied:
                 rights.append(Right(operation, TOPIC, topic))
@@ -58,16 +58,17 @@ def missing(needed: Mapping[str, Operations], found: Mapping[str, Operations | N
 
 
 def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
-    lacking = list(rights)
-    what = "; ".join(f"no right to {right}" for right in lacking)
-    return NotAllowed(f"the broker refuses: {what}", grants(settings, lacking))
+    """Return the error for missing rights, with the commands that grant them as its hint."""
+    missing_rights = list(rights)
+    names = "; ".join(f"no right to {right}" for right in missing_rights)
+    return NotAllowed(f"the broker refuses: {names}", grants(settings, missing_rights))
 
 
 def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
     """Return the commands with which an administrator grants the rights."""
-    who = settings.security.username or "NAME"
+    user = settings.security.username or "NAME"
     return "; ".join(
-        f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{who} "
+        f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{user} "
         f"--operation {right.operation.name.title()} {_resource(right)}"
         for right in rights
     )

@@ -35,6 +35,6 @@ def headers_in(data: bytes, offset: int) -> Iterator[BatchHeader]:
         first, length, _, _, _, attributes, last_delta, _, _, _, _, _, records = HEADER.unpack_from(data, at)
         codec = CODECS.get(attributes & CODEC_BITS)
         size = BEFORE_LENGTH + length
-        whole = HEADER.size < size <= len(data) - at
-        if codec and whole and 0 <= first <= offset <= first + last_delta and 1 <= records <= last_delta + 1:
+        is_complete = HEADER.size < size <= len(data) - at
+        if codec and is_complete and 0 <= first <= offset <= first + last_delta and 1 <= records <= last_delta + 1:
             yield BatchHeader(first, first + last_delta, codec, size, records)

@@ -1,8 +1,8 @@
 """The rules for each property of librdkafka 2.16: whether `extra` may set it, and whether its value may be printed.
 
 This is the only table for `kafka.extra`, for a relay's `source.extra` and `destination.extra`, and for `publisher audit -X`.
-The loader of
-settings, `scorer config` and the page `scorer/docs/client-properties.md` use it. Properties that are not in it are rejected.
+The loader of settings, `scorer config` and the page `scorer/docs/client-properties.md` use it. Properties that are not in it
+are rejected.
 """
 
 import difflib
@@ -246,8 +246,8 @@ LOWEST: Mapping[str, tuple[int, str]] = MappingProxyType(
 
 def faults(extra: Mapping[str, object]) -> dict[str, str]:
     """Return, for each property that `extra` must not state, the reason and the remedy. No text holds a value."""
-    found = {key: _fault(key, value) for key, value in sorted(extra.items())}
-    return {key: text for key, text in found.items() if text is not None}
+    rejected = {key: _fault(key, value) for key, value in sorted(extra.items())}
+    return {key: text for key, text in rejected.items() if text is not None}
 
 
 class PropertyFaults(ValueError):
@@ -265,11 +265,11 @@ def property_lines(section: str, faults: Mapping[str, str]) -> str:
 
 def check(extra: Mapping[str, object]) -> None:
     """Raise PropertyFaults if `extra` states a property that it must not state."""
-    if found := faults(extra):
-        raise PropertyFaults(found)
+    if rejected := faults(extra):
+        raise PropertyFaults(rejected)
 
 
-def told(fault: Mapping[str, Any], section: str) -> str | None:
+def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
     """Return the lines for what `check` has raised in this section, or None for another fault."""
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None

@@ -40,7 +40,7 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
             raise refused(settings, watch.fatal)
         if watch.last is not last:
             last = watch.last
-            if (answer := diagnose_connection.why(settings)) is not None and answer.certain:
+            if (answer := diagnose_connection.diagnose(settings)) is not None and answer.certain:
                 raise Fatal(answer.problem, answer.hint, 3)
         if time.monotonic() > deadline:
             raise _unreachable(settings, watch.last or failure)
@@ -54,13 +54,13 @@ def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
-    if error in NO_TRUST and (answer := diagnose_connection.why(settings)):
+    if error in NO_TRUST and (answer := diagnose_connection.diagnose(settings)):
         return Fatal(answer.problem, answer.hint, 3)
     return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
 
 
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    if answer := diagnose_connection.why(settings):
+    if answer := diagnose_connection.diagnose(settings):
         return Fatal(f"no Kafka broker answers: {answer.problem}", answer.hint)
     return Fatal(
         f"no Kafka broker answers at {settings.bootstrap_servers}: {error.str()}",

@@ -27,13 +27,13 @@ class Answer(NamedTuple):
     certain: bool = True
 
 
-def why(settings: KafkaSettings) -> Answer | None:
+def diagnose(settings: KafkaSettings) -> Answer | None:
     """Return the fault; None if no address accepts a connection, or TLS works."""
     for host, port in _addresses(settings.bootstrap_servers):
-        with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as plain:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as connection:
             if not settings.security.tls:
-                return _unencrypted(plain, f"{host}:{port}", settings)
-            return _encrypted(plain, host, f"{host}:{port}", settings)
+                return _unencrypted(connection, f"{host}:{port}", settings)
+            return _encrypted(connection, host, f"{host}:{port}", settings)
     return None
 
 
@@ -44,13 +44,13 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
             yield host.strip("[]"), int(port)
 
 
-def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) -> Answer:
+def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> Answer:
     """Return the fault of a broker that does not answer a client without TLS."""
     protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with context.wrap_socket(plain):
+        with context.wrap_socket(connection):
             pass
     except (OSError, ValueError):
         return Answer(
@@ -61,7 +61,7 @@ def _unencrypted(plain: socket.socket, address: str, settings: KafkaSettings) ->
     return Answer(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
 
 
-def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSettings) -> Answer | None:
+def _encrypted(connection: socket.socket, host: str, address: str, settings: KafkaSettings) -> Answer | None:
     security = settings.security
     context = ssl.create_default_context(cafile=security.ca_file)
     context.check_hostname = security.verify_hostname
@@ -71,7 +71,7 @@ def _encrypted(plain: socket.socket, host: str, address: str, settings: KafkaSet
             security.certificate_file, security.key_file, tls_files.secret(locked_by) if locked_by else None
         )
     try:
-        with context.wrap_socket(plain, server_hostname=host) as wrapped:
+        with context.wrap_socket(connection, server_hostname=host) as wrapped:
             wrapped.settimeout(ALERT_SECONDS)
             with contextlib.suppress(TimeoutError):
                 wrapped.recv(1)

@@ -118,9 +118,9 @@ class ConsumerGroups:
 
     def positions(self, group: str) -> tuple[GroupPosition, ...]:
         """Return every committed position of a group, without waiting for open transactions."""
-        wanted = [ConsumerGroupTopicPartitions(group)]
+        requested = [ConsumerGroupTopicPartitions(group)]
         try:
-            answer = self._admin.list_consumer_group_offsets(wanted, require_stable=False, request_timeout=self._seconds)
+            answer = self._admin.list_consumer_group_offsets(requested, require_stable=False, request_timeout=self._seconds)
             return _positions(answer[group].result().topic_partitions or [])
         except KafkaException as exception:
             if exception.args[0] in NO_SUCH_GROUP:
@@ -196,17 +196,17 @@ def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDes
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
     """Raise NotAllowed if the broker denies this client the use of the group."""
-    asked = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
-    lacking = [Right(READ, GROUP, group)]
+    descriptions = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
+    missing_rights = [Right(READ, GROUP, group)]
     try:
-        allowed = asked[group].result().authorized_operations
+        allowed = descriptions[group].result().authorized_operations
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
-            raise acls.refused(settings, lacking) from None
+            raise acls.refused(settings, missing_rights) from None
         log.info("cannot read the rights to group %s yet: %s", group, exception.args[0])
         return
     if allowed and READ not in allowed:
-        raise acls.refused(settings, lacking)
+        raise acls.refused(settings, missing_rights)
 
 
 def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...]:

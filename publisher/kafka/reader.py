@@ -77,26 +77,26 @@ class TopicReader:
         self._admin: AdminClient = connect(settings, client_id, answer_seconds)
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        wanted = list(topics)
-        topic_names.check(wanted)
-        known = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
-        unlisted = [topic for topic in wanted if topic not in known or known[topic].error is not None]
+        names = list(topics)
+        topic_names.check(names)
+        existing = self._ask(lambda: self._admin.list_topics(timeout=self._answer_seconds)).topics
+        unlisted = [topic for topic in names if topic not in existing or existing[topic].error is not None]
         if hidden := self._hidden(unlisted):
             raise acls.refused(self._settings, [Right(READ, acls.TOPIC, topic) for topic in hidden])
         for topic in unlisted:
-            hint = suggestions.question(topic, known) or f"topics there: {', '.join(sorted(known)) or 'none'}"
+            hint = suggestions.question(topic, existing) or f"topics there: {', '.join(sorted(existing)) or 'none'}"
             raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
-        return [(topic, number) for topic in wanted for number in sorted(known[topic].partitions)]
+        return [(topic, number) for topic in names for number in sorted(existing[topic].partitions)]
 
     def _hidden(self, topics: list[str]) -> list[str]:
         """Return the unlisted topics that this client may not describe."""
-        asked = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
-        return [name for name, answer in asked.items() if _refused(answer.exception())]
+        descriptions = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
+        return [name for name, answer in descriptions.items() if _refused(answer.exception())]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the id of each topic, as far as the broker reports it."""
-        asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
-        return {name: topic_id(answer.result()) for name, answer in asked.items() if answer.exception() is None}
+        descriptions = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
+        return {name: topic_id(answer.result()) for name, answer in descriptions.items() if answer.exception() is None}
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
         """Return the first retained offsets."""
@@ -117,19 +117,19 @@ class TopicReader:
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
         """Return the first offsets with a timestamp of at least `unix_ms`, but at most the given ends."""
-        found = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
-        return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in found.items()}
+        offsets = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
+        return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
         """Return the group's committed offsets after pending transactions; 0 if it has none."""
-        wanted = list(partitions)
+        requested = list(partitions)
         with contextlib.closing(GroupReader(self._settings, self._client_id, group, decided=True)) as reader:
             self._check_right_to_see(group)
-            found = self._ask(lambda: reader.committed(wanted, self._answer_seconds))
-        if wanted and all(place.offset < 0 for place in found):
-            topics = ", ".join(sorted({topic for topic, _ in wanted}))
+            committed = self._ask(lambda: reader.committed(requested, self._answer_seconds))
+        if requested and all(place.offset < 0 for place in committed):
+            topics = ", ".join(sorted({topic for topic, _ in requested}))
             raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
-        return {(place.topic, place.partition): max(0, place.offset) for place in found}
+        return {(place.topic, place.partition): max(0, place.offset) for place in committed}
 
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[Batch]:
         """Yield the records, in batches, after waiting for transactions that are open in the spans.
@@ -148,18 +148,18 @@ class TopicReader:
         if undecided:
             yield from self._read(spans, undecided=True)
             return
-        left = dict(spans)
+        remaining = dict(spans)
         while True:
             try:
-                for batch in self._read(left):
-                    left[batch.partition] = batch.offsets[-1] + 1, left[batch.partition][1]
+                for batch in self._read(remaining):
+                    remaining[batch.partition] = batch.offsets[-1] + 1, remaining[batch.partition][1]
                     yield batch
             except UnreadablePartition as error:
-                partition, (start, stop) = error.partition, left[error.partition]
+                partition, (start, stop) = error.partition, remaining[error.partition]
                 for batches, following in self._read_sandboxed(partition, start, stop, unread or _log_unread):
-                    left[partition] = following, stop
+                    remaining[partition] = following, stop
                     yield from batches
-                if left[partition][0] == start:
+                if remaining[partition][0] == start:
                     raise
             else:
                 return
@@ -171,22 +171,22 @@ class TopicReader:
         deadline = time.monotonic() + STALL_SECONDS
         try:
             while at < stop and partition in sandbox:
-                taken = sandbox.take(POLL_SECONDS)
-                if taken is None:
+                result = sandbox.take(POLL_SECONDS)
+                if result is None:
                     if time.monotonic() > deadline:
                         raise Fatal(
                             f"no record of {partition[0]}[{partition[1]}] arrived from the sandbox for {STALL_SECONDS:.0f} s"
                         )
                     continue
                 deadline = time.monotonic() + STALL_SECONDS
-                if taken.unreadable is not None:
-                    at = taken.unreadable.last + 1
-                    unread(partition, (taken.unreadable.first, min(at, stop)))
+                if result.unreadable is not None:
+                    at = result.unreadable.last + 1
+                    unread(partition, (result.unreadable.first, min(at, stop)))
                     yield [], at
-                elif rows := [row for row in taken.rows if row.offset < stop]:
-                    at = taken.rows[-1].offset + 1
+                elif rows := [row for row in result.rows if row.offset < stop]:
+                    at = result.rows[-1].offset + 1
                     yield [Batch(partition, [row.offset for row in rows], messages_of(partition, rows))], at
-                elif taken.rows:
+                elif result.rows:
                     at = stop
                     yield [], at
         finally:
@@ -241,8 +241,8 @@ class TopicReader:
 
     def _check_right_to_see(self, group: str) -> None:
         """Raise NotAllowed if the broker denies access to the group: a consumer would wait for its offsets for ever."""
-        asked = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
-        if _refused(asked[group].exception()):
+        descriptions = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
+        if _refused(descriptions[group].exception()):
             raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:

@@ -131,6 +131,7 @@ Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
 
 
 def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
+    """Write a message with its length, and flush the stream."""
     body = msgspec.msgpack.encode(message)
     stream.write(LENGTH.pack(len(body)))
     stream.write(body)
@@ -162,11 +163,11 @@ class IsolatedReader:
         self._limit = memory_limits.data_bytes() + allowed(start.limit)
         self._restrict()
 
-    def read(self, wanted: Read) -> Answer:
+    def read(self, request: Read) -> Answer:
         fresh = self._at is None
-        if self._at != wanted and not self._dead:
-            self._assign(wanted)
-        self._at = wanted
+        if self._at != request and not self._dead:
+            self._assign(request)
+        self._at = request
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
             try:
@@ -175,16 +176,16 @@ class IsolatedReader:
                 resource.setrlimit(resource.RLIMIT_DATA, self._before)
                 if not (self._start.careful and fresh):
                     return Again()
-                self._assign(wanted)
+                self._assign(request)
                 continue
-            if (answer := self._answer(wanted, messages, fresh)) is not None:
+            if (answer := self._answer(request, messages, fresh)) is not None:
                 return answer
             if self._has_died():
-                return self._trouble(wanted, fresh, "")
+                return self._trouble(request, fresh, "")
         return Nothing()
 
-    def _assign(self, wanted: Read) -> None:
-        self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.offset)])
+    def _assign(self, request: Read) -> None:
+        self._consumer.assign([TopicPartition(request.topic, request.partition, request.offset)])
 
     def _taken(self) -> list[Message]:
         """Return the next messages, about as many as fit in an answer."""
@@ -205,10 +206,10 @@ class IsolatedReader:
         if large:
             self._restrict()
 
-    def _answer(self, wanted: Read, messages: list[Message], fresh: bool) -> Answer | None:
-        good = [message for message in messages if message.error() is None]
-        if good:
-            good_headers, unread = headers_of(good)
+    def _answer(self, request: Read, messages: list[Message], fresh: bool) -> Answer | None:
+        received = [message for message in messages if message.error() is None]
+        if received:
+            good_headers, unread = headers_of(received)
             rows = [
                 Row(
                     message.offset() or 0,
@@ -219,18 +220,18 @@ class IsolatedReader:
                     [(name, _bytes(value)) for name, value in headers] if headers is not None else None,
                     repr(unread[at].__cause__ or unread[at]) if at in unread else None,
                 )
-                for at, (message, headers) in enumerate(zip(good, good_headers, strict=True))
+                for at, (message, headers) in enumerate(zip(received, good_headers, strict=True))
             ]
-            self._at = Read(wanted.topic, wanted.partition, rows[-1].offset + 1)
+            self._at = Read(request.topic, request.partition, rows[-1].offset + 1)
             # The client reports an end once, so the end is part of the answer with the records before it.
             return Records(rows, any(message.error() in END for message in messages))
         for message in messages:
             error = message.error()
             assert error is not None
             if error in UNDECODABLE:
-                return self._trouble(wanted, fresh, error.str())
+                return self._trouble(request, fresh, error.str())
             if error in END:
-                return Ended(message.offset() or wanted.offset)
+                return Ended(message.offset() or request.offset)
             if error in REJECTED:
                 return Rejected(error.str())
             if not kafka.is_group_auth_noise(error):
@@ -242,16 +243,16 @@ class IsolatedReader:
             self._dead = self._dead or DIED in os.read(self._died, 1 << 16)
         return self._dead
 
-    def _trouble(self, wanted: Read, fresh: bool, error: str) -> Answer:
+    def _trouble(self, request: Read, fresh: bool, error: str) -> Answer:
         """Return the answer for an unreadable batch. Only a process that fetched the batch alone can identify it."""
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return Again()
         reason = error or f"it takes more than {self._start.limit} bytes of memory"
         # The shortest of several matches: a record may contain the bytes of a header, and no readable record must be skipped.
-        header = min(headers_in_memory(wanted.offset), key=lambda each: (each.last, -each.size), default=None)
+        header = min(headers_in_memory(request.offset), key=lambda candidate: (candidate.last, -candidate.size), default=None)
         if header is None:
-            return Unreadable(wanted.offset, "", 0, 0, reason)
+            return Unreadable(request.offset, "", 0, 0, reason)
         return Unreadable(header.last, header.codec, header.size, header.records, reason)
 
     def _restrict(self) -> None:
@@ -292,8 +293,8 @@ def main() -> None:
     library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
     library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the aborting thread then waits for ever
     reader = IsolatedReader(read_frame(sys.stdin.buffer, Start), died)
-    while (wanted := read_frame(sys.stdin.buffer, Read)) is not None:
-        answer = reader.read(wanted)
+    while (request := read_frame(sys.stdin.buffer, Read)) is not None:
+        answer = reader.read(request)
         with reader.room_for(answer):
             write_frame(answers, answer)
     os._exit(0)  # closing the consumer would never return if one of its threads waits for ever

@@ -196,15 +196,15 @@ class Sandboxed:
                 return None
         self._asked = None
         suspect = self._suspects.get(partition)
-        taken = None
+        result = None
         if answer is None:
-            taken = self._died(partition, suspect)
+            result = self._died(partition, suspect)
         elif suspect is not None and suspect.at == at:
-            taken = self._handle_answer(partition, suspect, answer)
+            result = self._handle_answer(partition, suspect, answer)
         elif not isinstance(answer, Records | Ended | Nothing):
             self._end()  # the answer is for a partition that is no longer read here
         self._end_if_unused()
-        return taken
+        return result
 
     def close(self) -> None:
         self._suspects.clear()
@@ -212,14 +212,14 @@ class Sandboxed:
 
     def _ask(self, readable: Callable[[Partition], bool]) -> bool:
         now = self._clock()
-        wanted = next((partition for partition in self._suspects if readable(partition)), None)
-        if wanted is None or now < self._due:
+        next_partition = next((partition for partition in self._suspects if readable(partition)), None)
+        if next_partition is None or now < self._due:
             return False
         if self._child is None:
             self._child = self._new_child(self._careful)
-        suspect = self._suspects[wanted]
-        self._child.ask(Read(*wanted, suspect.at))
-        self._asked, self._asked_at = (wanted, suspect.at), now
+        suspect = self._suspects[next_partition]
+        self._child.ask(Read(*next_partition, suspect.at))
+        self._asked, self._asked_at = (next_partition, suspect.at), now
         return True
 
     def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
@@ -283,10 +283,10 @@ class Sandboxed:
             return None
         return self._passed(partition, suspect, Unreadable(suspect.at, "", 0, 0, "it ends every process that reads it"))
 
-    def _taken(self, partition: Partition, taken: Taken) -> Taken:
-        if taken.cleared:
+    def _taken(self, partition: Partition, result: Taken) -> Taken:
+        if result.cleared:
             del self._suspects[partition]
-        return taken
+        return result
 
     def _end_if_unused(self) -> None:
         """End the process if no partition needs it."""

@@ -1,8 +1,7 @@
 """Authentication and encryption: the section `security` of `kafka:`, and of a relay's `source:` and `destination:`.
 
-Combinations that cannot work are rejected when the settings are loaded, with the name of the setting, its value and the
-remedy. Passwords
-come from files or the environment, are read again by each new client, and are never printed.
+Combinations that cannot work are rejected when the settings are loaded, with the name of the setting, its value and the remedy.
+Passwords come from files or the environment, are read again by each new client, and are never printed.
 """
 
 from collections.abc import Mapping
@@ -94,10 +93,10 @@ class SecuritySettings(BaseModel):
     def _complete_login(self) -> None:
         for name in ("mechanism", "username"):
             if getattr(self, name) is None:
-                _wrong(name, f"missing; protocol {self.protocol} logs in with a mechanism, a username and a password")
+                _fail(name, f"missing; protocol {self.protocol} logs in with a mechanism, a username and a password")
         if (self.password is None) == (self.password_file is None):
-            said = "missing" if self.password is None else "given, and so is password"
-            _wrong("password_file", f"{said}; name a file, or set the environment variable that ends with SECURITY__PASSWORD")
+            fault = "missing" if self.password is None else "given, and so is password"
+            _fail("password_file", f"{fault}; name a file, or set the environment variable that ends with SECURITY__PASSWORD")
 
     def _complete_tls(self) -> None:
         for name, other in (
@@ -106,22 +105,22 @@ class SecuritySettings(BaseModel):
             ("key_password_file", "key_file"),
         ):
             if getattr(self, name) is not None and getattr(self, other) is None:
-                _wrong(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
+                _fail(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
 
-    def _refuse(self, names: tuple[str, ...], what: str, protocol: str) -> None:
+    def _refuse(self, names: tuple[str, ...], condition: str, protocol: str) -> None:
         """Raise for settings that have no effect with this protocol."""
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):
                 shown = "given" if isinstance(value, SecretStr) else repr(str(value))
                 way_out = f"write protocol: {protocol}, or take {name} out"
-                _wrong(name, f"{shown}, but protocol {self.protocol} has no {what}; {way_out}")
+                _fail(name, f"{shown}, but protocol {self.protocol} has no {condition}; {way_out}")
 
 
 def check_not_repeated(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
     """Raise SecurityFault if `extra` sets what `security` already sets."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
-        _wrong(f"extra.{key}", f"{section}.security sets this already; remove it from {section}.extra")
+        _fail(f"extra.{key}", f"{section}.security sets this already; remove it from {section}.extra")
 
 
 OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
@@ -161,7 +160,7 @@ def resolve(around: Any, base: Path) -> None:
             section[name] = (base / section[name]).resolve()
 
 
-def told(fault: Mapping[str, Any], key: str) -> str | None:
+def error_line(fault: Mapping[str, Any], key: str) -> str | None:
     """Return one line for a fault of this section: the setting, its value and the remedy; None for pydantic's own faults."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
@@ -181,10 +180,10 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
         else:
             tls_files.certificates(path)
     except OSError as error:
-        _wrong(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
+        _fail(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
     except ValueError as error:
-        _wrong(name, f"{str(path)!r}: {error}")
+        _fail(name, f"{str(path)!r}: {error}")
 
 
-def _wrong(setting: str, message: str) -> NoReturn:
+def _fail(setting: str, message: str) -> NoReturn:
     raise SecurityFault(setting, message)

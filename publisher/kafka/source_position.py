@@ -100,4 +100,5 @@ def _leads(renaming: str, origin: bytes, partition: tuple[str, int]) -> bool:
 
 
 def address(topic: str, partition: int) -> bytes:
+    """Return a partition as `topic/number`, the form of the relay's headers and record keys."""
     return f"{topic}/{partition}".encode()

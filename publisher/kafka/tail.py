@@ -83,18 +83,18 @@ class TopicFollower:
         order. If Fatal is raised, all records read so far have been yielded.
         """
         newest: dict[Partition, int] = {}
-        held: list[tuple[int, Partition, int, Message]] = []
+        pending: list[tuple[int, Partition, int, Message]] = []
         try:
             for messages in self._batches_to_end():
                 for message in messages:
                     partition = (message.topic() or "", message.partition() or 0)
                     newest[partition] = max(message.timestamp()[1], newest.get(partition, 0))
-                    heapq.heappush(held, (newest[partition], partition, message.offset() or 0, message))
+                    heapq.heappush(pending, (newest[partition], partition, message.offset() or 0, message))
                 complete = min((newest.get(partition, -1) for partition in self.unread), default=math.inf)
-                while held and (held[0][0] <= complete or len(held) > HELD_RECORDS):
-                    yield heapq.heappop(held)[-1]
+                while pending and (pending[0][0] <= complete or len(pending) > HELD_RECORDS):
+                    yield heapq.heappop(pending)[-1]
         except Fatal:
-            yield from (record for *_, record in sorted(held))
+            yield from (record for *_, record in sorted(pending))
             raise
 
     def _written(self) -> Offsets:
@@ -112,9 +112,9 @@ class TopicFollower:
         self._ends = self._written()
         silent = 0.0
         while self.unread and silent < SILENCE_SECONDS:
-            asked = time.monotonic()
+            requested_at = time.monotonic()
             messages = list(self.poll())
-            silent = 0.0 if messages else silent + time.monotonic() - asked
+            silent = 0.0 if messages else silent + time.monotonic() - requested_at
             yield messages
         for partition in sorted(self.unread & self._open.keys()):
             where = "{}[{}] from offset {} on".format(*partition, self._open[partition])

@@ -40,12 +40,12 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
     try:
         key = load_pem_private_key(data, None if password is None else password.encode())
     except TypeError:
-        said = "is encrypted; name the file of its password with" if password is None else "is not encrypted; take out"
-        raise ValueError(f"{said} key_password_file") from None
+        fault = "is encrypted; name the file of its password with" if password is None else "is not encrypted; take out"
+        raise ValueError(f"{fault} key_password_file") from None
     except ValueError:
-        said = "no PEM key (-----BEGIN PRIVATE KEY-----)"
+        fault = "no PEM key (-----BEGIN PRIVATE KEY-----)"
         raise ValueError(
-            f"holds {said}" if password is None else f"holds {said}, or not one of this key_password_file"
+            f"holds {fault}" if password is None else f"holds {fault}, or not one of this key_password_file"
         ) from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*form) != certificates(certificate)[0].public_key().public_bytes(*form):

@@ -1,8 +1,7 @@
 """The id of a topic, from its description.
 
 confluent-kafka (2.16) leaks a reference to the object: polling a topic twice a second would leak a megabyte an hour, so the
-reference is
-released here.
+reference is released here.
 """
 
 import ctypes
@@ -14,7 +13,7 @@ from confluent_kafka.admin import TopicDescription
 
 def topic_id(description: TopicDescription) -> str:
     """Return the id; no other code may hold the description yet."""
-    found, other = description.topic_id, Uuid(0, 0)
-    if getrefcount(found) == getrefcount(other) + 2:  # the description's own, and the one left over
-        ctypes.pythonapi.Py_DecRef(ctypes.py_object(found))
-    return str(found)
+    uuid, other = description.topic_id, Uuid(0, 0)
+    if getrefcount(uuid) == getrefcount(other) + 2:  # the description's own, and the one left over
+        ctypes.pythonapi.Py_DecRef(ctypes.py_object(uuid))
+    return str(uuid)

@@ -42,6 +42,8 @@ COPIED_CONFIG = (
 
 
 class Topic(NamedTuple):
+    """The id of a topic, which a recreated topic does not share, and its number of partitions."""
+
     id: str
     partitions: int
 
@@ -114,44 +116,44 @@ class Topics:
         """Return the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
         topic_names.check(needed)
         names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
-        asked = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
-        found: dict[str, Topic] = {}
-        may: dict[str, Operations | None] = {}
-        for name, answer in asked.items():
+        descriptions = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
+        topics: dict[str, Topic] = {}
+        operations: dict[str, Operations | None] = {}
+        for name, answer in descriptions.items():
             try:
                 described = self._wait(answer)
             except KafkaException as exception:
                 if REFUSED.reason(exception.args[0]) == acls.TOPIC:
-                    may[name] = frozenset()
+                    operations[name] = frozenset()
                 elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
                 continue
-            found[name] = Topic(topic_id(described), len(described.partitions))
-            may[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
-        if lacking := acls.missing(needed, may):
-            raise acls.refused(self._settings, lacking)
-        return found
+            topics[name] = Topic(topic_id(described), len(described.partitions))
+            operations[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
+        if missing_rights := acls.missing(needed, operations):
+            raise acls.refused(self._settings, missing_rights)
+        return topics
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """Return the offsets of each partition, open transactions included."""
-        wanted = list(partitions)
+        requested = list(partitions)
         with self._reported():
-            lows, highs = (offsets(self._admin, wanted, spec, self._seconds) for spec in (EARLIEST, LATEST))
+            lows, highs = (offsets(self._admin, requested, spec, self._seconds) for spec in (EARLIEST, LATEST))
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the effective configuration of existing topics; empty without the right to read it."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        asked = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
-        found: dict[str, dict[str, str]] = {}
-        for resource, answer in asked.items():
+        descriptions = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
+        configs: dict[str, dict[str, str]] = {}
+        for resource, answer in descriptions.items():
             try:
-                found[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
+                configs[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
             except KafkaException as exception:
                 if exception.args[0] not in REFUSED:
                     raise self._failure(exception) from exception
-                found[resource.name] = {}
-        return found
+                configs[resource.name] = {}
+        return configs
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Create a topic with the cluster's default replication, unless it exists."""
@@ -162,15 +164,15 @@ class Topics:
 
         Each has its own request: Apache Kafka creates at most 10,000 partitions per request.
         """
-        asked = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
-        for name, created in (item for each in asked for item in each.items()):
+        futures = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
+        for name, created in (item for future_by_name in futures for item in future_by_name.items()):
             self._finish(created, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
 
     def grow(self, name: str, partitions: int) -> None:
         """Increase the number of partitions of a topic, unless it has them."""
         plan = NewPartitions(name, partitions)
-        asked = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
-        self._finish(asked, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
+        future = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
+        self._finish(future, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
         """Wait until each topic has this number of partitions, all with a leader.
@@ -193,9 +195,9 @@ class Topics:
         with self._reported():
             return self._admin.list_topics(timeout=self._seconds).topics
 
-    def _finish(self, asked: "Future[Any]", what: str, right: Right, already: Codes) -> None:
+    def _finish(self, future: "Future[Any]", action: str, right: Right, already: Codes) -> None:
         try:
-            self._wait(asked)
+            self._wait(future)
         except KafkaException as exception:
             error = exception.args[0]
             if error in REFUSED:
@@ -206,13 +208,13 @@ class Topics:
                 raise self._failure(exception) from exception
             reason = LIMITED.reason(error)
             hint = f"{reason}: ask for less, or change the limit there" if reason else "see the broker's log"
-            raise Fatal(f"{self.name} does not {what}: {error.str()}", hint, 3) from exception
+            raise Fatal(f"{self.name} does not {action}: {error.str()}", hint, 3) from exception
 
-    def _wait(self, asked: "Future[Any]") -> Any:
+    def _wait(self, future: "Future[Any]") -> Any:
         """Return the answer. Raises KafkaException, or Fatal (3) if cluster and client reject each other."""
         while True:
             try:
-                return asked.result(LOOK_SECONDS)
+                return future.result(LOOK_SECONDS)
             except TimeoutError:
                 self._raise_fatal()
 

@@ -112,18 +112,18 @@ class BoundedHttpServer:
         for descriptor in self._reserve:
             os.close(descriptor)
         self._selector.close()
-        for each in (self._listener, self._woken):
-            each.close()
+        for channel in (self._listener, self._woken):
+            channel.close()
 
     def _wait(self, now: float) -> float | None:
         """Return the seconds until something has to be done that no socket announces; None: never."""
-        due = [connection.deadline for connection in self._open]
+        deadlines = [connection.deadline for connection in self._open]
         if self._paused_until is not None:
-            due.append(self._paused_until)
-        return max(0.0, min(due) - now) if due else None
+            deadlines.append(self._paused_until)
+        return max(0.0, min(deadlines) - now) if deadlines else None
 
     def _expire(self, now: float) -> None:
-        for connection in [each for each in self._open if each.deadline <= now]:
+        for connection in [candidate for candidate in self._open if candidate.deadline <= now]:
             self._drop(connection)
         if self._paused_until is not None and self._paused_until <= now:
             self._paused_until = None
@@ -160,7 +160,7 @@ class BoundedHttpServer:
 
     def _evict(self, reason: str) -> None:
         self._warn(f"{reason}: the oldest ones are closed for new ones")
-        waiting = (each for each in self._open if each.state is not _State.WRITING)
+        waiting = (candidate for candidate in self._open if candidate.state is not _State.WRITING)
         self._drop(next(waiting, next(iter(self._open))), restore=False)
 
     def _warn(self, text: str) -> None:

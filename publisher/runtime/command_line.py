@@ -50,8 +50,8 @@ class Finding:
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
     """Print each finding as it arrives, or all of them as JSON. Raises Exit (1) if one is not ok."""
     printed = []
-    for each in findings:
-        finding = replace(each, detail=redacted(each.detail), hint=redacted(each.hint))
+    for unredacted in findings:
+        finding = replace(unredacted, detail=redacted(unredacted.detail), hint=redacted(unredacted.hint))
         printed.append(finding)
         if not as_json:
             err_console.print("ok  " if finding.ok else "FAIL", style="green" if finding.ok else "red", end=" ")
@@ -101,13 +101,13 @@ def time_range(start: str | None, end: str | None, last: str | None = None) -> T
 
 def share(text: str | float) -> float:
     """Parse a share, written as 0.05 or 5%, for an option. Raises BadParameter unless it is from 0 to 1."""
-    given = str(text)  # Typer passes the default as a number
+    percent = str(text)  # Typer passes the default as a number
     try:
-        value = float(given[:-1]) / 100 if given.endswith("%") else float(given)
+        value = float(percent[:-1]) / 100 if percent.endswith("%") else float(percent)
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise typer.BadParameter(f"{given!r} is not a share; write 5% or 0.05")
+        raise typer.BadParameter(f"{percent!r} is not a share; write 5% or 0.05")
     return value
 
 
@@ -202,10 +202,10 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
         sys.exit(INTERRUPTED)
 
 
-def _show_version(asked: bool) -> None:
+def _show_version(requested: bool) -> None:
     from importlib.metadata import version
 
-    if asked:
+    if requested:
         print(version("scorestream"))
         raise typer.Exit
 

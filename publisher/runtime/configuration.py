@@ -28,34 +28,36 @@ from publisher.kafka.clients import is_secret
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TopicName = Annotated[str, Field(pattern=TOPIC)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
-"""Of a region, or of what owns topics, groups and transactions: there is room for what stands beside it in their names."""
+"""A name that is part of the names of topics, groups and transactions; its limit leaves room for their other parts."""
 Listen = Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
-"""A host and a port to serve at."""
+"""A host and a port to listen on."""
 SCALARS = str | int | float | bool | None
 
 
 class SettingsError(Exception):
-    """The configuration is wrong. The message holds one line a fault: the name, the remedy, and the value unless it may hold a
-    secret."""
+    """The configuration is invalid.
+
+    The message has one line for each fault: the key, the remedy, and the value unless it may hold a secret.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(redacted(message))
 
 
 class Section(BaseModel):
-    """A part of a configuration: unknown keys are errors, values do not change."""
+    """A part of a configuration: immutable, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Configuration(BaseSettings):
-    """A whole configuration. A subclass says its `env_prefix`; `load` merges, so that the origin of each value is known."""
+    """A complete configuration. A subclass sets `env_prefix`; `load` merges the sources and records each value's origin."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_nested_delimiter="__", hide_input_in_errors=True)
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Only what `load` has merged."""
+        """Return only the source that `load` has merged."""
         return (sources["init_settings"],)
 
 
@@ -96,7 +98,7 @@ def load(
 
 
 def validated(model: type[S], values: Mapping[str, Any], origins: Mapping[str, str] = MappingProxyType({})) -> S:
-    """The settings that the values make. Raises SettingsError, with a line for each fault."""
+    """Build the settings from merged values. Raises SettingsError with one line for each fault."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -104,7 +106,7 @@ def validated(model: type[S], values: Mapping[str, Any], origins: Mapping[str, s
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and leaf values."""
+    """Yield the dotted keys and the leaf values."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
@@ -113,17 +115,22 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED) -> Any:
-    """Return a value as it may be printed: a secret is masked, and so are credentials in URLs. In a map `extra` the values of
-    these `properties` may be printed."""
+    """Return a value with secrets and credentials in URLs masked.
+
+    Args:
+        key: The dotted key of the value.
+        value: The value.
+        properties: The keys of a map `extra` whose values may be printed.
+    """
     if is_secret(key, properties) and value not in (None, {}):
         return MASK
     if isinstance(value, str):
         return redacted(value)
-    return [shown(key, each, properties) for each in value] if isinstance(value, list) else value
+    return [shown(key, element, properties) for element in value] if isinstance(value, list) else value
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
-    """`the nearest valid name is X`, or the whole list where nothing is near."""
+    """Return `the nearest valid name is X`, or the whole list if no name is near."""
     near = nearest_name.name(name, valid, cutoff=0.5)
     return f"the nearest valid name is {near!r}" if near else f"valid names: {', '.join(sorted(valid))}"
 
@@ -165,18 +172,18 @@ def _expand(value: Any, path: Path) -> Any:
     if not isinstance(value, str):
         return value
 
-    def one(match: re.Match[str]) -> str:
+    def expand_one(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
-        found = os.environ.get(name) or (socket.gethostname() if name == "HOSTNAME" else default)
-        if found is None:
+        replacement = os.environ.get(name) or (socket.gethostname() if name == "HOSTNAME" else default)
+        if replacement is None:
             raise SettingsError(f"{path}: ${{{name}}} is not set; export {name} or write ${{{name}:-default}}")
-        return found
+        return replacement
 
-    return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", one, value)
+    return re.sub(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}", expand_one, value)
 
 
 def _read_environment(model: type[Configuration]) -> dict[str, Any]:
-    """The settings that environment variables name. Raises SettingsError, without the value of the variable."""
+    """Return the settings in environment variables. Raises SettingsError without the value of the variable."""
     try:
         return EnvSettingsSource(model, case_sensitive=False)()
     except EnvironmentFault as error:
@@ -207,14 +214,14 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], value)
         else:
-            into[key] = copy.deepcopy(value)  # later origins are merged into it, and not into what the caller holds
+            into[key] = copy.deepcopy(value)  # later sources are merged into the copy, not into the caller's mapping
 
 
 def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str]) -> str:
-    """One line for one fault that pydantic found."""
+    """Return the line for one of pydantic's errors."""
     path = [str(part) for part in fault["loc"]]
     key = ".".join(path)
-    if line := security.told(fault, key) or client_properties.told(fault, key):
+    if line := security.error_line(fault, key) or client_properties.error_lines(fault, key):
         return line
     where = origins.get(key, "")
     place = f"{key} ({where})" if where else key
@@ -231,8 +238,10 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
 
 
 def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
-    """Whether the faulty value is that of one plain setting. A section, the whole configuration and a map of client properties
-    may hold secrets, also where they were given as text."""
+    """Return whether the faulty value is that of one plain setting.
+
+    A section, the whole configuration and a map of client properties may hold secrets, also if they were given as text.
+    """
     section: Any = model
     for at, part in enumerate(path):
         field = getattr(section, "model_fields", {}).get(part)
@@ -241,8 +250,10 @@ def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any)
         section = field.annotation
         if get_origin(section) is list:
             return len(path) <= at + 2 and isinstance(value, SCALARS)
-    plain = not (isinstance(section, type) and issubclass(section, BaseModel | SecretStr)) and get_origin(section) is not dict
-    return bool(path) and plain and isinstance(value, SCALARS)
+    is_plain = (
+        not (isinstance(section, type) and issubclass(section, BaseModel | SecretStr)) and get_origin(section) is not dict
+    )
+    return bool(path) and is_plain and isinstance(value, SCALARS)
 
 
 def _names_at(model: type[Configuration], path: Sequence[str]) -> list[str]:

@@ -32,18 +32,18 @@ class DependencyUnavailable(Fatal):
     """A dependency does not answer. A command ends with code 4; a running scorer waits and retries.
 
     Attributes:
-        what: the dependency, one of KINDS.
+        dependency: the dependency, one of KINDS.
         retry_seconds: the time before a retry makes sense.
     """
 
-    def __init__(self, what: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:
+    def __init__(self, dependency: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:
         super().__init__(message, hint, UNREACHABLE)
-        self.what = what
+        self.dependency = dependency
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the arguments to pickle, for the way from one process to another."""
-        return DependencyUnavailable, (self.what, str(self), self.hint, self.retry_seconds)
+        return DependencyUnavailable, (self.dependency, str(self), self.hint, self.retry_seconds)
 
 
 def schema_registry_unavailable(url: str | None, error: Exception) -> DependencyUnavailable:
@@ -62,29 +62,31 @@ class Outages:
         self.active: dict[str, str] = {}
         self._optional: set[str] = set()
 
-    def begin(self, what: str, error: Exception | str, *, optional: bool = False) -> None:
-        """Record an outage of `what`. If it is `optional`, the scorer scores without it."""
-        if what not in self.active or optional > (what in self._optional):
+    def begin(self, dependency: str, error: Exception | str, *, optional: bool = False) -> None:
+        """Record an outage of `dependency`. If it is `optional`, the scorer scores without it."""
+        if dependency not in self.active or optional > (dependency in self._optional):
             hint = f" ({error.hint})" if isinstance(error, Fatal) and error.hint else ""
-            log.warning("%s: %s%s; %s", what, error, hint, "scoring continues without it" if optional else "waiting")
+            log.warning("%s: %s%s; %s", dependency, error, hint, "scoring continues without it" if optional else "waiting")
         if optional:
-            self._optional.add(what)
+            self._optional.add(dependency)
         else:
-            self._optional.discard(what)
-        self.active[what] = str(error)
+            self._optional.discard(dependency)
+        self.active[dependency] = str(error)
 
-    def end(self, what: str) -> None:
-        """Record that `what` is available, as far as is known."""
-        if self.active.pop(what, None) is not None:
-            log.info("%s: available again", what)
+    def end(self, dependency: str) -> None:
+        """Record that `dependency` is available, as far as is known."""
+        if self.active.pop(dependency, None) is not None:
+            log.info("%s: available again", dependency)
 
-    def is_unavailable(self, what: str) -> bool:
-        """Return whether `what` has an outage."""
-        return what in self.active
+    def is_unavailable(self, dependency: str) -> bool:
+        """Return whether `dependency` has an outage."""
+        return dependency in self.active
 
     def summary(self) -> str | None:
         """Return the outages that the scorer waits for in one line, or None if it waits for none."""
-        waited_for = [f"{what}: {error}" for what, error in list(self.active.items()) if what not in self._optional]
+        waited_for = [
+            f"{dependency}: {error}" for dependency, error in list(self.active.items()) if dependency not in self._optional
+        ]
         return "; ".join(waited_for) or None
 
 
@@ -133,13 +135,13 @@ class DependencyWaiter:
             except Fatal as error:
                 if error.exit_code != UNREACHABLE:
                     raise
-                what = error.what if isinstance(error, DependencyUnavailable) else BROKERS
-                self._outages.begin(what, error)
+                dependency = error.dependency if isinstance(error, DependencyUnavailable) else BROKERS
+                self._outages.begin(dependency, error)
                 self._stopping.wait(RETRY_SECONDS)
                 self.context.check()
             else:
-                for what in list(self._outages.active):
-                    self._outages.end(what)
+                for dependency in list(self._outages.active):
+                    self._outages.end(dependency)
                 return result
 
     def _raise_if_cancelled(self) -> None:

@@ -172,9 +172,9 @@ class CheckpointSession:
             raise Aborted(f"the group's positions could not be committed for {UNCOMMITTED_SECONDS:.0f} s")
         if self._positions.due(now):
             self._flush(self._confirm_seconds)
-            spent = self._clock() - now
+            elapsed = self._clock() - now
             begun = self._positions.begin(now)
-            self._commits.begin(list(begun.values()), lambda error: self._on_commit(begun, error, spent))
+            self._commits.begin(list(begun.values()), lambda error: self._on_commit(begun, error, elapsed))
 
     def checkpoint(self) -> None:
         """Make a checkpoint and wait for its answer. Raises Aborted if a record or the commit failed."""
@@ -248,9 +248,9 @@ class CheckpointSession:
 
     def _flush(self, seconds: float) -> None:
         """Wait until every record is confirmed. Raises Aborted if one failed or took too long."""
-        left = self._producer.flush(seconds)
-        if left and self._failure is None:
-            self._failure = Aborted(f"{left} records were not confirmed within {seconds:g} s")
+        unsent = self._producer.flush(seconds)
+        if unsent and self._failure is None:
+            self._failure = Aborted(f"{unsent} records were not confirmed within {seconds:g} s")
         self._check()
 
     def _on_commit(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:

@@ -104,7 +104,7 @@ class ProducerPool:
 
     def renew(self) -> None:
         """Replace all idle producers: one that has seen a broker die may hang in its next call."""
-        self._idle = deque(self.successor(each.name) if each.initialised.done() else each for each in self._idle)
+        self._idle = deque(self.successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def proven(self) -> None:
         """Record that the session owns every id. The latest successors go first: the others have just committed."""

@@ -53,11 +53,11 @@ class Counters:
     last_ending_seconds: float = 0.0
     open_since: float | None = None
 
-    def committed(self, waited: float, took: float = 0.0, ending: float = 0.0) -> None:
+    def committed(self, waited: float, commit_seconds: float = 0.0, ending: float = 0.0) -> None:
         """Count a confirmed commit; all arguments are in seconds (see the class)."""
         self.commits += 1
         self.commit_seconds += waited
-        self.last_commit_seconds = took
+        self.last_commit_seconds = commit_seconds
         self.last_ending_seconds = ending
 
 

@@ -75,8 +75,8 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
     if not isinstance(value, list):
         return None
     if field.dtype not in ("string", "bool"):
-        value = decimals.plain(value, len(field.shape or (1,)))
-    fault = array_fault(value, field.array or 0, field.shape, lambda one: _element_fault(one, field.dtype))
+        value = decimals.to_plain_numbers(value, len(field.shape or (1,)))
+    fault = array_fault(value, field.array or 0, field.shape, lambda element: _element_fault(element, field.dtype))
     if fault is None:
         return None
     position, error_text, at_fault = fault
@@ -95,7 +95,7 @@ def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
     try:
         return msgspec.convert(value, type_)
     except msgspec.ValidationError:
-        return msgspec.convert(decimals.plain(value, levels), type_)
+        return msgspec.convert(decimals.to_plain_numbers(value, levels), type_)
 
 
 def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -30,23 +30,23 @@ def number(unscaled: bytes, scale: int) -> int | float:
     Returns:
         The number; an infinity if it is beyond the range of a float, or exceeds MOST_SCALE or MOST_BYTES.
     """
-    whole = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
-    beyond = -math.inf if whole < 0 else math.inf
+    integer = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
+    beyond = -math.inf if integer < 0 else math.inf
     if len(unscaled) > MOST_BYTES or abs(scale) > MOST_SCALE:
         return beyond
     try:
         if scale <= 0:
-            return _in_range(whole * 10**-scale)
-        quotient, rest = divmod(whole, 10**scale)
-        return whole / 10**scale if rest else _in_range(quotient)
+            return _in_range(integer * 10**-scale)
+        quotient, rest = divmod(integer, 10**scale)
+        return integer / 10**scale if rest else _in_range(quotient)
     except OverflowError:
         return beyond
 
 
-def _in_range(whole: int) -> int:
+def _in_range(integer: int) -> int:
     """Return the integer. Raises OverflowError if it is beyond the range of a float."""
-    float(whole)
-    return whole
+    float(integer)
+    return integer
 
 
 def variable(value: Any) -> int | float | None:
@@ -64,11 +64,11 @@ def variable(value: Any) -> int | float | None:
     return number(unscaled, scale)
 
 
-def plain(value: Any, levels: int = 0) -> Any:
+def to_plain_numbers(value: Any, levels: int = 0) -> Any:
     """Replace a VariableScaleDecimal, or those in lists down to `levels` levels, by numbers; other values are unchanged."""
     if levels and isinstance(value, list):
         plain_already = {dict, list}.isdisjoint(map(type, value))
-        return value if plain_already else [plain(element, levels - 1) for element in value]
+        return value if plain_already else [to_plain_numbers(element, levels - 1) for element in value]
     return value if (number_of_value := variable(value)) is None else number_of_value
 
 

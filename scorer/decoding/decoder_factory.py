@@ -51,7 +51,7 @@ def _select_header_marks(settings: Settings) -> Sequence[bytes]:
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
     """Raise FormatMismatch if a field is the whole value as bytes but the format parses values: it would reject every event."""
-    whole = next(
+    whole_value = next(
         (
             f
             for f in field_sources.fields_outside_value(signature)
@@ -59,8 +59,8 @@ def _check_parsed(settings: Settings, signature: Signature) -> None:
         ),
         None,
     )
-    if whole and not INPUT_FORMATS[settings.input.format].is_binary:
-        field = f"field {whole.name!r} is the whole value, as bytes of {whole.dtype}"
+    if whole_value and not INPUT_FORMATS[settings.input.format].is_binary:
+        field = f"field {whole_value.name!r} is the whole value, as bytes of {whole_value.dtype}"
         raise FormatMismatch(f"{field}, and input.format {settings.input.format} parses values; use bytes")
 
 

@@ -28,7 +28,9 @@ class Float32Decoder:
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
-        kinds = {one.tensor: f"bytes of {one.dtype}" if one.fields[0].raw else one.dtype for one in signature.fed}
+        kinds = {
+            tensor.tensor: f"bytes of {tensor.dtype}" if tensor.fields[0].raw else tensor.dtype for tensor in signature.fed
+        }
         floats = all(kind in FLOAT_LIMITS for kind in kinds.values())
         if signature.varies and (len(kinds) > 1 or not floats):
             names = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())

@@ -79,8 +79,8 @@ def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
     if value is None:
         return None, None
     text = _text(value)
-    good = text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
-    return (int(text), None) if good else (None, text)
+    is_number = text.isascii() and text.isdigit() and len(text) <= DEADLINE_DIGITS
+    return (int(text), None) if is_number else (None, text)
 
 
 def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str | None]:

@@ -43,13 +43,13 @@ class KeyHeaderDecoder:
         decoded = self._decoder.decode(values, parts)
         metadata = parts or ListedMetadata.empty(len(values))
         fields = {column.name: column.read(values, metadata) for column in self._columns}
-        bad: dict[int, Poison] = {}
+        rejected: dict[int, Poison] = {}
         for field_column in fields.values():
-            bad = field_column.rejected | bad
-        bad = {row: poison for row, poison in bad.items() if row not in decoded.rejected}
-        if bad:
-            decoded = select(decoded, [index for index, row in enumerate(decoded.rows) if row not in bad])
-            decoded.rejected |= bad
+            rejected = field_column.rejected | rejected
+        rejected = {row: poison for row, poison in rejected.items() if row not in decoded.rejected}
+        if rejected:
+            decoded = select(decoded, [index for index, row in enumerate(decoded.rows) if row not in rejected])
+            decoded.rejected |= rejected
         columns = {
             name: _select_rows(field_column.tensors[name], field_column.rows, decoded.rows)
             for name, field_column in fields.items()

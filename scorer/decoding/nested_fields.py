@@ -43,19 +43,19 @@ class NestedRows:
         fields: dict[str, Leaf] = {}
         array, required = is_array(part), False
         for number, (step, below) in enumerate(part.items()):
-            own = f"f{step if array else number}"
+            attribute = f"f{step if array else number}"
             if isinstance(below, str):
-                self._attribute_paths[below] = above + own
-                fields[own] = leaves[below]
+                self._attribute_paths[below] = above + attribute
+                fields[attribute] = leaves[below]
             else:
-                type_, needed = self._build_type(below, leaves, f"{above}{own}.")
-                fields[own] = (type_,) if needed else (type_ | None, None)
-            required |= len(fields[own]) == 1
+                type_, needed = self._build_type(below, leaves, f"{above}{attribute}.")
+                fields[attribute] = (type_,) if needed else (type_ | None, None)
+            required |= len(fields[attribute]) == 1
         if array:
-            each = [(f"f{place}", *fields.get(f"f{place}", (Any, None))) for place in range(length(part))]
-            return msgspec.defstruct("Array", each, array_like=True, **OPTIONS), required
+            elements = [(f"f{place}", *fields.get(f"f{place}", (Any, None))) for place in range(length(part))]
+            return msgspec.defstruct("Array", elements, array_like=True, **OPTIONS), required
         rename = {f"f{number}": str(name) for number, name in enumerate(part)}
-        named = [(own, *leaf) for own, leaf in fields.items()]
+        named = [(attribute, *leaf) for attribute, leaf in fields.items()]
         return msgspec.defstruct("Object", named, rename=rename, **OPTIONS), required
 
 

@@ -218,7 +218,7 @@ class RowSchema:
         """Check one value of an event and return it. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
-            value = decimals.plain(value, levels=int(field is not None and field.array is not None))
+            value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))
         if isinstance(value, BeyondFloat):
             raise Poison(Reason.OUT_OF_RANGE, f"field {self._display_name(name)}: the number is beyond all floats")
         if isinstance(value, float) and not math.isfinite(value):

@@ -57,16 +57,18 @@ class TensorBuilder:
 
     def finished(self, decoded: Decoded) -> Decoded:
         """Reject the rows with an infinity, with NaN that is not allowed, or with arrays of unequal lengths."""
-        bad: dict[int, Poison] = {}
+        rejected: dict[int, Poison] = {}
         if self._lengths is not None:
-            bad |= {row: Poison(Reason.WRONG_TYPE, error) for row, error in self._lengths.mismatches(decoded.tensors).items()}
+            rejected |= {
+                row: Poison(Reason.WRONG_TYPE, error) for row, error in self._lengths.mismatches(decoded.tensors).items()
+            }
         for name, build in self._builders.items():
             tensor = decoded.tensors[name]
-            bad |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
-        if not bad:
+            rejected |= {row: build.infinite(tensor[row]) for row in build.not_finite(tensor)}
+        if not rejected:
             return decoded
-        decoded.rejected |= {decoded.rows[row]: poison for row, poison in bad.items()}
-        return select(decoded, [row for row in range(len(decoded.rows)) if row not in bad])
+        decoded.rejected |= {decoded.rows[row]: poison for row, poison in rejected.items()}
+        return select(decoded, [row for row in range(len(decoded.rows)) if row not in rejected])
 
 
 class MatrixColumns:
@@ -80,8 +82,8 @@ class MatrixColumns:
         self._cuts: list[tuple[str, np.dtype[Any], slice | list[int]]] = []
         for tensor in signature.fed:
             columns = [starts[f.name] + k for f in tensor.fields for k in range(f.array or 1)]
-            whole = columns == list(range(columns[0], columns[0] + len(columns)))
-            cut = slice(columns[0], columns[0] + len(columns)) if whole else columns
+            contiguous = columns == list(range(columns[0], columns[0] + len(columns)))
+            cut = slice(columns[0], columns[0] + len(columns)) if contiguous else columns
             self._cuts.append((tensor.tensor, np.dtype(tensor.dtype), cut))
 
     def tensors(self, matrix: NDArray[Any]) -> dict[str, NDArray[Any]]:

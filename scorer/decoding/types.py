@@ -97,8 +97,8 @@ def decode_after_look_ups(
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the rows of a (B, n) float tensor with an infinity, or NaN in a column that does not allow it (n booleans)."""
-    bad = ~np.isfinite(tensor)
-    if not bad.any():
+    not_allowed = ~np.isfinite(tensor)
+    if not not_allowed.any():
         return np.empty(0, np.intp)
-    bad &= ~(np.isnan(tensor) & nan_allowed)
-    return np.flatnonzero(bad.any(axis=1))
+    not_allowed &= ~(np.isnan(tensor) & nan_allowed)
+    return np.flatnonzero(not_allowed.any(axis=1))

@@ -78,9 +78,9 @@ def next_action(now: Snapshot) -> Action:
     """Return the next step towards the aspired versions."""
     if is_refused(now):
         return _unload(now)
-    good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not VersionState.REFUSED}
-    if good != now.serving or now.aspired_revision != now.serving_revision:
-        for digest in (good[CHAMPION], *good.values()):
+    acceptable = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not VersionState.REFUSED}
+    if acceptable != now.serving or now.aspired_revision != now.serving_revision:
+        for digest in (acceptable[CHAMPION], *acceptable.values()):
             if digest not in now.known:
                 return LoadVersion(digest)
         return Flip()

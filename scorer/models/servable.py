@@ -37,19 +37,19 @@ class Servable:
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
-    def instead_of_canary(self, why: str) -> "Servable":
-        """Return this champion as the one that answers events of the canary's arm; `why` is the reason."""
+    def instead_of_canary(self, reason: str) -> "Servable":
+        """Return this champion as the one that answers events of the canary's arm; `reason` states why."""
         revision = self.resolution.revision
-        return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=why))
+        return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
         """Return this servable with records in the name of a version that is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
-    def as_shadow(self, arm: str, why: str | None = None) -> "Servable":
-        """Return this version as the shadow of an arm; `why` is the reason if it cannot score."""
+    def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
+        """Return this version as the shadow of an arm; `reason` states why it cannot score."""
         revision = self.resolution.revision
-        return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=why))
+        return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
     def reads_as(self, other: "Servable") -> bool:
         """Return whether both versions decode an event to the same tensors."""

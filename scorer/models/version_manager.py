@@ -366,8 +366,8 @@ class VersionManager:
         self._earlier, self._before = None, before
         self._report("the state of the channel", refusal, hint)
 
-    def _report(self, what: str, refusal: VersionRefusal, hint: str) -> None:
-        log.error("%s is refused: %s%s", what, refusal.reason, f" (hint: {hint})" if hint else "")
+    def _report(self, outcome: str, refusal: VersionRefusal, hint: str) -> None:
+        log.error("%s is refused: %s%s", outcome, refusal.reason, f" (hint: {hint})" if hint else "")
         self._on_refused(refusal)
 
     def _forget_refusals(self) -> None:

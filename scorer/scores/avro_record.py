@@ -97,6 +97,7 @@ def _encode_numbers(numbers: list[float]) -> bytes:
 
 
 def string(text: str) -> bytes:
+    """Encode an Avro string."""
     data = text.encode()
     return long(len(data)) + data
 

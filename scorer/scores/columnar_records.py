@@ -70,14 +70,14 @@ def packed(
     if scores is None or id_pieces is None:
         return None
     count, lanes = len(columns), columns.lanes
-    decisions, which = _join_decisions(parts, count)
+    decisions, indices = _join_decisions(parts, count)
     last = _join_ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
     pieces = [
         constant(b'{"id":"', count),
         *id_pieces,
         constant(b'","score":', count),
         RecordPiece(scores),
-        chosen(list(map(decision_piece, decisions)), which),
+        chosen(list(map(decision_piece, decisions)), indices),
         chosen([source_piece(place) for place in columns.places], lanes),
         RecordPiece(numbers=columns.offsets),
         constant(b'},"event_ms":', count),
@@ -109,20 +109,20 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
     if len(parts) == 1:
         return parts[0].scores.decided()
     names: list[str | None] = []
-    which = np.empty(count, np.int32)
+    indices = np.empty(count, np.int32)
     for part in parts:
         part_decisions, part_indices = part.scores.decided()
-        which[part.at] = part_indices + len(names)
+        indices[part.at] = part_indices + len(names)
         names += part_decisions
-    return names, which
+    return names, indices
 
 
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
     """Return the end of the records of each part, and for each row the index of its part."""
-    which = np.zeros(count, np.int32)
+    indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
-        which[part.at] = number
-    return tails, which
+        indices[part.at] = number
+    return tails, indices
 
 
 def _end_pieces(
@@ -132,12 +132,12 @@ def _end_pieces(
     count: int,
 ) -> list[RecordPiece]:
     """Return the pieces after an event's time: the end that all records of a part share, and the carried fields."""
-    tails, which = ends
+    tails, indices = ends
     if not encoder.carry:
-        return [chosen(tails, which)]
+        return [chosen(tails, indices)]
     column = encoder.carried_column(carried or [None] * count)
-    each = chosen(column, np.arange(count, dtype=np.int32))
-    return [chosen([tail[:-1] + b',"carried":' for tail in tails], which), each, constant(b"}", count)]
+    end_of_row = chosen(column, np.arange(count, dtype=np.int32))
+    return [chosen([tail[:-1] + b',"carried":' for tail in tails], indices), end_of_row, constant(b"}", count)]
 
 
 def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:

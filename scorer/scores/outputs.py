@@ -102,8 +102,8 @@ class Scores:
 
     def decisions(self) -> list[str | None]:
         """Return the decision of each row: by the threshold, by the label of the largest value, or None."""
-        names, which = self.decided()
-        return [names[index] for index in which.tolist()]
+        names, indices = self.decided()
+        return [names[index] for index in indices.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
         """Return the possible decisions, and (B,) indices of the decision of each row."""
@@ -118,8 +118,8 @@ class Scores:
 
     def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
         """Decide by the label of the largest value of (B, n), or by `below` if that value is under the threshold."""
-        labels, which = self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
+        labels, indices = self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
         if rule.threshold is None:
-            return labels, which
-        which[column.max(axis=1) < rule.threshold] = len(labels)
-        return (*labels, rule.below), which
+            return labels, indices
+        indices[column.max(axis=1) < rule.threshold] = len(labels)
+        return (*labels, rule.below), indices

@@ -115,7 +115,9 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
         names.remove("fallback")
     if carry and record.HasField(CARRIED):
         carried = record.carried
-        nested[CARRIED] = {one.name: getattr(carried, one.name) if carried.HasField(one.name) else None for one in carry}
+        nested[CARRIED] = {
+            field.name: getattr(carried, field.name) if carried.HasField(field.name) else None for field in carry
+        }
     elif carry:
         names.remove(CARRIED)
     return {name: nested.get(name, getattr(record, name)) for name in names}

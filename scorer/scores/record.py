@@ -168,7 +168,7 @@ class RecordEncoder:
         """Return the end of each record: the common part `last`, followed by the event's carried fields."""
         if not self.carry:
             return [last] * len(carried)
-        return [self._with_carried(last, each) for each in self._name_fields(carried)]
+        return [self._with_carried(last, named) for named in self._name_fields(carried)]
 
     def _name_fields(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
         absent_values, names = [None] * len(self.carry), self._names

@@ -75,9 +75,9 @@ def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
 
 
 def _carried(carry: Sequence[CarriedField]) -> dict[str, Any]:
-    fields = [{"name": one.name, "type": ["null", one.type], "default": None} for one in carry]
+    fields = [{"name": field.name, "type": ["null", field.type], "default": None} for field in carry]
     kind = {"type": "record", "name": "Carried", "fields": fields}
-    return {"name": "carried", "type": kind, "default": {one.name: None for one in carry}}
+    return {"name": "carried", "type": kind, "default": {field.name: None for field in carry}}
 
 
 def avro(carry: Sequence[CarriedField] = ()) -> str:

@@ -161,9 +161,9 @@ class LookUpLimit:
         self.limit = min(self._max_events, 2 * self.limit)
 
 
-def _risen(known: float, seen: float) -> float:
+def _risen(estimate: float, observed: float) -> float:
     """Return an estimate that rises at once and falls gradually."""
-    return max(seen, known + EWMA * (seen - known))
+    return max(observed, estimate + EWMA * (observed - estimate))
 
 
 def full(end: End, events: int, max_events: int) -> bool:
@@ -192,7 +192,7 @@ def within_deadline(inference: LatencyModel, seconds: float, max_events: int) ->
 def wire_bytes(record: Record) -> int:
     """Return the approximate size of a record in a produce request, before compression."""
     _, value, key, _, _, headers = record
-    named = sum(RECORD_BYTES + len(name) + len(held or b"") for name, held in headers or ())
+    named = sum(RECORD_BYTES + len(name) + len(content or b"") for name, content in headers or ())
     return RECORD_BYTES + len(value or b"") + len(key or b"") + named
 
 

@@ -70,8 +70,8 @@ class ArmAssigner:
         """Return the partitions whose backlog is skipped."""
         return ()
 
-    def observe(self, label: str, asked: int, failed: int) -> None:
+    def observe(self, label: str, requested: int, failed: int) -> None:
         """Record a batch in which the candidate failed on some of its events, which the champion answered."""
-        if self._breaker.observe(asked, failed, self._clock()):
+        if self._breaker.observe(requested, failed, self._clock()):
             message = "the champion answers for %d s instead: the candidate %s failed for %d of %d events"
-            log.warning(message, OPEN_SECONDS, label, failed, asked)
+            log.warning(message, OPEN_SECONDS, label, failed, requested)

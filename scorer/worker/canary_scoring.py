@@ -81,13 +81,13 @@ def score_with_canary(
     for reason in sorted(set(failed.values())):
         substitute = AnswerSource(champion.servable.instead_of_canary(reason), champion.constant)
         scored += score_champion([row for row in canary_rows if failed.get(row) == reason], substitute)
-    rejected = {row for each in scored for row in each.rejected}
+    rejected = {row for part in scored for row in part.rejected}
     answered = (reason for row, reason in failed.items() if row not in rejected | read.headers.expired)
     fallbacks = Counter(answered)
     if arms.candidate is None:
         return CanaryResult(scored, fallbacks)
-    asked = int(np.count_nonzero(arms.canary)) - fallbacks[CRASH]
-    return CanaryResult(scored, fallbacks, asked, fallbacks.total() - fallbacks[CRASH])
+    requested = int(np.count_nonzero(arms.canary)) - fallbacks[CRASH]
+    return CanaryResult(scored, fallbacks, requested, fallbacks.total() - fallbacks[CRASH])
 
 
 def score_with_candidate(
@@ -126,12 +126,12 @@ def score_with_candidate(
         raise error
     rejected = dict(halved.rejected)
     scored = []
-    for each in halved.scored:
-        rejected |= each.rejected
-        scored.append(ScoredRows(each.encoded, {}, each.seconds))
+    for part in halved.scored:
+        rejected |= part.rejected
+        scored.append(ScoredRows(part.encoded, {}, part.seconds))
     failed = {row: str(poison.reason) for row, poison in rejected.items()}
     if error is not None:
-        loading = isinstance(error, DependencyUnavailable) and error.what == MODEL  # after a death of the process
+        loading = isinstance(error, DependencyUnavailable) and error.dependency == MODEL  # after a death of the process
         failed |= dict.fromkeys(halved.unanswered, CRASH if loading else AWAY)
     return CandidateResult(tuple(scored), failed)
 
@@ -148,8 +148,8 @@ def _score_together(
     """Answer a plain batch with one decoding and one set of columns; None if any event needs individual treatment."""
     batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
-    plain = champion.encoder.plain and len(rows) == len(batch) and not pipeline.settings.output.headers
-    if not (columns and plain) or arms.canary.all() or not arms.alike or read.skipped or read.headers.expired:
+    is_plain = champion.encoder.plain and len(rows) == len(batch) and not pipeline.settings.output.headers
+    if not (columns and is_plain) or arms.canary.all() or not arms.alike or read.skipped or read.headers.expired:
         return None
     began = time.perf_counter()
     try:

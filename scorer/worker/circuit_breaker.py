@@ -19,12 +19,12 @@ class CircuitBreaker:
             self._digest, self._failing, self._until = digest, 0, float("-inf")
         return now >= self._until
 
-    def observe(self, asked: int, failed: int, now: float) -> bool:
+    def observe(self, requested: int, failed: int, now: float) -> bool:
         """Record how many events the candidate was asked for and failed; return whether it is suspended now."""
-        if not asked:
+        if not requested:
             return False
-        self._failing = self._failing + 1 if 2 * failed >= asked else 0
-        if not self._failing or (asked < ENOUGH and self._failing < BATCHES):
+        self._failing = self._failing + 1 if 2 * failed >= requested else 0
+        if not self._failing or (requested < ENOUGH and self._failing < BATCHES):
             return False
         self._failing, self._until = 0, now + OPEN_SECONDS
         return True

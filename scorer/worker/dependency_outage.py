@@ -23,7 +23,7 @@ class BackendOutage:
         self._outages = outages
         self._clock = clock
         self._fallback_seconds = fallback_seconds
-        self._what = ""
+        self._dependency = ""
         self._since = 0.0
         self._until: float | None = None
         self._covered_until = float("-inf")
@@ -31,17 +31,17 @@ class BackendOutage:
     def begin(self, error: DependencyUnavailable) -> None:
         """Return to the committed offsets, until it makes sense to retry. Everything published is known to be committed."""
         now = self._note(error)
-        self._outages.begin(error.what, error)
-        due = self._due(error)
-        self._until = now + error.retry_seconds if due is None else min(now + error.retry_seconds, due)
+        self._outages.begin(error.dependency, error)
+        due_at = self._due(error)
+        self._until = now + error.retry_seconds if due_at is None else min(now + error.retry_seconds, due_at)
         self._intake.rewind()
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
         """Return whether the fallback answers until it makes sense to retry."""
-        now, due = self._note(error), self._due(error)
-        if due is None or now < due:
+        now, due_at = self._note(error), self._due(error)
+        if due_at is None or now < due_at:
             return False
-        self._outages.begin(error.what, error, optional=True)
+        self._outages.begin(error.dependency, error, optional=True)
         self._covered_until = now + error.retry_seconds
         return True
 
@@ -52,15 +52,15 @@ class BackendOutage:
     def _note(self, error: DependencyUnavailable) -> float:
         """Return the time; an outage of another dependency ends the previous one."""
         now = self._clock()
-        if self._what != error.what:
+        if self._dependency != error.dependency:
             self.end()
             self._since = now
-        self._what = error.what
+        self._dependency = error.dependency
         return now
 
     def _due(self, error: DependencyUnavailable) -> float | None:
         """Return when the fallback starts to answer for this dependency; None if it does not."""
-        if self._fallback_seconds is None or error.what != MODEL_SERVERS:
+        if self._fallback_seconds is None or error.dependency != MODEL_SERVERS:
             return None
         return self._since + self._fallback_seconds
 
@@ -79,6 +79,6 @@ class BackendOutage:
 
     def end(self) -> None:
         """Record that a model answered a batch."""
-        if self._what:
-            self._outages.end(self._what)
-            self._what, self._covered_until = "", float("-inf")
+        if self._dependency:
+            self._outages.end(self._dependency)
+            self._dependency, self._covered_until = "", float("-inf")

@@ -80,8 +80,8 @@ def encode(
     """Encode the records of answered events, made at `at_ms` (Unix ms)."""
     rows, answer = answers.rows, answers.answer
     if answer.columns is not None and len(rows) == len(batch):
-        whole = [VersionScores(np.arange(len(rows)), answer.columns, encoder)]
-        columns = encode_columns(batch, headers, whole, answers, settings, target, at_ms)
+        version_scores = [VersionScores(np.arange(len(rows)), answer.columns, encoder)]
+        columns = encode_columns(batch, headers, version_scores, answers, settings, target, at_ms)
         if columns is not None:
             return EncodedRows(rows, columns, answer.status)
     keys = select_rows(batch.keys, rows)
@@ -143,8 +143,10 @@ def _encode_values(
     sizes = [len(value) + len(key or b"") for value, key in zip(values, select_rows(batch.keys, rows), strict=True)]
     if max(sizes) <= target.room:
         return values
-    bare = encoder.encode(*columns, None)
-    return [value if size <= target.room else other for value, other, size in zip(values, bare, sizes, strict=True)]
+    records_without_ends = encoder.encode(*columns, None)
+    return [
+        value if size <= target.room else other for value, other, size in zip(values, records_without_ends, sizes, strict=True)
+    ]
 
 
 def _record_headers(
@@ -157,7 +159,7 @@ def _record_headers(
         headers = encoder.headers(names, ids, answer.decisions, answer.status)
     if batch.carried is not None:
         carried = select_rows(batch.carried, answers.rows)
-        headers = [[*(own or ()), *more] for own, more in zip(headers, carried, strict=True)]
+        headers = [[*(own_headers or ()), *more] for own_headers, more in zip(headers, carried, strict=True)]
     return headers
 
 

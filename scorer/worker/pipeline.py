@@ -97,9 +97,9 @@ class Pipeline:
         inferred_at = time.perf_counter()
         if expired:
             answers.append(constant_answers(expired, "expired", self.decode(read.batch, expired, decoder, context)))
-        encoded = tuple(self.encode(read, each, source.servable, context) for each in answers)
-        for each in encoded:
-            rejected |= each.rejected
+        encoded = tuple(self.encode(read, answer, source.servable, context) for answer in answers)
+        for part in encoded:
+            rejected |= part.rejected
         return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
@@ -181,7 +181,7 @@ def score_in_halves(
             result = score(span)
         except INFRASTRUCTURE_ERRORS as error:
             spans.append(span)
-            return HalvedRows(tuple(scored), rejected, error, [row for each in spans for row in each])
+            return HalvedRows(tuple(scored), rejected, error, [row for span in spans for row in span])
         except Exception as error:  # noqa: BLE001 - an event that raises must not stop its partition
             if len(span) > 1 and (hopeless is None or any_success or failures < hopeless):
                 middle = len(span) // 2
@@ -199,6 +199,6 @@ def score_in_halves(
 def total_seconds(scored: Sequence[ScoredRows]) -> Counter[str]:
     """Return the duration of each stage over all results."""
     seconds: Counter[str] = Counter()
-    for each in scored:
-        seconds.update(each.seconds)
+    for part in scored:
+        seconds.update(part.seconds)
     return seconds

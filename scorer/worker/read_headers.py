@@ -74,10 +74,10 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
     values = [NO_HEADER_VALUES] * len(batch)
     expired: set[int] = set()
     rejected: dict[int, Poison] = {}
-    for row, own in zip(rows, headers, strict=True):
-        if not own:
+    for row, own_headers in zip(rows, headers, strict=True):
+        if not own_headers:
             continue
-        values[row] = value = HeaderValues.from_headers(own)
+        values[row] = value = HeaderValues.from_headers(own_headers)
         if value.bad_id is not None:
             rejected[row] = Poison(Reason.NOT_UTF8, value.bad_id)
         elif value.bad_deadline is not None:
@@ -108,11 +108,13 @@ def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
     digits = int(lengths[0])
     if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():
         return None
-    each = texts.text[texts.starts[:, None] + np.arange(digits)].astype(np.int64) - ord("0")
-    return each @ (10 ** np.arange(digits)[::-1]) if ((each >= 0) & (each <= 9)).all() else None
+    digit_matrix = texts.text[texts.starts[:, None] + np.arange(digits)].astype(np.int64) - ord("0")
+    return digit_matrix @ (10 ** np.arange(digits)[::-1]) if ((digit_matrix >= 0) & (digit_matrix <= 9)).all() else None
 
 
 def is_plain(texts: ByteColumn) -> bool:
     """Return whether each text exists and needs no escape in a JSON string."""
-    each = texts.text[texts.starts.min() : texts.ends.max()]
-    return texts.nulls is None and bool(((each >= 0x20) & (each < 0x7F) & (each != ord('"')) & (each != ord("\\"))).all())
+    characters = texts.text[texts.starts.min() : texts.ends.max()]
+    return texts.nulls is None and bool(
+        ((characters >= 0x20) & (characters < 0x7F) & (characters != ord('"')) & (characters != ord("\\"))).all()
+    )

@@ -85,7 +85,7 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
     packed: ColumnarRecords | None = None
     expired: set[int] = set()
     outcomes: Counter[str] = Counter()
-    for part in (encoded for each in scored for encoded in each.encoded):
+    for part in (encoded for scored_rows in scored for encoded in scored_rows.encoded):
         if isinstance(part.records, ColumnarRecords):
             packed = part.records
         elif len(part.rows) == len(batch):
@@ -253,7 +253,7 @@ class BatchScorer:
             failed=result.failed,
             fallbacks=result.fallbacks,
         )
-        rejected = {row: poison for each in result.scored for row, poison in each.rejected.items()}
+        rejected = {row: poison for scored_rows in result.scored for row, poison in scored_rows.rejected.items()}
         for row, poison in rejected.items():
             at_ms = context.clock.now_ms()
             scored.slots[row] = self.dead_letter(batch, row, poison, source.servable, at_ms, scored.arm(row))

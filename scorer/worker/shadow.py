@@ -120,15 +120,15 @@ class ShadowScorer(BatchScorer):
 
     def _merge(self, batch: Batch, scored: list[ScoredRows]) -> ScoredBatch:
         result = merge(batch, scored)
-        result.outcomes["too_large"] += sum(len(each.rejected) for each in scored)
+        result.outcomes["too_large"] += sum(len(part.rejected) for part in scored)
         return result
 
 
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
     """Yield the version that scores as a shadow, the arm of its events, and their rows."""
     assert arms.sampled is not None
-    for version, arm, own in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
-        if rows := np.flatnonzero(arms.sampled & own).tolist():
+    for version, arm, own_rows in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
+        if rows := np.flatnonzero(arms.sampled & own_rows).tolist():
             yield version, arm, rows
 
 

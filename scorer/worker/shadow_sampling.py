@@ -37,13 +37,13 @@ class ShadowSampler(ArmAssigner):
         sampled = self._sample.canary(batch)
         if not sampled.any():
             return None
-        mine = np.zeros(len(batch), np.bool_)
+        candidate_rows = np.zeros(len(batch), np.bool_)
         if canary.split.below:
-            mine = canary.split.canary(batch)
+            candidate_rows = canary.split.canary(batch)
         candidate = canary.servable
         if candidate is not None and self._quarantine.lethal(candidate.resolution.identity):
             candidate = None
-        return Arms(mine, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
+        return Arms(candidate_rows, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str, share: int) -> None:
         """Sample this percentage of the keys for this candidate from now on; "" for none."""
@@ -59,7 +59,7 @@ class ShadowSampler(ArmAssigner):
         limit = self._settings.max_lag_seconds
         return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
 
-    def observe(self, label: str, asked: int, failed: int) -> None:
+    def observe(self, label: str, requested: int, failed: int) -> None:
         """Ignore failures: no consumer waits for a shadow, and its failures are what is measured."""
 
 

@@ -52,12 +52,14 @@ class VersionFence:
         self._until = {p: until for p, until in self._until.items() if p in partitions}
         reached = {p for p in self._until if partitions.mark(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached
-        held = {p for p in late if partitions.mark(p).revision > trusted}
-        if held:
-            log.error("revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held))
-            self._timeouts.inc(len(held))
-            self._until |= dict.fromkeys(held, now + WAIT_SECONDS)
-            late -= held
+        held_back = {p for p in late if partitions.mark(p).revision > trusted}
+        if held_back:
+            log.error(
+                "revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held_back)
+            )
+            self._timeouts.inc(len(held_back))
+            self._until |= dict.fromkeys(held_back, now + WAIT_SECONDS)
+            late -= held_back
         if late:
             log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
             self._timeouts.inc(len(late))

@@ -43,8 +43,8 @@ class MsgspecRows:
     def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         if self._fields.fits(values):
-            good = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
-            return self._scan(good) or self._decode_by_msgspec(good)
+            plain_values = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
+            return self._scan(plain_values) or self._decode_by_msgspec(plain_values)
         return self._decode_singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:

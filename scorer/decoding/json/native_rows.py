@@ -35,7 +35,7 @@ class NativeRows:
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
         """Create a decoder of arrays that hold all numbers of an event, or return None."""
-        return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, bare=True)
+        return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, prefix_removed=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
@@ -44,7 +44,7 @@ class NativeRows:
 
     @classmethod
     def _create(
-        cls, signature: Signature, fields: Sequence[NumberField], id_field: str | None, *, bare: bool = False
+        cls, signature: Signature, fields: Sequence[NumberField], id_field: str | None, *, prefix_removed: bool = False
     ) -> Self | None:
         names = [field.name for field in fields]
         library = native_library().library
@@ -52,7 +52,7 @@ class NativeRows:
             return None
         if any(field.dtype != "float32" or field.varies or field.raw for field in signature.fields):
             return None
-        return cls(signature, Scanner(library, fields, id_field, bare=bare))
+        return cls(signature, Scanner(library, fields, id_field, bare=prefix_removed))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
         """Decode a batch, and its uncertain events by `otherwise`; return None if `otherwise` must decode the whole batch."""
@@ -73,13 +73,13 @@ class NativeRows:
         """Decode the uncertain events by `otherwise` and add them to the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise([values[row] for row in uncertain])
-        good = [uncertain[row] for row in rest.rows]
+        retried = [uncertain[row] for row in rest.rows]
         ids = list(scanned.ids)
-        for row, id_ in zip(good, rest.ids, strict=True):
+        for row, id_ in zip(retried, rest.ids, strict=True):
             ids[row] = id_
         batch.ids = ids
         for name, tensor in rest.tensors.items():
-            batch.tensors[name][good] = tensor
+            batch.tensors[name][retried] = tensor
         if not rest.rejected:
             return batch
         batch.rejected = {uncertain[row]: poison for row, poison in rest.rejected.items()}

@@ -87,8 +87,8 @@ class AvroReader:
             raise Poison(Reason.MALFORMED, f"the {len(value)} bytes are not a complete record of the Avro schema") from None
         except READ_FAULTS as error:
             raise Poison(Reason.MALFORMED, f"the value does not match its Avro schema: {error!r}") from None
-        if left := len(value) - stream.tell():
-            raise Poison(Reason.MALFORMED, f"{left} bytes follow the Avro record")
+        if unread := len(value) - stream.tell():
+            raise Poison(Reason.MALFORMED, f"{unread} bytes follow the Avro record")
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
         return event
@@ -112,8 +112,8 @@ def readable(schema: Any) -> Any:
     type_ = schema.get("type")
     if isinstance(type_, str) and type_ not in TYPES and "name" not in schema:
         return type_
-    plain = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key in READ}
-    return plain | {"logicalType": DECIMAL} if _is_decimal(schema) else plain
+    parts = {key: readable(value) if key in PARTS else value for key, value in schema.items() if key in READ}
+    return parts | {"logicalType": DECIMAL} if _is_decimal(schema) else parts
 
 
 def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
@@ -122,7 +122,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
     `namespace` is the enclosing namespace, `defined` has the definitions so far by name and is updated.
     """
     if isinstance(schema, list):
-        return [defined_once(one, namespace, defined) for one in schema]
+        return [defined_once(part, namespace, defined) for part in schema]
     if not isinstance(schema, dict):
         return schema
     kind, name = schema.get("type"), schema.get("name")
@@ -224,7 +224,7 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
     return recursive
 
 
-def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | None]:
+def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
     """Yield the parts of a record, in order; of a union with null, the other type. None means that the layout varies.
 
     `lengths` has the fields of the signature, with the length of each array of fixed length.
@@ -232,8 +232,8 @@ def _record(schema: Any, wanted: Mapping[str, int | None]) -> Iterator[Item | No
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None
         return
-    for one in schema["fields"]:
-        yield from _type_items(one["type"], one["name"], wanted)
+    for field in schema["fields"]:
+        yield from _type_items(field["type"], field["name"], defaults)
 
 
 def _type_items(type_: Any, name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:

@@ -53,9 +53,9 @@ class SchemaDecoder:
         if parts is not None and self._source.reads_headers and parts.mention(MARKS):
             return self._decode_by_schema(values, parts.listed().every_header)
         if self._last is not None and self._fields.fits(values):
-            good: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
-            if _all_begin(good, self._last):
-                return self._decode_group(self._last, good)
+            present: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+            if _all_begin(present, self._last):
+                return self._decode_group(self._last, present)
         return self._decode_by_schema(values, None)
 
     def _decode_by_schema(self, values: Sequence[bytes | None], headers: Sequence[Headers] | None) -> Decoded:

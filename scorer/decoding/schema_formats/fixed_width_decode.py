@@ -141,26 +141,26 @@ class FixedLayout:
                 texts[item.field] = self._column(item, cuts, begins, ends)
         except UnicodeDecodeError:  # in one event, which the format's own reader identifies
             return None
-        whole = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
+        numbers_by_field = {item.field: numbers for item, numbers in zip(self._numbers, cuts.numbers, strict=True)}
         for field in self._signature.fields:
-            if field.name in whole and field.dtype in INTEGER_LIMITS:
+            if field.name in numbers_by_field and field.dtype in INTEGER_LIMITS:
                 low, high = INTEGER_LIMITS[field.dtype]
-                keep &= (whole[field.name] >= low) & (whole[field.name] <= min(high, LARGEST))
+                keep &= (numbers_by_field[field.name] >= low) & (numbers_by_field[field.name] <= min(high, LARGEST))
         rows = cuts.rows
         if not keep.all():
             kept_rows = np.flatnonzero(keep).tolist()
             matrix, rows = matrix[kept_rows], rows[kept_rows]
             texts = {field: [column[k] for k in kept_rows] for field, column in texts.items()}
-            whole = {field: numbers[kept_rows] for field, numbers in whole.items()}
-        return self._view(rows.tolist(), _SlicedFields(matrix, texts, whole)) if len(rows) else None
+            numbers_by_field = {field: numbers[kept_rows] for field, numbers in numbers_by_field.items()}
+        return self._view(rows.tolist(), _SlicedFields(matrix, texts, numbers_by_field)) if len(rows) else None
 
     def _column(
         self, item: PrefixedBytes, cuts: _EventSlices, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[Any]:
         """Return the strings or bytes of a field. Raises UnicodeDecodeError."""
         together = item.field == self._id_field and len(begins) >= FEWEST
-        if together and (plain := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
-            return plain
+        if together and (ascii_column := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
+            return ascii_column
         data = cuts.data()
         raw = [data[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         return raw if item.raw else list(map(bytes.decode, raw))
@@ -172,24 +172,24 @@ class FixedLayout:
         """
         buffer, begins, ends = _join(values)
         positions = begins + start
-        good = np.ones(len(values), np.bool_)
+        valid = np.ones(len(values), np.bool_)
         runs, texts, numbers = [positions], [], []
         positions = positions + self._runs[0]
         for item, size in zip(self._variable, self._runs[1:], strict=True):
             number, positions, fits = varints(buffer, positions)
-            good &= fits
+            valid &= fits
             if isinstance(item, PrefixedBytes):
                 length = number >> 1 if item.zigzag else number
-                good &= (length <= len(buffer)) & ~(number & item.zigzag).astype(np.bool_)
+                valid &= (length <= len(buffer)) & ~(number & item.zigzag).astype(np.bool_)
                 texts.append((positions, positions + np.minimum(length, len(buffer))))
                 positions = texts[-1][1]
             else:
-                good &= number < item.limit
+                valid &= number < item.limit
                 numbers.append((number >> 1) ^ -(number & 1) if item.zigzag else number)
             runs.append(positions)
             positions = positions + size
-        good &= positions == ends
-        rows = np.flatnonzero(good)
+        valid &= positions == ends
+        rows = np.flatnonzero(valid)
         if len(rows) < len(values):
             runs = [run[rows] for run in runs]
             texts = [(begin[rows], end[rows]) for begin, end in texts]
@@ -211,10 +211,10 @@ class FixedLayout:
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _good(self, matrix: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        good: NDArray[np.bool_] = (matrix[:, self._constant_at] == self._constants).all(axis=1)
+        valid: NDArray[np.bool_] = (matrix[:, self._constant_at] == self._constants).all(axis=1)
         if self._booleans:
-            good &= (matrix[:, self._booleans] <= 1).all(axis=1)
-        return good
+            valid &= (matrix[:, self._booleans] <= 1).all(axis=1)
+        return valid
 
     def _view(self, rows: list[int], parts: _SlicedFields) -> Decoded:
         tensors = {tensor.tensor: self._tensor(tensor, parts) for tensor in self._signature.fed}
@@ -266,19 +266,19 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
     if len(items) < len(parts) or sum(isinstance(item, PrefixedBytes | VarintNumber) for item in items) > MOST_VARIABLE:
         return None
     numbers = {item.field: item for item in items if isinstance(item, FixedNumbers)}
-    whole = {item.field for item in items if isinstance(item, VarintNumber)}
+    varint_fields = {item.field for item in items if isinstance(item, VarintNumber)}
     texts = {item.field for item in items if isinstance(item, PrefixedBytes) and not item.raw}
     for field in fields.signature.fields:
         if field.dtype == "string":
             if field.array or field.name not in texts:
                 return None
             continue
-        if field.name in whole and field.dtype != "bool" and not field.array:
+        if field.name in varint_fields and field.dtype != "bool" and not field.array:
             continue
         item = numbers.get(field.name)
         if item is None or item.count != (field.array or 1) or np.dtype(item.dtype).kind != np.dtype(field.dtype).kind:
             return None
-    if id_field is not None and id_field not in texts | whole:
+    if id_field is not None and id_field not in texts | varint_fields:
         return None
     return FixedLayout(items, fields, id_field)
 

@@ -55,6 +55,8 @@ VARINTS = {
 
 
 class ProtobufReader:
+    """Decodes messages of one type to rows, in one call of the protobuf library for each message."""
+
     def __init__(self, message: Descriptor, fields: RowSchema, id_field: str | None) -> None:
         self._type = message
         self._new: Callable[[], Any] = message_factory.GetMessageClass(message)
@@ -111,8 +113,8 @@ def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[st
     """Create a function that reads a field of a message: its value, or an object or an array with the parts below it."""
     name = field.name
     if field.is_repeated:
-        each = _repeated_reader(field, below, texts)
-        return lambda message: each(getattr(message, name))
+        read_elements = _repeated_reader(field, below, texts)
+        return lambda message: read_elements(getattr(message, name))
     read_value = _value_reader(field, below, texts)
     stated = field.has_default_value and field.containing_oneof is None  # a default in the schema, of proto2 or of an edition
     if field.has_presence and not stated:
@@ -134,10 +136,12 @@ def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container
         return lambda field_values: list(map(read_value, field_values)) or None
     if not is_array(below):
         return lambda field_values: list(field_values) or None
-    count, each = length(below), {index: _value_reader(field, part, texts) for index, part in below.items()}
+    count, readers = length(below), {index: _value_reader(field, part, texts) for index, part in below.items()}
     if message is None:
-        return lambda values: [each.get(index, _identity)(value) for index, value in enumerate(values[:count])] or None
-    return lambda values: [each[index](value) if index in each else None for index, value in enumerate(values[:count])] or None
+        return lambda values: [readers.get(index, _identity)(value) for index, value in enumerate(values[:count])] or None
+    return lambda values: (
+        [readers[index](value) if index in readers else None for index, value in enumerate(values[:count])] or None
+    )
 
 
 def _value_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
@@ -167,7 +171,7 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
     `lengths` has the fields of the signature, with the length of each array of fixed length.
     """
-    for field in sorted(message.fields, key=lambda one: int(one.number)):
+    for field in sorted(message.fields, key=lambda candidate: int(candidate.number)):
         if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
             yield None
         elif field.is_repeated:

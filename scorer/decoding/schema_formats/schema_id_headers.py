@@ -53,7 +53,7 @@ def reference(message: str) -> bytes:
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
     """Return the frame, or the error as text; `headers` has no duplicates."""
     naming = [(name, value) for name, value in headers if name in NAMING]
-    supported = [one for one in naming if one[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
+    supported = [scheme for scheme in naming if scheme[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:
         return None
     if len(supported) > 1:

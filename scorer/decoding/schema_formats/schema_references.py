@@ -40,7 +40,7 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
     path: list[tuple[Reference, str]] = []  # from the schema to the reference whose own references are being fetched
     remaining = [iter(references)]
     while remaining:
-        reference = next((one for one in remaining[-1] if one.name not in started), None)
+        reference = next((candidate for candidate in remaining[-1] if candidate.name not in started), None)
         if reference is not None:
             started.add(reference.name)
             if len(started) > MOST_REFERENCES:

@@ -119,12 +119,12 @@ class SchemaRegistry:
                 self._start_look_ups(waiting)
                 if not (waiting or self._running or self._unexplained or self._retry_at or self._probe):
                     return
-                left = until - time.monotonic()
-                if left <= 0:
+                remaining = until - time.monotonic()
+                if remaining <= 0:
                     raise LookUpsPending(
                         f"schema registry {self._url}: {len(waiting) + len(self._running)} look-ups are pending"
                     )
-                self._wait(left)
+                self._wait(remaining)
 
     def _get_schema(self, schema_id: SchemaId) -> Schema | None:
         """Return the schema, or None if the id must be looked up. Raises Poison if a recent look-up failed."""
@@ -141,20 +141,20 @@ class SchemaRegistry:
     def _needs_look_up(self, schema_id: SchemaId) -> bool:
         """Return whether an id is unknown and no look-up of it is running or due."""
         try:
-            known = self._get_schema(schema_id) is not None
+            is_known = self._get_schema(schema_id) is not None
         except Poison:
             return False
-        running = any(one.schema_id == schema_id for one in self._running.values())
+        running = any(look_up.schema_id == schema_id for look_up in self._running.values())
         probed = self._probe is not None and schema_id in self._probe.failures
-        return not (known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
+        return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
     def _take_due(self) -> list[SchemaId]:
         """Remove and return the failed ids whose next attempt is due."""
         now = self._clock()
-        due = [schema_id for schema_id, at in self._retry_at.items() if at <= now]
-        for schema_id in due:
+        due_ids = [schema_id for schema_id, at in self._retry_at.items() if at <= now]
+        for schema_id in due_ids:
             del self._retry_at[schema_id]
-        return due
+        return due_ids
 
     def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
         """Start as many look-ups as may run at once, and the probe if failures need one."""

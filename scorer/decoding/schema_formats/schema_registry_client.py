@@ -62,8 +62,8 @@ class SchemaRegistryHttpClient:
         session = self._session
         session.clear_caches()  # type: ignore[no-untyped-call]
         probes: list[Callable[[], object]] = [lambda: session.get_subjects(limit=1), session.get_config]
-        if (good := self._good) is not None:
-            probes.insert(0, lambda: session.get_schema(good))
+        if (reachable := self._good) is not None:
+            probes.insert(0, lambda: session.get_schema(reachable))
         failures: list[LookUpFailed] = []
         for probe in probes:
             try:
@@ -107,13 +107,13 @@ class SchemaRegistryHttpClient:
     def _fetch_native_references(self, path: str) -> list[Reference]:
         """Fetch the references of the schema at a path."""
         return [
-            Reference(str(one["name"]), (one.get("groupId") or "default", one["artifactId"], str(one["version"])))
-            for one in documents.ANY.decode(self._session.native(f"{path}/references").text)
+            Reference(str(entry["name"]), (entry.get("groupId") or "default", entry["artifactId"], str(entry["version"])))
+            for entry in documents.ANY.decode(self._session.native(f"{path}/references").text)
         ]
 
 
 def _references(schema: ConfluentSchema) -> list[Reference]:
-    return [Reference(one.name or "", (one.subject or "", str(one.version or -1))) for one in schema.references or []]
+    return [Reference(entry.name or "", (entry.subject or "", str(entry.version or -1))) for entry in schema.references or []]
 
 
 def _send(request: Callable[[], T]) -> T:

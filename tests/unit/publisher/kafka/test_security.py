@@ -66,7 +66,7 @@ def test_what_cannot_work_is_named(files: Path, section: dict[str, Any], parts: 
     security.resolve(raw, files)
     with pytest.raises(ValidationError) as refusal:
         SecuritySettings.model_validate(raw["security"])
-    line = security.told(refusal.value.errors()[0], "kafka.security") or ""
+    line = security.error_line(refusal.value.errors()[0], "kafka.security") or ""
     assert line.startswith("kafka.security.")
     assert all(part in line for part in parts), line
     assert "hush" not in line
@@ -77,7 +77,7 @@ def test_extra_does_not_undo_what_security_says(files: Path) -> None:
     values = {"bootstrap_servers": "b:1", "security": proof, "extra": {"sasl.password": "hush"}}
     with pytest.raises(ValidationError) as refusal:
         KafkaSettings.model_validate(values)
-    line = security.told(refusal.value.errors()[0], "kafka")
+    line = security.error_line(refusal.value.errors()[0], "kafka")
     assert line == "kafka.extra.sasl.password: kafka.security sets this already; remove it from kafka.extra"
 
 

@@ -108,7 +108,7 @@ def test_a_registry_that_answers_nothing_is_away(status: int | None) -> None:
     for _ in range(2):
         with pytest.raises(DependencyUnavailable) as caught:
             schemas.schema(of(7), "avro")
-        assert caught.value.what == SCHEMA_REGISTRY
+        assert caught.value.dependency == SCHEMA_REGISTRY
         assert "secret" not in str(caught.value)
     stub.down = None
     assert schemas.schema(of(7), "avro") == GOOD
