@@ -25,7 +25,7 @@ def main() -> None:
     environment.pin()
     from model_registry.errors import RegistryError
 
-    if lacking := [name for name in LIBRARIES if find_spec(name) is None]:
-        print(f"error: {', '.join(lacking)}: not installed\nhint: pip install -e '.[cpu,training]'", file=sys.stderr)
+    if missing := [name for name in LIBRARIES if find_spec(name) is None]:
+        print(f"error: {', '.join(missing)}: not installed\nhint: pip install -e '.[cpu,training]'", file=sys.stderr)
         sys.exit(2)
     command_line.run(app, RegistryError)

@@ -65,24 +65,24 @@ def digest() -> str:
 
     Machines with the same wheels have the same digest, wherever these are installed.
     """
-    found = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
+    hashing = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
     for line in distributions(metadata.distributions()):
-        found.update(f"{line}\n".encode())
+        hashing.update(f"{line}\n".encode())
     for folder in sorted((*PACKAGES, Path(__file__).parent), key=lambda folder: folder.name):
         for line in sources(folder):
-            found.update(f"{folder.name}/{line}\n".encode())
-    return f"sha256:{found.hexdigest()}"
+            hashing.update(f"{folder.name}/{line}\n".encode())
+    return f"sha256:{hashing.hexdigest()}"
 
 
 def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
     """Return name, version and the digest of the files of each distribution, in order of names."""
-    found = set()
-    for one in installed:
-        name = str(one.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
+    lines = set()
+    for distribution in installed:
+        name = str(distribution.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
         if name not in (*INSTALLERS, OURS):
-            files = "\n".join(sorted(recorded(one.read_text("RECORD") or "")))
-            found.add(f"{name} {one.version} {hashlib.sha256(files.encode()).hexdigest()}")
-    return sorted(found)
+            files = "\n".join(sorted(recorded(distribution.read_text("RECORD") or "")))
+            lines.add(f"{name} {distribution.version} {hashlib.sha256(files.encode()).hexdigest()}")
+    return sorted(lines)
 
 
 def recorded(record: str) -> Iterator[str]:

@@ -32,8 +32,8 @@ def milliseconds(duration: Any) -> int:
 
 def written(ms: int) -> str:
     """Format a duration in its largest unit, as `milliseconds` parses it."""
-    whole = ms // 1_000
-    return next(f"{whole // size}{unit}" for unit, size in reversed(UNITS.items()) if whole % size == 0)
+    seconds = ms // 1_000
+    return next(f"{seconds // size}{unit}" for unit, size in reversed(UNITS.items()) if seconds % size == 0)
 
 
 Duration = Annotated[int, BeforeValidator(milliseconds), PlainSerializer(written)]
@@ -41,6 +41,8 @@ Duration = Annotated[int, BeforeValidator(milliseconds), PlainSerializer(written
 
 
 class LabelsSection(Section):
+    """The labels that events need before they are used."""
+
     after: Duration = milliseconds("1d")
     """How long after an event its outcome is known; younger events are omitted."""
     coverage: float = Field(default=0.9, ge=0, le=1)
@@ -48,6 +50,8 @@ class LabelsSection(Section):
 
 
 class SnapshotSection(Section):
+    """The events of a snapshot, and their split by time."""
+
     window: Duration = milliseconds("90d")
     """How far back events are read, by their Kafka timestamps."""
     validation: Duration = Field(default=milliseconds("14d"), gt=0)
@@ -61,6 +65,8 @@ class SnapshotSection(Section):
 
 
 class SearchSection(Section):
+    """The search of parameters by successive halving."""
+
     trials: int = Field(default=16, ge=1, le=512)
     """The number of parameter sets to try. 1: those of `parameters`, without a search."""
     rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
@@ -77,6 +83,8 @@ class SearchSection(Section):
 
 
 class GateSection(Section):
+    """The rules by which a challenger may replace the champion."""
+
     metric: Literal["auc"] = "auc"
     """The metric by which champion and challenger are compared on the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
@@ -99,12 +107,14 @@ class GateSection(Section):
     @field_validator("slices")
     @classmethod
     def _paths(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
-        for each in slices:
-            json_path.parse_object_path(each)
+        for path in slices:
+            json_path.parse_object_path(path)
         return slices
 
 
 class PublishSection(Section):
+    """The signing and promotion of a version."""
+
     channel: str | None = None
     """The channel to promote; default: the scorer's `model.tag`."""
     key_file: Path | None = None
@@ -147,9 +157,9 @@ class Training(Configuration):
     def _time_to_train(cls, snapshot: SnapshotSection, info: ValidationInfo) -> SnapshotSection:
         """Check that the window leaves time for training."""
         after = info.data["labels"].after if "labels" in info.data else 0
-        taken = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
-        if sum(taken.values()) >= snapshot.window:
-            shares = ", ".join(f"{name} {written(ms)}" for name, ms in taken.items())
+        spans = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
+        if sum(spans.values()) >= snapshot.window:
+            shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
             raise ValueError(f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make it longer")
         return snapshot
 

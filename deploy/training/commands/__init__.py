@@ -1,1 +1,1 @@
-"""The verbs of `python deploy/training`."""
+"""The commands of `python deploy/training`."""

@@ -1,4 +1,4 @@
-"""The verb `compare`: compare two versions on the hold-out rows of a run."""
+"""The command `compare`: compare two versions on the hold-out rows of a run."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from publisher.errors import FINDING
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
 from training.commands.run import progress
-from training.commands.runs import found
+from training.commands.runs import find_run
 from training.pipeline.evaluate_steps import compared
 from training.pipeline.run import Run
 from training.pipeline.step_results import Standing
@@ -30,7 +30,7 @@ def compare(
     """Compare a version with another one by the rules of the gate. Moves no channel. Exit code 1 if it is rejected."""
     training, settings = load(path, flags or [])
     with progress() as shown:
-        run = Run(training, settings, found(training.folder, name, "join"), shown)
+        run = Run(training, settings, find_run(training.folder, name, "join"), shown)
         comparison = compared(run, _standing(run, version), _standing(run, against or run.channel))
     document = msgspec.to_builtins(comparison)
     print_data(as_json, document, lambda: run_report.comparison(document))

@@ -1,4 +1,4 @@
-"""The verb `demo`: the learning loop on flights, from labelled events to a version that a running scorer serves."""
+"""The command `demo`: the learning loop on flights, from labelled events to a version that a running scorer serves."""
 
 import signal
 import sys
@@ -27,7 +27,7 @@ def demo(
         raise Fatal("the extra `demo` is not installed", "pip install -e '.[cpu,demo,training]'", USAGE)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: stop all started processes
     with DemoView() as view:
-        found = run.demo(keep, view)
-    print_data(as_json, found.to_dict(), found.table)
-    if not found.clean:
+        summary = run.demo(keep, view)
+    print_data(as_json, summary.to_dict(), summary.table)
+    if not summary.clean:
         raise typer.Exit(FINDING)

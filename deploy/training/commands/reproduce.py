@@ -1,4 +1,4 @@
-"""The verb `reproduce`: train a version again from its own snapshot and signed provenance, and compare the digests."""
+"""The command `reproduce`: train a version again from its own snapshot and signed provenance, and compare the digests."""
 
 from typing import Annotated, Any
 
@@ -19,14 +19,16 @@ def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json =
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
         run, recorded = reproduction.begin(training, settings, version, shown)
-        found = reproduction.reproduced(run, recorded, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
-    print_data(as_json, found, lambda: table(("", "recorded", "now", "same"), _rows(found)))
-    if not found["same"]:
+        comparisons = reproduction.reproduced(
+            run, recorded, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s")
+        )
+    print_data(as_json, comparisons, lambda: table(("", "recorded", "now", "same"), _rows(comparisons)))
+    if not comparisons["same"]:
         raise typer.Exit(FINDING)
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def _rows(comparisons: dict[str, Any]) -> list[tuple[str, str, str, str]]:
     return [
-        (name, each["recorded"], each["now"], "yes" if each["recorded"] == each["now"] else "NO")
-        for name, each in found["parts"].items()
+        (name, values["recorded"], values["now"], "yes" if values["recorded"] == values["now"] else "NO")
+        for name, values in comparisons["parts"].items()
     ]

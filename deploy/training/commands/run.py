@@ -1,4 +1,4 @@
-"""The verb `run`: from the topics to a promoted version, or to the reason against it."""
+"""The command `run`: train a version from the topics, and promote it or report why it was rejected."""
 
 import contextlib
 from collections.abc import Iterator
@@ -29,9 +29,9 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
-        taken = pipeline.begin(training, settings, shown, anew=new)
-        end = pipeline.follow(taken, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
-        document = run_report.document(taken.folder)
+        active_run = pipeline.begin(training, settings, shown, anew=new)
+        end = pipeline.follow(active_run, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
+        document = run_report.document(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
         err_console.print(end.because, markup=False)
@@ -44,4 +44,4 @@ def progress() -> Iterator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")
-        yield lambda what, done, of: bars.update(task, description=what, completed=done, total=of)
+        yield lambda action, done, of: bars.update(task, description=action, completed=done, total=of)

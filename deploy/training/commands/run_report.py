@@ -66,8 +66,8 @@ def _parts(document: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield _search(document["search"])
     if document["comparison"]:
         yield from _comparison(document["comparison"])
-    taken = [(step["step"], f"{step['seconds']:.1f}") for step in document["steps"]]
-    yield table(("step", "seconds"), taken)
+    seconds_by_step = [(step["step"], f"{step['seconds']:.1f}") for step in document["steps"]]
+    yield table(("step", "seconds"), seconds_by_step)
     yield from document["pictures"]
 
 
@@ -94,26 +94,26 @@ def _rows(rows: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Iterator[Rend
     yield table(("part", "from", "to", "events", *rows["classes"]), parts)
 
 
-def _left_out(what: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:
+def _left_out(kind: str, reason: str, tally: Mapping[str, Any]) -> tuple[str, str, str]:
     first = tally["first"].get(reason)
-    return f"{what}: {reason}", f"{tally['counts'][reason]:,}", f"first: {first}" if first else ""
+    return f"{kind}: {reason}", f"{tally['counts'][reason]:,}", f"first: {first}" if first else ""
 
 
-def _search(found: Mapping[str, Any]) -> RenderableType:
+def _search(results: Mapping[str, Any]) -> RenderableType:
     rungs = [
         (rung["budget"], len(rung["trials"]), f"{max(trial['score'] for trial in rung['trials']):.4f}", len(rung["kept"]))
-        for rung in found["rungs"]
+        for rung in results["rungs"]
     ]
-    return table(("trained to", "trials", f"best {found['metric']}", "go on"), rungs)
+    return table(("trained to", "trials", f"best {results['metric']}", "go on"), rungs)
 
 
-def comparison(found: Mapping[str, Any]) -> Group:
+def comparison(results: Mapping[str, Any]) -> Group:
     """Render a comparison: figures side by side, and each rule with its bound."""
-    return Group(*_comparison(found))
+    return Group(*_comparison(results))
 
 
-def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
-    sides = [(name, side) for name in ("champion", "challenger") if (side := found[name])]
+def _comparison(results: Mapping[str, Any]) -> Iterator[RenderableType]:
+    sides = [(name, side) for name in ("champion", "challenger") if (side := results[name])]
     metrics = sides[-1][1]["metrics"]
     yield table(
         ("", *(f"{name} {side['version']}" for name, side in sides)),
@@ -121,33 +121,33 @@ def _comparison(found: Mapping[str, Any]) -> Iterator[RenderableType]:
     )
     rules = [
         (rule["name"], _figure(rule["value"]), _figure(rule["bound"]), "yes" if rule["passed"] else "NO")
-        for rule in found["rules"]
+        for rule in results["rules"]
     ]
     yield table(("rule", "value", "bound", "passed"), rules)
-    yield f"{found['verdict']}: {found['because']}"
+    yield f"{results['verdict']}: {results['because']}"
 
 
 def _figure(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def evidence(found: Evidence) -> Group:
+def evidence(lineage: Evidence) -> Group:
     """Render the rows, code, seed and champion that decided about a version."""
-    champion = found.champion
+    champion = lineage.champion
     head = Table.grid(padding=(0, 2))
     for name, value in (
-        ("version", found.digest),
-        ("run", found.run),
-        ("seed", found.seed),
-        ("recipe", found.recipe),
-        ("parameters", ", ".join(f"{name} {value}" for name, value in found.parameters.items())),
-        ("environment", found.environment),
-        ("dataset", found.dataset),
-        ("judged on", f"{found.count} rows, {found.rows}"),
+        ("version", lineage.digest),
+        ("run", lineage.run),
+        ("seed", lineage.seed),
+        ("recipe", lineage.recipe),
+        ("parameters", ", ".join(f"{name} {value}" for name, value in lineage.parameters.items())),
+        ("environment", lineage.environment),
+        ("dataset", lineage.dataset),
+        ("judged on", f"{lineage.count} rows, {lineage.rows}"),
         ("champion", f"{champion.version}, {champion.digest}, revision {champion.revision}" if champion else "none"),
-        ("verdict", f"{found.verdict}: {found.because}"),
-        ("signed by", ", ".join(dict.fromkeys(found.keys))),
+        ("verdict", f"{lineage.verdict}: {lineage.because}"),
+        ("signed by", ", ".join(dict.fromkeys(lineage.keys))),
     ):
         head.add_row(name, str(value))
-    spans = [(one.kind, one.cluster, one.topic, one.partition, one.begin, one.end) for one in found.spans]
+    spans = [(span.kind, span.cluster, span.topic, span.partition, span.begin, span.end) for span in lineage.spans]
     return Group(head, table(("records", "cluster", "topic", "partition", "from", "to"), spans))

@@ -1,4 +1,4 @@
-"""The verbs `list` and `show`: all runs, and one run in full."""
+"""The commands `list` and `show`: all runs, and one run in full."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ def list_(path: Config, flags: Set = None, as_json: Json = False) -> None:
     """List the runs in the folder, newest first, with outcome and reason."""
     training, _ = load(path, flags or [])
     document = [run_report.document(folder) for folder in reversed(runs(training.folder))]
-    rows = [{name: each[name] for name in (*COLUMNS, "folder")} for each in document]
+    rows = [{name: row[name] for name in (*COLUMNS, "folder")} for row in document]
     print_data(as_json, rows, lambda: table(COLUMNS, [[row[name] or "" for name in COLUMNS] for row in rows]))
 
 
@@ -37,22 +37,22 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
     """Show one run: its rows, its search, the rules of its evaluation, and the time of every step."""
     training, settings = load(path, flags or [])
     if evidence:
-        run = Run(training, settings, training.folder, lambda _what, _done, _of: None)
-        said = attested(run.store, channel.resolve(run.store, name or run.channel).digest, run.trusted, datetime.now(UTC))
-        print_data(as_json, msgspec.to_builtins(said), lambda: run_report.evidence(said))
+        run = Run(training, settings, training.folder, lambda _action, _done, _of: None)
+        lineage = attested(run.store, channel.resolve(run.store, name or run.channel).digest, run.trusted, datetime.now(UTC))
+        print_data(as_json, msgspec.to_builtins(lineage), lambda: run_report.evidence(lineage))
         return
-    document = run_report.document(found(training.folder, name))
+    document = run_report.document(find_run(training.folder, name))
     print_data(as_json, document, lambda: run_report.shown(document))
 
 
-def found(folder: Path, name: str | None, step: str = "plan") -> Path:
+def find_run(folder: Path, name: str | None, step: str = "plan") -> Path:
     """Return the folder of the run with this id, version or name; default: the newest with this step. Raises Fatal (2)."""
-    there = [each for each in reversed(runs(folder)) if Journal(each / STEPS).entry(step)]
-    if name is None and there:
-        return there[0]
-    for each in there:
-        document = run_report.document(each)
-        if name in (each.name, document["run"], document["version"]):
-            return each
-    known = ", ".join(each.name for each in there[:10]) or "none"
-    raise Fatal(f"no run {name!r} in {folder}" if name else f"no run in {folder}", f"runs: {known}", USAGE)
+    matching = [run_folder for run_folder in reversed(runs(folder)) if Journal(run_folder / STEPS).entry(step)]
+    if name is None and matching:
+        return matching[0]
+    for run_folder in matching:
+        document = run_report.document(run_folder)
+        if name in (run_folder.name, document["run"], document["version"]):
+            return run_folder
+    names = ", ".join(run_folder.name for run_folder in matching[:10]) or "none"
+    raise Fatal(f"no run {name!r} in {folder}" if name else f"no run in {folder}", f"runs: {names}", USAGE)

@@ -29,7 +29,7 @@ def write(settings: KafkaSettings, topic: str, records: Iterable[Record]) -> Non
                 break
             except BufferError:
                 producer.poll(WAIT_SECONDS)
-    left = producer.flush(FLUSH_SECONDS)
-    if failures or left:
-        why = failures[0].str() if failures else f"{left} records were not confirmed within {FLUSH_SECONDS:.0f} s"
-        raise Fatal(f"writing to {topic} failed: {why}", "see the broker's log")
+    unsent = producer.flush(FLUSH_SECONDS)
+    if failures or unsent:
+        cause = failures[0].str() if failures else f"{unsent} records were not confirmed within {FLUSH_SECONDS:.0f} s"
+        raise Fatal(f"writing to {topic} failed: {cause}", "see the broker's log")

@@ -42,15 +42,15 @@ def history(now_ms: int) -> History:
     return moved([flight for path in (EARLIER, EXTRACT) for flight in flights(path)], now_ms)
 
 
-def moved(known: list[tuple[Event, bool | None]], now_ms: int) -> History:
+def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
     """Return these flights, in order of departure, each with its lateness.
 
     Times are scheduled departures, shifted so that the last one was AGO_MS before `now_ms`. Outcomes after `now_ms` are
     omitted.
     """
-    shift = now_ms - AGO_MS - departure_ms(known[-1][0])
+    shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])
     events, outcomes, counts = [], [], dict.fromkeys(("silent", "twice", "corrected"), 0)
-    for event, late in known:
+    for event, late in labelled:
         time_ms = departure_ms(event) + shift
         events.append(Record(f"{event['carrier']}-{event['flight']}", orjson.dumps(event), time_ms))
         if late is not None:

@@ -87,7 +87,7 @@ class Training(Demo):
             self.write_history()
             lines = map(orjson.dumps, _second_lap())
             feed = EventFeed(self.emit("emit.log", RATE), lines)
-            kept = self.killed_run()
+            kept_steps = self.killed_run()
             document = self.finished_run()
             swapped = self.swapped(document["version"])
             written = len(self._flown.result().events) + feed.finish()
@@ -96,7 +96,7 @@ class Training(Demo):
                 (self._folder / MORE_FLIGHTS).write_bytes(b"".join(line + b"\n" for line in islice(lines, KEPT_FLIGHTS)))
             else:
                 self.shell.stop(self.processes.pop("scorer"))
-            return self.counted(document, kept, swapped)
+            return self.counted(document, kept_steps, swapped)
 
     def make_registry(self) -> None:
         self.view.step(
@@ -121,12 +121,12 @@ class Training(Demo):
     def write_history(self) -> None:
         """Write ten months of flights, which the scorer scores meanwhile."""
         self.view.step("4. Ten months of flights, and their outcomes, reported hours later")
-        found = self._flown.result()
-        bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], found.events)
-        bulk_produce.write(self.settings.kafka, OUTCOMES, found.outcomes)
+        history = self._flown.result()
+        bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], history.events)
+        bulk_produce.write(self.settings.kafka, OUTCOMES, history.outcomes)
         self.view.say(
-            f"{len(found.events):,} flights, {len(found.outcomes):,} outcomes; of {found.counts['silent']:,} flights "
-            f"have no outcome, {found.counts['twice']:,} have two, {found.counts['corrected']:,} were corrected"
+            f"{len(history.events):,} flights, {len(history.outcomes):,} outcomes; of {history.counts['silent']:,} flights "
+            f"have no outcome, {history.counts['twice']:,} have two, {history.counts['corrected']:,} were corrected"
         )
 
     def killed_run(self) -> list[str]:
@@ -139,10 +139,10 @@ class Training(Demo):
         self.wait_for("a score of the search", lambda: any(self._folder.glob("runs/*/search/scores/*/*.json")))
         self.shell.kill(self.processes.pop("the run"))
         done = sorted(self._folder.glob("runs/*/steps/*.json"), key=lambda path: path.stat().st_mtime_ns)
-        kept = [path.stem for path in done]
+        kept_steps = [path.stem for path in done]
         scores = len(list(self._folder.glob("runs/*/search/scores/*/*.json")))
-        self.view.say(f"completed and kept: {', '.join(kept)}, and {scores} scores of the search")
-        return kept
+        self.view.say(f"completed and kept: {', '.join(kept_steps)}, and {scores} scores of the search")
+        return kept_steps
 
     def finished_run(self) -> dict[str, Any]:
         """Run the same command again and return the document of the run."""
@@ -170,7 +170,7 @@ class Training(Demo):
         self.wait_for("more scores of it", lambda: self.seen() >= enough)
         return seconds
 
-    def counted(self, document: dict[str, Any], kept: list[str], swapped: float) -> Summary:
+    def counted(self, document: dict[str, Any], kept_steps: list[str], swapped: float) -> Summary:
         """Read all topics from the start and count."""
         self.view.step("8. Reading all topics from the start, read_committed, and counting")
         version, repository = document["version"], self.options.repository
@@ -183,8 +183,10 @@ class Training(Demo):
             scored=report.scored,
             counts={name: getattr(report, name) for name in COUNTS} | {"missing": report.missing + report.pending},
             scores=dict(scores),
-            run=document if self.options.keep else document | {"pictures": [Path(each).name for each in document["pictures"]]},
-            kept=kept,
+            run=document
+            if self.options.keep
+            else document | {"pictures": [Path(picture).name for picture in document["pictures"]]},
+            kept=kept_steps,
             moves=sum(move["reason"] == f"run {document['run']}" for move in moves),
             admitted=verified["digest"] == document["digest"],
             swap_seconds=round(swapped, 3),

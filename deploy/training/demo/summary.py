@@ -48,8 +48,8 @@ class Summary:
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         for step in self.run["steps"]:
-            kept = "   (before the kill)" if step["step"] in self.kept else ""
-            yield f"step {step['step']}", f"{step['seconds']:.1f} s{kept}"
+            kept_note = "   (before the kill)" if step["step"] in self.kept else ""
+            yield f"step {step['step']}", f"{step['seconds']:.1f} s{kept_note}"
         yield from _judged(self.run["comparison"])
         yield "version", f"{self.run['version']}  {self.run['digest']}"
         yield "moves of the channel by this run", str(self.moves)

@@ -37,6 +37,7 @@ class Figures:
 
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
+    """Load the bytes of an ONNX model on the CPU."""
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
@@ -72,6 +73,7 @@ def signature(recipe: Recipe) -> dict[str, Any]:
 
 
 def golden_line(event: Event, expected: float) -> str:
+    """Return the line of golden.jsonl for an event and its score."""
     return json.dumps({"event": event, "score": expected, "tolerance": GOLDEN_TOLERANCE}) + "\n"
 
 
@@ -90,6 +92,7 @@ def pick_golden(events: Sequence[Event], seen_destinations: set[str]) -> list[Ev
 
 
 def delay_of(event: Event) -> float:
+    """Return the departure delay in minutes, NaN if unknown."""
     delay = event["dep_delay"]
     return float("nan") if delay is None else float(delay)
 

@@ -35,11 +35,11 @@ class Flights:
     arrived: Outcomes
 
 
-def flights(rows: Sequence[Row], what: str) -> Flights:
+def flights(rows: Sequence[Row], description: str) -> Flights:
     """Convert rows to flights. Raises Fatal (2) unless some arrived late and some did not."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
-        raise Fatal(f"{what}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
+        raise Fatal(f"{description}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
     return Flights(
         [event(row) for row in rows],
         np.array([outcome is True for outcome in outcomes], dtype=np.bool_),
@@ -60,12 +60,12 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
     """Return flights to train on, all arrived, and hold-out flights, including cancelled ones. Raises Fatal (2)."""
     try:
         rows = list(source_data.rows(data or source_data.locate()))
-        known = [row for row in rows if int(row["month"]) in months and late(row) is not None]
-        if sample is not None and sample < len(known):
-            chosen = np.sort(np.random.default_rng(SEED).choice(len(known), size=sample, replace=False))
-            known = [known[i] for i in chosen]
+        usable = [row for row in rows if int(row["month"]) in months and late(row) is not None]
+        if sample is not None and sample < len(usable):
+            chosen = np.sort(np.random.default_rng(SEED).choice(len(usable), size=sample, replace=False))
+            usable = [usable[i] for i in chosen]
         held_out = [row for row in rows if int(row["month"]) in HELD_OUT]
-        return flights(known, "the months to train on"), flights(held_out, "September and October")
+        return flights(usable, "the months to train on"), flights(held_out, "September and October")
     except ValueError as error:
         raise Fatal(f"a row of the flights cannot be read: {error}", exit_code=USAGE) from error
 
@@ -73,7 +73,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Recipe, events: list[Event]) -> float:
     """Return the largest difference between ONNX and its source, on the events and on them with unknown delay and names."""
     strange: list[Event] = [
-        {**known, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for known in events[:1000]
+        {**event, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for event in events[:1000]
     ]
     rows = [*events, *strange]
     expected = pipeline.predict_proba(recipe.frame(rows))[:, 1]
@@ -96,7 +96,7 @@ def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes,
 def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]:
     """Return the figures of the ONNX model on the hold-out flights that arrived."""
     session = model_package.open_session(model)
-    undelayed: list[Event] = [{**known, "dep_delay": None} for known in held_out.events]
+    undelayed: list[Event] = [{**event, "dep_delay": None} for event in held_out.events]
     scores = model_package.score(session, recipe, held_out.events)[held_out.arrived]
     blind = model_package.score(session, recipe, undelayed)[held_out.arrived]
     outcomes = held_out.late[held_out.arrived]
@@ -122,7 +122,7 @@ def build(recipe: Recipe, command: str, months: str, training: Flights, held_out
         size=len(model),
         **measure(model, recipe, held_out),
     )
-    golden = model_package.pick_golden(held_out.events, {str(known["dest"]) for known in training.events})
+    golden = model_package.pick_golden(held_out.events, {str(event["dest"]) for event in training.events})
     folder = out / f"{NAME}-{recipe.version}"
     model_package.write(folder, model, recipe, golden, figures)
     typer.echo(f"{folder}: AUC {figures.auc:.4f}, {figures.size} bytes, parity {figures.parity:.0e}", err=True)

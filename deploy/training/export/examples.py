@@ -28,11 +28,11 @@ def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDA
     """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
-    found = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
+    positions = {int(group[at]) for group in groups if len(group) for at in (0, len(group) // 2, -1)}
     for field in signature.fields:
-        if not field.required and len(lacking := np.flatnonzero(absent(rows.tensors, signature, field))):
-            found.add(int(lacking[0]))
-    return np.array(sorted(found), np.intp)
+        if not field.required and len(absent_rows := np.flatnonzero(absent(rows.tensors, signature, field))):
+            positions.add(int(absent_rows[0]))
+    return np.array(sorted(positions), np.intp)
 
 
 def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
@@ -46,8 +46,8 @@ def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature)
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
     """Yield the tensors that a field feeds, and the elements of their rows."""
     for tensor in signature.fed:
-        for at, one in enumerate(tensor.fields):
-            if one.name == field.name:
+        for at, tensor_field in enumerate(tensor.fields):
+            if tensor_field.name == field.name:
                 yield tensor.tensor, slice(0, tensor.width) if field.array is not None else slice(at, at + 1)
 
 
@@ -56,8 +56,8 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
-    found: NDArray[np.bool_] = np.logical_and.reduce(same, axis=1)
-    return found
+    matches: NDArray[np.bool_] = np.logical_and.reduce(same, axis=1)
+    return matches
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:

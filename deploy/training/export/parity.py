@@ -26,8 +26,10 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
     """Return the probabilities (B,) of the second class: the last number of each output row."""
     outputs = signature.outputs[0].tensor
     count = len(next(iter(tensors.values())))
-    found = [run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)]
-    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in found]).astype(np.float64)
+    batches = [
+        run({name: tensor[at : at + BATCH] for name, tensor in tensors.items()})[outputs] for at in range(0, count, BATCH)
+    ]
+    return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in batches]).astype(np.float64)
 
 
 def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[NDArray[np.float64], float]:
@@ -39,17 +41,16 @@ def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[N
     first: list[NDArray[np.float64]] = []
     worst = 0.0
     for changed, tensors in _cases(rows.tensors, signature):
-        found, trained = scores(run, signature, tensors), fitted.scores(tensors)
-        first = first or [found]
-        difference = np.nan_to_num(np.abs(found - trained), nan=np.inf)
+        exported, trained = scores(run, signature, tensors), fitted.scores(tensors)
+        first = first or [exported]
+        difference = np.nan_to_num(np.abs(exported - trained), nan=np.inf)
         at = int(difference.argmax())
         worst = max(worst, float(difference[at]))
         if worst > LARGEST:
             places = rows.places
-            here = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
-            message = (
-                f"the ONNX model scores the event {here}{changed} {float(found[at])}, the trained model {float(trained[at])}"
-            )
+            place = RecordPosition((places.topics[places.topic[at]], int(places.partition[at])), int(places.offset[at]))
+            scores_text = f"{float(exported[at])}, the trained model {float(trained[at])}"
+            message = f"the ONNX model scores the event {place}{changed} {scores_text}"
             raise Fatal(f"{message}; they may differ by {LARGEST}", "give other parameters, or another recipe", REFUSED)
     return first[0], worst
 

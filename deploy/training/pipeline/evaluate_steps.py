@@ -23,11 +23,11 @@ from training.validation_gate.verdict import judge
 
 def evaluate(run: Run) -> Evaluated:
     """Measure the version on the hold-out rows and name the champion to compare it with. Raises Fatal."""
-    found, rejected = _scored(run, _own(run))
-    chosen = np.isfinite(found.scores)
-    rows, known = run.split.hold_out.select(chosen), found.select(chosen)
-    counts = matrix(known, rows.outcomes == 1).tolist()
-    metrics = figures(known, rows.outcomes == 1, run.joined.classes)
+    version_scores, rejected = _scored(run, _own_version(run))
+    chosen = np.isfinite(version_scores.scores)
+    rows, selected = run.split.hold_out.select(chosen), version_scores.select(chosen)
+    counts = matrix(selected, rows.outcomes == 1).tolist()
+    metrics = figures(selected, rows.outcomes == 1, run.joined.classes)
     serves = run.serves()
     champion = Standing(serves.version, serves.digest, serves.revision) if serves else None
     return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
@@ -35,12 +35,12 @@ def evaluate(run: Run) -> Evaluated:
 
 def gate(run: Run) -> Comparison:
     """Compare the new version with the champion. Raises Fatal."""
-    challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own(run))[0])
-    found = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
-    document = documents.read(as_json(found), documents.ComparisonDocument)
+    challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own_version(run))[0])
+    comparison = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
+    document = documents.read(as_json(comparison), documents.ComparisonDocument)
     run.draw("rules", plots.rules(document))
     run.draw("matrices", plots.matrices(document))
-    return found
+    return comparison
 
 
 def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:
@@ -63,7 +63,7 @@ def _judged(run: Run, challenger: Version, champion: Standing | None) -> Compari
     return judge(evidence, run.training.gate, run.training.labels.coverage, run.training.seed)
 
 
-def _own(run: Run) -> Package:
+def _own_version(run: Run) -> Package:
     return package.read(run.package, digest=run.pushed.digest, version=run.rows.version, name=run.settings.name)
 
 
@@ -79,7 +79,11 @@ def _scored(run: Run, version: Package) -> tuple[Scored, SkipCounts]:
 
 def _leaked(run: Run, standing: Standing) -> int | None:
     """Return how many hold-out rows the champion was trained on, by its signed provenance; None if unknown."""
-    said = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
-    learned = [leakage.learned(one.predicate) for one in said if one.verified and one.type == PROVENANCE]
-    known = [each.rows(run.split.hold_out, run.frozen.cluster_id) for each in learned if each is not None]
-    return max(known, default=None)
+    attestations = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
+    learned = [
+        leakage.learned(attested.predicate) for attested in attestations if attested.verified and attested.type == PROVENANCE
+    ]
+    learned_rows = [
+        definition.rows(run.split.hold_out, run.frozen.cluster_id) for definition in learned if definition is not None
+    ]
+    return max(learned_rows, default=None)

@@ -21,7 +21,7 @@ from training.snapshot.rows import Rows as Labelled
 
 
 def plan(run: Run) -> Plan:
-    """Settle the plan of the run. Raises Fatal (2), RegistryError."""
+    """Determine the plan of the run. Raises Fatal (2), RegistryError."""
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
@@ -78,8 +78,8 @@ def _stated(path: Path) -> Signature:
 
 
 def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
-    times, ones = rows.places.time_ms, int(rows.outcomes.sum())
-    counts = dict(zip(classes, (len(rows) - ones, ones), strict=True))
+    times, positives = rows.places.time_ms, int(rows.outcomes.sum())
+    counts = dict(zip(classes, (len(rows) - positives, positives), strict=True))
     return Part(name, int(times[0]), int(times[-1]), len(rows), counts, rows.digest())
 
 
@@ -92,7 +92,7 @@ def _nothing_new_since(run: Run) -> str:
     planned, frozen = last.result("plan", Plan), last.result("freeze", Frozen)
     if not planned or not frozen or planned.config != run.plan.config or frozen.ids != run.frozen.ids:
         return ""
-    ends = [[stop for _, stop in one.spans("labels").values()] for one in (frozen, run.frozen)]
+    ends = [[stop for _, stop in snapshot.spans("labels").values()] for snapshot in (frozen, run.frozen)]
     return ended[-1].name if ends[0] == ends[1] else ""
 
 

@@ -36,10 +36,10 @@ def origin(run: Run) -> Origin:
 
 def attest(run: Run) -> list[str]:
     """Attest provenance, evaluation and comparison; return the digests of the attestations. Raises RegistryError."""
-    said = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
+    predicates = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
     return [
         attest_and_sign.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, run.frozen_at)
-        for type_, predicate in said.items()
+        for type_, predicate in predicates.items()
     ]
 
 
@@ -78,7 +78,10 @@ def promote(run: Run) -> Promotion:
 
 def commit(run: Run) -> dict[str, int]:
     """Commit the offsets of the labels that were read; return the positions by partition. Raises Fatal."""
-    return {f"{each.topic}[{each.partition}]": each.next for each in commit_label_offsets.commit(run.settings, run.frozen)}
+    return {
+        f"{position.topic}[{position.partition}]": position.next
+        for position in commit_label_offsets.commit(run.settings, run.frozen)
+    }
 
 
 def provenance(run: Run) -> dict[str, Any]:
@@ -112,12 +115,12 @@ def provenance(run: Run) -> dict[str, Any]:
 
 def evaluation(run: Run) -> dict[str, Any]:
     """Build the evaluation: the figures of the version on the hold-out rows."""
-    found = run.result("evaluate", Evaluated)
+    evaluated = run.result("evaluate", Evaluated)
     rows = run.rows.parts[-1]
     return {
         "dataset": {"name": f"{rows.part} of run {run.rows.run}", "digest": rows.digest},
-        "metrics": found.metrics,
-        "confusion_matrix": {"labels": found.labels, "counts": found.counts},
+        "metrics": evaluated.metrics,
+        "confusion_matrix": {"labels": evaluated.labels, "counts": evaluated.counts},
     }
 
 
@@ -134,16 +137,16 @@ def _spans(run: Run) -> list[Mapping[str, Any]]:
 
 
 def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
-    kept = {"uri": f"{run.store.repository}@{run.pushed.dataset}"} if run.pushed.dataset else {}
-    found: list[Mapping[str, Any]] = [
-        {"name": "dataset", "digest": _sha256(run.copied.digest), **kept},
+    dataset_source = {"uri": f"{run.store.repository}@{run.pushed.dataset}"} if run.pushed.dataset else {}
+    dependencies: list[Mapping[str, Any]] = [
+        {"name": "dataset", "digest": _sha256(run.copied.digest), **dataset_source},
         {"name": "environment", "digest": _sha256(run.plan.environment)},
     ]
     if standing:
         annotations = {"version": standing.version, "revision": standing.revision}
         uri = f"{run.store.repository}@{standing.digest}"
-        found.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": annotations})
-    return found
+        dependencies.append({"name": "champion", "uri": uri, "digest": _sha256(standing.digest), "annotations": annotations})
+    return dependencies
 
 
 def _sha256(digest: str) -> dict[str, str]:

@@ -66,25 +66,25 @@ def begin(training: Training, settings: Settings, version: str, progress: Progre
         RegistryError: No trusted key signed the provenance, it states no configuration, or there is no snapshot.
         Fatal: The folder or the environment cannot be used.
     """
-    here = Run(training, settings, training.folder, progress)
-    digest = channel.resolve(here.store, version).digest
-    found = evidence(here.store, digest, here.trusted, datetime.now(UTC))
-    outside = _outside(here, digest, found.run)
-    folder = training.folder / "reproduced" / found.run
+    this_run = Run(training, settings, training.folder, progress)
+    digest = channel.resolve(this_run.store, version).digest
+    lineage = evidence(this_run.store, digest, this_run.trusted, datetime.now(UTC))
+    outside = _outside(this_run, digest, lineage.run)
+    folder = training.folder / "reproduced" / lineage.run
     shutil.rmtree(folder, ignore_errors=True)
     try:
         run = Run(_training(outside.config, training), _settings(outside.config, settings), folder, progress)
     except (ValidationError, KeyError) as error:
         raise Refused(f"{digest}: the configuration in its provenance cannot be read: {error}", _HINT) from None
-    copied = dataset.pull(here.store, dataset.of_version(here.store, digest), run.records)
-    if copied.digest != found.dataset:
-        raise Refused(f"{digest}: its snapshot is {copied.digest}, but its provenance names {found.dataset}", _HINT)
+    copied = dataset.pull(this_run.store, dataset.of_version(this_run.store, digest), run.records)
+    if copied.digest != lineage.dataset:
+        raise Refused(f"{digest}: its snapshot is {copied.digest}, but its provenance names {lineage.dataset}", _HINT)
     signature = parse_signature(msgspec.json.encode(outside.signature)).to_json()
     now_ms = copied.frozen.now_ms
-    run.journal.write("plan", Plan(now_ms, outside.config, signature, None, found.environment), 0, now_ms)
+    run.journal.write("plan", Plan(now_ms, outside.config, signature, None, lineage.environment), 0, now_ms)
     run.journal.write("freeze", copied.frozen, 0, now_ms)
     run.journal.write("copy", Counted(copied.digest, copied.records("events"), copied.records("labels")), 0, now_ms)
-    return run, Recorded(digest, _model(here.store, digest), found)
+    return run, Recorded(digest, _model(this_run.store, digest), lineage)
 
 
 def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None]) -> dict[str, Any]:
@@ -98,20 +98,20 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
         "run": (recorded.evidence.run, run.rows.run),
         "environment": (recorded.evidence.environment, environment.digest()),
     }
-    comparisons = {name: {"recorded": was, "now": now} for name, (was, now) in parts.items()}
+    comparisons = {name: {"recorded": recorded_value, "now": now} for name, (recorded_value, now) in parts.items()}
     return {"same": recorded.digest == pushed, "folder": str(run.folder), "parts": comparisons}
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
     """Return the external parameters in the provenance of this run. Raises Refused."""
-    for one in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
+    for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
-            one.verified
-            and one.type == PROVENANCE
-            and one.predicate["runDetails"].get("metadata", {}).get("invocationId") == name
+            attested.verified
+            and attested.type == PROVENANCE
+            and attested.predicate["runDetails"].get("metadata", {}).get("invocationId") == name
         ):
             try:
-                return msgspec.convert(one.predicate, _Provenance).build_definition.external_parameters
+                return msgspec.convert(attested.predicate, _Provenance).build_definition.external_parameters
             except msgspec.ValidationError as error:
                 raise Refused(f"{digest}: its provenance cannot be read: {error}", _HINT) from None
     raise Refused(f"{digest}: no trusted provenance of run {name}", _HINT)
@@ -119,16 +119,16 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
 
 def _training(config: dict[str, dict[str, Any]], training: Training) -> Training:
     """Return the recorded training settings with the folders, workers and keys of this machine."""
-    here = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
-    return Training.model_validate({**config["training"], **here, "publish": training.publish.model_dump()})
+    own_options = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
+    return Training.model_validate({**config["training"], **own_options, "publish": training.publish.model_dump()})
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
     """Return the recorded scorer settings with the broker, registry and files of this machine. Raises RegistryError."""
-    stated, here = config["scorer"], schema(settings)
-    if stated["schema"] != here:
+    stated, own_schema = config["scorer"], schema(settings)
+    if stated["schema"] != own_schema:
         hint = "name that schema in input.schema_file"
-        raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {here}", hint)
+        raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {own_schema}", hint)
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),

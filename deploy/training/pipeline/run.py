@@ -66,10 +66,10 @@ class Run:
 
     def result(self, step: str, of: type[T]) -> T:
         """Return the result of a completed step."""
-        found = self.journal.result(step, of)
-        if found is None:
-            raise Fatal(f"the step {step} of {self.folder} is not done", "run it to its end first: run")
-        return found
+        value = self.journal.result(step, of)
+        if value is None:
+            raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: run")
+        return value
 
     @property
     def records(self) -> Path:
@@ -189,9 +189,9 @@ class Run:
 
 def config(training: Training, settings: Settings) -> dict[str, Any]:
     """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
-    own = training.model_dump(mode="json", exclude=PRIVATE)
+    own_settings = training.model_dump(mode="json", exclude=PRIVATE)
     scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
-    return {"training": own, "scorer": {**scorers, "schema": schema(settings)}}
+    return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}}
 
 
 def schema(settings: Settings) -> str | None:

@@ -36,4 +36,5 @@ def named(folder: Path, now_ms: int) -> Path:
 
 
 def iso(unix_ms: int) -> str:
+    """Format a Unix time in milliseconds as ISO 8601 in UTC."""
     return datetime.fromtimestamp(int(unix_ms) / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

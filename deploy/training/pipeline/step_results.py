@@ -9,13 +9,11 @@ Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The plan of a run, settled before its first step.
+    """The plan of a run, determined before its first step.
 
-    `config` contains every setting that affects the model; with the digest of the environment it decides whether an
-    interrupted run can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if
-    there is none.
-    `anew`: train
-    also if no label has arrived.
+    `config` contains every setting that affects the model; with the digest of the environment it decides whether an interrupted
+    run can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if there is none.
+    `anew`: train also if no label has arrived.
     """
 
     began_ms: int
@@ -92,9 +90,8 @@ class Standing(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The figures of the version on the hold-out rows.
 
-    The matrix counts rows by label (row) and decision (column); rows that could not be scored are counted by reason.
-    `champion` is None
-    if there is none yet.
+    The matrix counts rows by label (row) and decision (column); rows that could not be scored are counted by reason. `champion`
+    is None if there is none yet.
     """
 
     champion: Standing | None
@@ -127,8 +124,8 @@ class End(msgspec.Struct, frozen=True):
 
 def as_json(value: object) -> dict[str, Any]:
     """Convert a result to a JSON document."""
-    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
-    return found
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return document
 
 
 class Moved(Exception):

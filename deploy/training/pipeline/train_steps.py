@@ -22,11 +22,11 @@ def search(run: Run) -> Searched:
     """Search the parameters. Raises Fatal."""
     parts, shown = run.split, partial(run.progress, "trained")
     folder = run.folder / "search"
-    found = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
-    document, unit = documents.read(as_json(found), documents.SearchDocument), UNITS[run.training.recipe]
+    results = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
+    document, unit = documents.read(as_json(results), documents.SearchDocument), UNITS[run.training.recipe]
     run.draw("rungs", plots.rungs(document, unit))
     run.draw("curves", plots.curve(document, unit))
-    return found
+    return results
 
 
 def train(run: Run) -> Trained:
@@ -45,9 +45,9 @@ def fitted(run: Run) -> Fitted:
 def export(run: Run) -> Exported:
     """Export the package. Raises Fatal (3) if a scorer would reject the version."""
     searched = run.result("search", Searched)
-    found = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
+    exported_model = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
     contents = {path.name: digests.from_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}
-    return Exported(found.parity, contents)
+    return Exported(exported_model.parity, contents)
 
 
 def _card(run: Run, searched: Searched) -> Card:

@@ -29,9 +29,13 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
     """
     predicates.check(type_uri(type_), predicate, digest)
     for attempt in range(ATTEMPTS):
-        said = (one for one in ours(store, digest, type_, key, at) if _same(one.type, one.predicate, predicate))
-        if (there := next(said, None)) is not None:
-            return there.referrer
+        existing_attestations = (
+            candidate
+            for candidate in ours(store, digest, type_, key, at)
+            if _same(candidate.type, candidate.predicate, predicate)
+        )
+        if (existing := next(existing_attestations, None)) is not None:
+            return existing.referrer
         if attempt < ATTEMPTS - 1:
             attest(store, digest, type_, predicate, key, at)
     raise Conflict(
@@ -41,8 +45,8 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
     """Return the attestations of one type that this key signed. Raises Unreachable, Corrupt."""
-    found = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
-    return [one for one in found if one.verified and one.type == type_uri(type_)]
+    attestations = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
+    return [candidate for candidate in attestations if candidate.verified and candidate.type == type_uri(type_)]
 
 
 def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey, at: datetime) -> None:
@@ -52,9 +56,11 @@ def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey
         Refused: This key has attested no comparison of this run that the version passed.
         RegistryError: Errors of the store.
     """
-    compared = [one.predicate for one in ours(store, digest, COMPARISON, key, at) if one.predicate.get("run") == run]
-    if not any(said.get("verdict") == PASSED for said in compared):
-        verdicts = ", ".join(repr(said.get("verdict")) for said in compared) or "none"
+    compared = [
+        attested.predicate for attested in ours(store, digest, COMPARISON, key, at) if attested.predicate.get("run") == run
+    ]
+    if not any(comparison.get("verdict") == PASSED for comparison in compared):
+        verdicts = ", ".join(repr(comparison.get("verdict")) for comparison in compared) or "none"
         hint = "a run attests its comparison first, and signs a version that passed"
         raise Refused(
             f"version {version} is not signed: the comparisons that run {run} attested have the verdicts {verdicts}", hint
@@ -62,17 +68,17 @@ def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey
     signatures.sign(store, digest, key, at, [f"{model_name(store)}:{version}"])
 
 
-def _same(type_: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _same(type_: str, predicate: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two statements about one version count as the same attestation."""
     match type_:
         case predicates.COMPARISON:
-            same = (one.get("run"), _champion(one)) == (other.get("run"), _champion(other))
+            same = (predicate.get("run"), _champion(predicate)) == (other.get("run"), _champion(other))
         case predicates.PROVENANCE:
-            same = _invocation(one) == _invocation(other) is not None
+            same = _invocation(predicate) == _invocation(other) is not None
         case predicates.EVALUATION:
-            same = one.get("dataset") == other.get("dataset")
+            same = predicate.get("dataset") == other.get("dataset")
         case _:
-            same = dict(one) == dict(other)
+            same = dict(predicate) == dict(other)
     return bool(same)
 
 

@@ -11,6 +11,7 @@ from training.snapshot.files import Frozen
 
 
 def group_of(settings: Settings) -> str:
+    """Return the consumer group whose committed offsets mark the used labels."""
     return f"{settings.name}.training"
 
 
@@ -30,6 +31,6 @@ def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
 
 def ahead(frozen: Frozen, committed: tuple[GroupPosition, ...]) -> tuple[GroupPosition, ...]:
     """Return the end of each label range, or the committed offset of its partition if that is larger."""
-    known = {(position.topic, position.partition): position.next for position in committed}
+    committed_offsets = {(position.topic, position.partition): position.next for position in committed}
     ends = {partition: stop for partition, (_, stop) in frozen.spans("labels").items()}
-    return tuple(GroupPosition(*partition, max(stop, known.get(partition, 0))) for partition, stop in ends.items())
+    return tuple(GroupPosition(*partition, max(stop, committed_offsets.get(partition, 0))) for partition, stop in ends.items())

@@ -48,13 +48,13 @@ def standing(store: Store, channel: str) -> Resolution | None:
         Unreachable: The store is unreachable, or its folder does not exist yet.
     """
     try:
-        found = channels.resolve(store, channel)
+        resolution = channels.resolve(store, channel)
     except NotFound:
         return None
-    if not found.revision:
+    if not resolution.revision:
         hint = "name a channel: publish.channel, or the scorer's model.tag"
         raise Refused(f"{channel!r} of {store.repository} is a version, which never moves", hint)
-    return found
+    return resolution
 
 
 def judged_by(serves: Resolution | None) -> Judged:
@@ -90,8 +90,8 @@ def promote_once(
     """
     for _ in range(ATTEMPTS):
         with contextlib.suppress(Conflict):
-            if (own := _own(store, channel, digest, run)) is not None:
-                return Promoted(own, found=True)
+            if (own_move := _find_own_move(store, channel, digest, run)) is not None:
+                return Promoted(own_move, found=True)
             serves = standing(store, channel)
             if judged_by(serves) != judged:
                 return Overtaken(serves)
@@ -111,14 +111,14 @@ def _newest(store: Store, channel: str) -> int:
     return max(tags.revisions(store.tags(), channel), default=0)
 
 
-def _own(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
+def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
     """Return the completed move of this run. Raises Conflict if it could not be completed."""
     moves = channels.history(store, channel)
-    own = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
-    for move in own:
+    own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
+    for move in own_moves:
         if resume_move.is_completed(store, move):
             return move
-    if not own or own[-1] != moves[-1]:
+    if not own_moves or own_moves[-1] != moves[-1]:
         return None  # the move did not take effect: others have moved the channel since
-    resume_move.complete(store, own[-1])
-    return own[-1]
+    resume_move.complete(store, own_moves[-1])
+    return own_moves[-1]

@@ -60,10 +60,10 @@ def origin_of(store: Store, digest: str) -> Origin | None:
     Raises NotFound, Unreachable; Corrupt also where only a part of it is there.
     """
     notes = resolve_index.describe_version(store, digest).annotations
-    found = {name: notes[f"{NOTE}{name}"] for name in Origin.__dataclass_fields__ if f"{NOTE}{name}" in notes}
-    if not found:
+    values = {name: notes[f"{NOTE}{name}"] for name in Origin.__dataclass_fields__ if f"{NOTE}{name}" in notes}
+    if not values:
         return None
     try:
-        return Origin(found["run"], found["dataset"], found["environment"], int(found["seed"]), found["recipe"])
+        return Origin(values["run"], values["dataset"], values["environment"], int(values["seed"]), values["recipe"])
     except (KeyError, ValueError) as error:
         raise Corrupt(f"the annotations {NOTE}* of {digest} cannot be read: {error!r}") from None

@@ -24,31 +24,31 @@ def begin_once(
             broker is unreachable.
         RegistryError: Errors of the registry.
     """
-    wanted = plans.read(plan, candidate=version)
-    preconditions.check_topics(settings, wanted)
-    if (own := _own(settings, digest, run)) is not None:
-        return own
+    rollout_plan = plans.read(plan, candidate=version)
+    preconditions.check_topics(settings, rollout_plan)
+    if (own_rollout := _find_own_rollout(settings, digest, run)) is not None:
+        return own_rollout
     serves = standing(open_source(settings), settings.model.tag)
     if serves is None and judged.digest is None:
         message = f"{settings.model.tag!r} has no version to compare {version} with in a rollout"
         raise Fatal(message, "promote a first version; later versions can be rolled out", REFUSED)
     if serves is None or judged_by(serves) != judged:
         return Overtaken(serves)
-    revision, rivals = preconditions.resolve_contestants(settings, wanted)
+    revision, rivals = preconditions.resolve_contestants(settings, rollout_plan)
     if rivals.candidate.digest != digest:
         message = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
         raise Fatal(message, "this version was pushed again with other content; see model-registry inspect", REFUSED)
     if Judged(rivals.champion.digest, revision) != judged:
         return Overtaken(standing(open_source(settings), settings.model.tag))
     try:
-        return log_topic.begin(settings, wanted, rivals, revision, actor, reason_of(run))
+        return log_topic.begin(settings, rollout_plan, rivals, revision, actor, reason_of(run))
     except Fatal:
-        if (own := _own(settings, digest, run)) is not None:
-            return own
+        if (own_rollout := _find_own_rollout(settings, digest, run)) is not None:
+            return own_rollout
         raise
 
 
-def _own(settings: Settings, digest: str, run: str) -> str | None:
+def _find_own_rollout(settings: Settings, digest: str, run: str) -> str | None:
     """Return the rollout that this run has started. Raises Fatal."""
     with log_topic.open_log(settings) as ledger:
         return of_run(ledger, digest, run)
@@ -56,5 +56,5 @@ def _own(settings: Settings, digest: str, run: str) -> str | None:
 
 def of_run(ledger: RolloutLog, digest: str, run: str) -> str | None:
     """Return the id of the rollout of this version that this run has started, or None."""
-    found = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
-    return next((rollout.id for rollout in found if rollout.log[0].why == [reason_of(run)]), None)
+    rollouts = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
+    return next((rollout.id for rollout in rollouts if rollout.log[0].why == [reason_of(run)]), None)

@@ -113,21 +113,26 @@ def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetim
         Unreachable: The store is unreachable.
         Corrupt: The list of attestations is damaged.
     """
-    found = list_attestations(store, digest, keys, now)
-    every = [(one, _comparison(one, digest)) for one in _verified(found, COMPARISON, digest)]
+    attestations = list_attestations(store, digest, keys, now)
+    every = [(attested, _comparison(attested, digest)) for attested in _verified(attestations, COMPARISON, digest)]
     compared = [pair for pair in every if before is None or _revision(pair[1]) < before]
     if not compared:
         raise Refused(f"{digest} has no comparison with a champion from before revision {before}", _HINT)
     judged_by, judged = max(compared, key=lambda pair: (_revision(pair[1]), pair[1].verdict == PASSED))
-    for made_by, made in ((one, _provenance(one, digest)) for one in _verified(found, PROVENANCE, digest)):
-        if made.internal_parameters.run == judged.run:
-            return _joined(digest, made_by, made, judged_by, judged)
+    for made_by, definition in (
+        (attested, _provenance(attested, digest)) for attested in _verified(attestations, PROVENANCE, digest)
+    ):
+        if definition.internal_parameters.run == judged.run:
+            return _joined(digest, made_by, definition, judged_by, judged)
     raise Refused(f"{digest}: run {judged.run} compared it, but no trusted provenance names this run as its builder", _HINT)
 
 
-def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Attestation, judged: _Compared) -> Evidence:
-    inside, named = made.internal_parameters, {one.name: one for one in made.resolved_dependencies}
-    spans = tuple(_span(one, digest) for one in made.resolved_dependencies if one.name in KINDS)
+def _joined(digest: str, made_by: Attestation, definition: _Definition, judged_by: Attestation, judged: _Compared) -> Evidence:
+    inside, named = (
+        definition.internal_parameters,
+        {dependency.name: dependency for dependency in definition.resolved_dependencies},
+    )
+    spans = tuple(_span(dependency, digest) for dependency in definition.resolved_dependencies if dependency.name in KINDS)
     for kind in KINDS:
         if not any(span.kind == kind for span in spans):
             raise Refused(f"{digest}: its provenance does not name the {kind} that it was trained on", _HINT)
@@ -140,49 +145,49 @@ def _joined(digest: str, made_by: Attestation, made: _Definition, judged_by: Att
     )  # fmt: skip
 
 
-def _verified(found: Sequence[Attestation], type_: str, digest: str) -> list[Attestation]:
+def _verified(attestations: Sequence[Attestation], type_: str, digest: str) -> list[Attestation]:
     """Return the attestations of a type that trusted keys signed. Raises Refused with the reasons if there is none."""
-    of_type = [one for one in found if one.type == type_]
-    if trusted := [one for one in of_type if one.verified]:
+    of_type = [attested for attested in attestations if attested.type == type_]
+    if trusted := [attested for attested in of_type if attested.verified]:
         return trusted
-    faults = "; ".join(dict.fromkeys(one.fault for one in of_type)) or "none is attested"
+    faults = "; ".join(dict.fromkeys(attested.fault for attested in of_type)) or "none is attested"
     raise Refused(f"{digest} has no {NAMES[type_]} that a trusted key signed: {faults}", _HINT)
 
 
-def _comparison(one: Attestation, digest: str) -> _Compared:
+def _comparison(attested: Attestation, digest: str) -> _Compared:
     """Decode a comparison. Raises Refused."""
     try:
-        predicates.check(COMPARISON, one.predicate, digest)
-        return msgspec.convert(one.predicate, _Compared)
+        predicates.check(COMPARISON, attested.predicate, digest)
+        return msgspec.convert(attested.predicate, _Compared)
     except (BadFile, msgspec.ValidationError) as error:
-        raise Refused(f"{digest}: the comparison that {one.key_id!r} signed cannot be read: {error}", _HINT) from None
+        raise Refused(f"{digest}: the comparison that {attested.key_id!r} signed cannot be read: {error}", _HINT) from None
 
 
-def _provenance(one: Attestation, digest: str) -> _Definition:
+def _provenance(attested: Attestation, digest: str) -> _Definition:
     """Decode the build definition of a provenance. Raises Refused."""
     try:
-        return msgspec.convert(one.predicate, _Provenance).build_definition
+        return msgspec.convert(attested.predicate, _Provenance).build_definition
     except msgspec.ValidationError as error:
-        raise Refused(f"{digest}: the provenance that {one.key_id!r} signed cannot be read: {error}", _HINT) from None
+        raise Refused(f"{digest}: the provenance that {attested.key_id!r} signed cannot be read: {error}", _HINT) from None
 
 
-def _span(one: _Dependency, digest: str) -> Span:
+def _span(dependency: _Dependency, digest: str) -> Span:
     """Parse `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
-    cluster, _, rest = one.uri.removeprefix("kafka:").partition("/")
+    cluster, _, rest = dependency.uri.removeprefix("kafka:").partition("/")
     topic, _, partition = rest.rpartition("/")
-    begin, end = one.annotations.get("from"), one.annotations.get("to")
-    if not (one.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
-        raise Refused(f"{digest}: its provenance has {one.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
+    begin, end = dependency.annotations.get("from"), dependency.annotations.get("to")
+    if not (dependency.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
+        raise Refused(f"{digest}: its provenance has {dependency.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
     if not isinstance(begin, int) or not isinstance(end, int) or not 0 <= begin <= end:
-        raise Refused(f"{digest}: its provenance does not name the offsets of {one.uri} that it was trained on", _HINT)
-    return Span(one.name, cluster, topic, int(partition), begin, end)
+        raise Refused(f"{digest}: its provenance does not name the offsets of {dependency.uri} that it was trained on", _HINT)
+    return Span(dependency.name, cluster, topic, int(partition), begin, end)
 
 
-def _digest_of(one: _Dependency | None, name: str, digest: str) -> str:
-    found = f"sha256:{one.digest.get('sha256')}" if one else ""
-    if not is_digest(found):
+def _digest_of(dependency: _Dependency | None, name: str, digest: str) -> str:
+    stated_digest = f"sha256:{dependency.digest.get('sha256')}" if dependency else ""
+    if not is_digest(stated_digest):
         raise Refused(f"{digest}: its provenance has no digest of the {name} that it was trained with", _HINT)
-    return found
+    return stated_digest
 
 
 def _revision(compared: _Compared) -> int:

@@ -22,16 +22,16 @@ def output_row(signature: Signature) -> tuple[int, ...]:
 
 
 def _fault(signature: Signature) -> str | None:
-    for one in signature.inputs:
-        if one.fields and not one.batch:
-            return f"tensor {one.tensor!r} has no batch dimension"
-        if one.varies or one.mask_of or one.length_of:
-            return f"tensor {one.tensor!r} has a variable length"
+    for tensor in signature.inputs:
+        if tensor.fields and not tensor.batch:
+            return f"tensor {tensor.tensor!r} has no batch dimension"
+        if tensor.varies or tensor.mask_of or tensor.length_of:
+            return f"tensor {tensor.tensor!r} has a variable length"
     for field in signature.fields:
         if field.raw:
             return f"field {field.name!r} is bytes"
     if len(signature.outputs) > 1:
-        return f"it has {len(signature.outputs)} outputs: {', '.join(repr(one.name) for one in signature.outputs)}"
+        return f"it has {len(signature.outputs)} outputs: {', '.join(repr(output.name) for output in signature.outputs)}"
     return _output_fault(signature, signature.outputs[0])
 
 

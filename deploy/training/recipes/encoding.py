@@ -45,11 +45,11 @@ class Encoding:
         """Convert tensors (B, ...) by name to (B, number of columns)."""
         count = len(next(iter(tensors.values())))
         flat = {name: tensor.reshape(count, -1) for name, tensor in tensors.items()}
-        made = np.empty((count, len(self.columns)))
+        matrix = np.empty((count, len(self.columns)))
         for at, column in enumerate(self.columns):
             values = flat[column.tensor][:, column.place]
-            made[:, at] = values if column.names is None else _numbered(values, column.names)
-        return made
+            matrix[:, at] = values if column.names is None else _numbered(values, column.names)
+        return matrix
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> Encoding:
@@ -72,14 +72,14 @@ def gaps(signature: Signature) -> Iterator[Gap]:
         width += tensor.width
     for field in signature.fields:
         if field.dtype == "string" or not field.required:
-            fed = [first[one.tensor] + at for one in signature.fed for at in _places(one, field)]
+            fed = [first[tensor.tensor] + at for tensor in signature.fed for at in _places(tensor, field)]
             value = UNKNOWN if field.dtype == "string" else float(field.default or 0)
             yield Gap(field.name, tuple(fed), value)
 
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
     """Return the elements of a tensor's row that a field feeds."""
-    at = [place for place, one in enumerate(tensor.fields) if one.name == field.name]
+    at = [place for place, candidate in enumerate(tensor.fields) if candidate.name == field.name]
     return list(range(tensor.width)) if at and field.array is not None else at
 
 
@@ -90,6 +90,6 @@ def _numbered(values: NDArray[Any], names: tuple[str, ...]) -> Matrix:
 
 def _by_share(values: NDArray[Any], outcomes: NDArray[np.int8]) -> tuple[str, ...]:
     names = sorted(set(values.tolist()))
-    which = _numbered(values, tuple(names)).astype(np.intp)
-    share = np.bincount(which, outcomes) / np.bincount(which)
+    numbers = _numbered(values, tuple(names)).astype(np.intp)
+    share = np.bincount(numbers, outcomes) / np.bincount(numbers)
     return tuple(names[at] for at in np.argsort(share, kind="stable").tolist())

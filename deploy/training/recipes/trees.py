@@ -160,8 +160,8 @@ class _Growth:
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared, self._folder, self._threads = prepared, folder, threads
         self._params = FIXED | dict(params) | {"num_threads": threads}
-        ones = int(prepared.outcomes.sum())
-        self.start = math.log(ones / (len(prepared.outcomes) - ones))
+        positives = int(prepared.outcomes.sum())
+        self.start = math.log(positives / (len(prepared.outcomes) - positives))
         self._totals: NDArray[np.float64] = np.full(len(prepared.outcomes), self.start)
         self._summed: list[lightgbm.Booster] = []
         inputs = json.dumps([dict(params), prepared.seed, lightgbm.__version__], sort_keys=True)
@@ -170,21 +170,21 @@ class _Growth:
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
         """Return the trees from `first` on, `count` or more of them."""
         path = self._folder / f"trees-{first:06}.json"
-        found = self._kept(path)
-        if found is None or found.asked < count:
-            found = Chunk(self._key, count, self._grown(first, count))
-            atomic_files.replace(path, [msgspec.json.encode(found)])
-        booster = lightgbm.Booster(model_str=found.model)
+        stored = self._kept(path)
+        if stored is None or stored.asked < count:
+            stored = Chunk(self._key, count, self._grown(first, count))
+            atomic_files.replace(path, [msgspec.json.encode(stored)])
+        booster = lightgbm.Booster(model_str=stored.model)
         self._summed.append(booster)
         return booster
 
     def _kept(self, path: Path) -> Chunk | None:
         """Return the stored chunk if it is complete and has the same inputs."""
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=Chunk)
+            stored = msgspec.json.decode(path.read_bytes(), type=Chunk)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
-        return found if found.key == self._key else None
+        return stored if stored.key == self._key else None
 
     def _grown(self, first: int, count: int) -> str:
         """Return the text of the next `count` trees."""

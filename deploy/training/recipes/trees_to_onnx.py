@@ -28,18 +28,21 @@ Tree = Mapping[str, Any]
 
 def model(signature: Signature, encoding: Encoding, start: float, trees: Sequence[Tree]) -> bytes:
     """Build the model: `start` plus the sum of the trees are the log odds of the second class."""
-    made = _Nodes()
-    columns = [made.add("Cast", made.column(one, signature), to=TensorProto.DOUBLE) for one in _runs(encoding, signature)]
-    matrix = made.add("Concat", *columns, axis=1)
-    total = made.add("TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", **_attributes(trees, start))
-    made.probabilities(total, signature)
+    nodes = _Nodes()
+    columns = [
+        nodes.add("Cast", nodes.column(run_of_columns, signature), to=TensorProto.DOUBLE)
+        for run_of_columns in _runs(encoding, signature)
+    ]
+    matrix = nodes.add("Concat", *columns, axis=1)
+    total = nodes.add("TreeEnsembleRegressor", matrix, domain="ai.onnx.ml", **_attributes(trees, start))
+    nodes.probabilities(total, signature)
     output = helper.make_tensor_value_info(
         signature.outputs[0].tensor, TensorProto.FLOAT, [None, *check_signature.output_row(signature)]
     )
-    graph = helper.make_graph(made.nodes, "trees", [_input(one) for one in signature.inputs], [output], made.constants)
+    graph = helper.make_graph(nodes.nodes, "trees", [_input(tensor) for tensor in signature.inputs], [output], nodes.constants)
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-    found: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream")
-    return found.SerializeToString(deterministic=True)
+    model_proto: ModelProto = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream")
+    return model_proto.SerializeToString(deterministic=True)
 
 
 class _Nodes:
@@ -62,7 +65,7 @@ class _Nodes:
     def column(self, columns: Sequence[Column], signature: Signature) -> str:
         """Add columns of one tensor (B, n): all of it, or one category."""
         first = columns[0]
-        tensor = next(one for one in signature.inputs if one.tensor == first.tensor)
+        tensor = next(candidate for candidate in signature.inputs if candidate.tensor == first.tensor)
         flat = first.tensor if len(tensor.row) == 1 else self.add("Flatten", first.tensor, axis=1)
         if first.names is None:
             return flat
@@ -89,7 +92,7 @@ class _Nodes:
 
 def _runs(encoding: Encoding, signature: Signature) -> list[list[Column]]:
     """Group the columns in order, with the numbers of one tensor together."""
-    numbers = {one.tensor for one in signature.fed if one.dtype != "string"}
+    numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
     runs: list[list[Column]] = []
     for column in encoding.columns:
         if column.tensor in numbers and runs and runs[-1][0].tensor == column.tensor:
@@ -110,10 +113,10 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
     values: list[float] = []
     leaves: list[tuple[int, int, float]] = []
     for number, tree in enumerate(trees):
-        for at, (node, left, right) in enumerate(_flat(tree)):
+        for at, (node, left_child, right) in enumerate(_flat(tree)):
             leaf = "left_child" not in node
             row = (number, at, "LEAF", 0, 0, 0, 0) if leaf else (
-                number, at, "BRANCH_LEQ", node["split_feature"], left, right, _missing_goes_left(node))  # fmt: skip
+                number, at, "BRANCH_LEQ", node["split_feature"], left_child, right, _missing_goes_left(node))  # fmt: skip
             for name, value in zip(names, row, strict=True):
                 nodes[name].append(value)
             values.append(0.0 if leaf else node["threshold"])
@@ -133,17 +136,17 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
 
 def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
     """Return each node with the numbers of its children."""
-    found: list[tuple[Tree, int, int]] = []
+    flat: list[tuple[Tree, int, int]] = []
     waiting: list[tuple[Tree, int, bool]] = [(tree, -1, False)]
     while waiting:
-        node, parent, left = waiting.pop()
+        node, parent, is_left = waiting.pop()
         if parent >= 0:
-            above = found[parent]
-            found[parent] = (above[0], len(found), above[2]) if left else (above[0], above[1], len(found))
+            above = flat[parent]
+            flat[parent] = (above[0], len(flat), above[2]) if is_left else (above[0], above[1], len(flat))
         if "left_child" in node:
-            waiting += [(node["right_child"], len(found), False), (node["left_child"], len(found), True)]
-        found.append((node, 0, 0))
-    return found
+            waiting += [(node["right_child"], len(flat), False), (node["left_child"], len(flat), True)]
+        flat.append((node, 0, 0))
+    return flat
 
 
 def _missing_goes_left(node: Tree) -> int:

@@ -30,7 +30,7 @@ def train(
 def together(first: Rows, second: Rows) -> Rows:
     """Return the rows of two parts of one snapshot, in order."""
     places = (first.places, second.places)
-    columns = [np.concatenate([getattr(each, name) for each in places]) for name in Places.__slots__[1:]]
+    columns = [np.concatenate([getattr(part, name) for part in places]) for name in Places.__slots__[1:]]
     return Rows(
         {name: np.concatenate([tensor, second.tensors[name]]) for name, tensor in first.tensors.items()},
         np.concatenate([first.outcomes, second.outcomes]),

@@ -56,7 +56,7 @@ class Searched(msgspec.Struct, frozen=True):
     @property
     def curve(self) -> list[tuple[int, float]]:
         """Return the learning curve of the best trial: budget and score at each rung."""
-        return [(rung.budget, one.score) for rung in self.rungs for one in rung.trials if one.trial == self.best.trial]
+        return [(rung.budget, scored.score) for rung in self.rungs for scored in rung.trials if scored.trial == self.best.trial]
 
 
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
@@ -67,16 +67,16 @@ def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
     """Return trial, budget and score of the best; of equal ones the smaller budget, then the lower number."""
-    found = [(one.trial, rung.budget, one.score) for rung in rungs for one in rung.trials]
-    return min(found, key=lambda one: (-one[2], one[1], one[0]))
+    scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
+    return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
     """Return the number of trials per rung: one in `reduction` of the previous, rounded up."""
-    found = [trials]
-    while len(found) < rungs:
-        found.append(-(-found[-1] // reduction))
-    return found
+    counts = [trials]
+    while len(counts) < rungs:
+        counts.append(-(-counts[-1] // reduction))
+    return counts
 
 
 def units(budgets: Sequence[int], counts: Sequence[int]) -> int:

@@ -74,10 +74,10 @@ def drawn(recipe: Recipe, settings: Training) -> dict[int, Params]:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(settings.seed))
-    found = {0: recipe.parameters(settings.parameters)}
+    drawn_parameters = {0: recipe.parameters(settings.parameters)}
     for trial in range(1, settings.search.trials):
-        found[trial] = recipe.parameters({**recipe.suggest(study.ask()), **settings.parameters})
-    return found
+        drawn_parameters[trial] = recipe.parameters({**recipe.suggest(study.ask()), **settings.parameters})
+    return drawn_parameters
 
 
 class _Search:
@@ -90,27 +90,27 @@ class _Search:
         budgets = settings.search.rungs
         counts = halving.sizes(len(self._trials), len(budgets), settings.search.reduction)
         total, done, reached = halving.units(budgets, counts), 0, 0
-        going, found = tuple(self._trials), list[Rung]()
+        going, completed = tuple(self._trials), list[Rung]()
         for budget, keep in zip(budgets, [*counts[1:], 1], strict=True):
             scores: dict[int, float] = {}
             for trial, score in self._scores(going, budget):
                 scores[trial] = score
                 done += budget - reached
                 self._progress(done, total)
-            found.append(halving.rung(budget, scores, keep))
-            going, reached = found[-1].kept, budget
-        return found
+            completed.append(halving.rung(budget, scores, keep))
+            going, reached = completed[-1].kept, budget
+        return completed
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
         """Yield the score of each trial at this rung."""
-        kept = {trial: self._kept(trial, budget) for trial in trials}
-        for trial, score in kept.items():
+        stored_scores = {trial: self._kept(trial, budget) for trial in trials}
+        for trial, score in stored_scores.items():
             if score is not None:
                 yield trial, score
         tasks = [
             Task(trial, self._trials[trial], budget, self._folder / "trials" / f"{trial:04}")
             for trial in sorted(trials)
-            if kept[trial] is None
+            if stored_scores[trial] is None
         ]
         for task, score in self._workers.scores(tasks):
             path = self._path(task.trial, budget)
@@ -120,10 +120,10 @@ class _Search:
 
     def _kept(self, trial: int, budget: int) -> float | None:
         try:
-            found = msgspec.json.decode(self._path(trial, budget).read_bytes(), type=Kept)
+            stored = msgspec.json.decode(self._path(trial, budget).read_bytes(), type=Kept)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
-        return found.score if found.key == self._key_of(trial) else None
+        return stored.score if stored.key == self._key_of(trial) else None
 
     def _path(self, trial: int, budget: int) -> Path:
         return self._folder / "scores" / f"{budget}" / f"{trial:04}.json"

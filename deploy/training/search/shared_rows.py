@@ -23,6 +23,8 @@ class Column(msgspec.Struct):
 
 
 class Index(msgspec.Struct):
+    """The document of a folder of rows: the topics of the positions, and the tensors with their files."""
+
     topics: tuple[str, ...]
     columns: list[Column]
 
@@ -60,10 +62,10 @@ def read(folder: Path) -> Rows:
 
 
 def _tensor(folder: Path, column: Column) -> NDArray[Any]:
-    found = _mapped(folder / column.file)
-    return found if column.names is None else np.array(column.names, object)[found]
+    values = _mapped(folder / column.file)
+    return values if column.names is None else np.array(column.names, object)[values]
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    found: NDArray[Any] = np.load(path, mmap_mode="r")
-    return found
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+    return mapped

@@ -86,10 +86,10 @@ class Workers:
 
 def _died(task: Task, process: BaseProcess) -> None:
     code = process.exitcode or 0
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    outcome = f"signal {-code}" if code < 0 else f"exit code {code}"
     hint = "if it was killed for its memory, set fewer workers; finished rungs are kept, run again"
     raise Fatal(
-        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, last by {how}",
+        f"the process of trial {task.trial} died {ATTEMPTS} times before {task.budget} trees or epochs, last by {outcome}",
         hint,
         REFUSED,
     )
@@ -101,10 +101,10 @@ class _Worker:
     def __init__(self, bench: Bench) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__, type(bench.recipe).__module__])  # imported once, by the server
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, bench), daemon=True)
+        self.connection, child_end = context.Pipe()
+        self.process = context.Process(target=_serve, args=(child_end, bench), daemon=True)
         self.process.start()
-        theirs.close()
+        child_end.close()
 
     def give(self, task: Task) -> None:
         with contextlib.suppress(OSError):  # it has died: the pipe then ends
@@ -113,14 +113,14 @@ class _Worker:
     def score(self) -> float | None:
         """Return the score of the current task, or None if the process died. Raises Fatal."""
         try:
-            found = self.connection.recv()
+            reply = self.connection.recv()
         except (EOFError, OSError):
             self.stop()
             return None
-        if isinstance(found, float):
-            return found
+        if isinstance(reply, float):
+            return reply
         self.stop()
-        raise Fatal(*found)
+        raise Fatal(*reply)
 
     def stop(self) -> None:
         self.process.kill()

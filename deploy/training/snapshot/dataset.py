@@ -60,10 +60,10 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
         document = referrers.build(store, digest, DATASET_TYPE, named, {SNAPSHOT: copied.digest})
         if len(document) > manifest.MAX_BYTES:
             raise Refused(f"the snapshot in {folder} has too many files for one artifact", "set snapshot.keep: false")
-        made = digests.from_bytes(document)
+        artifact_digest = digests.from_bytes(document)
         for _ in range(ATTEMPTS):
-            if any(there.digest == made for there in referrers.listed(store, digest)):
-                return made
+            if any(referrer.digest == artifact_digest for referrer in referrers.listed(store, digest)):
+                return artifact_digest
             parallel_transfer.upload(store, [(layer, file_opener(folder / path)) for path, layer in layers.items()])
             referrers.refer(store, document)
     raise Conflict(f"the list of referrers of {digest} is continually overwritten by other processes", "run again")
@@ -71,9 +71,9 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
 def of_version(store: Store, digest: str) -> str:
     """Return the digest of the dataset beside a version. Raises NotFound if there is none, Unreachable."""
-    for found, parsed in referrers.read(store, digest, DATASET_TYPE):
+    for entry, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
-            return found.digest
+            return entry.digest
     hint = "it was trained with snapshot.keep: false, or not by a run; its provenance names the records that it was trained on"
     raise NotFound(f"{digest} has no dataset in {store.repository}", hint)
 
@@ -87,11 +87,11 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
         Refused: The folder exists, or the dataset has more than `max_bytes`.
         Corrupt: The artifact is not a dataset, or its files differ from its manifest or must not be written.
     """
-    found = manifest.parse(store.manifest(digest))
-    if found.artifact_type != DATASET_TYPE:
-        raise Corrupt(f"{digest} is an artifact of type {found.artifact_type or found.config.media_type}, not a dataset")
-    layers = {layer.annotations.get(manifest.TITLE, ""): layer for layer in found.layers}
-    if len(layers) != len(found.layers):
+    parsed = manifest.parse(store.manifest(digest))
+    if parsed.artifact_type != DATASET_TYPE:
+        raise Corrupt(f"{digest} is an artifact of type {parsed.artifact_type or parsed.config.media_type}, not a dataset")
+    layers = {layer.annotations.get(manifest.TITLE, ""): layer for layer in parsed.layers}
+    if len(layers) != len(parsed.layers):
         raise Corrupt(f"the dataset {digest} has two files with the same name")
     _check(layers)
     if (total := sum(layer.size for layer in layers.values())) > max_bytes:
@@ -119,8 +119,8 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
     """Parse the manifest of the snapshot, which must name these files. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
-    there = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
-    if named != there or digest_of(copied.files) != copied.digest:
+    layer_files = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
+    if named != layer_files or digest_of(copied.files) != copied.digest:
         raise Corrupt(f"the {MANIFEST} of the dataset {digest} names other files than it has")
     return copied
 

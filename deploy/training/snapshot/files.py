@@ -1,8 +1,7 @@
 """A snapshot on disk: one Parquet file per partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
 
 The same records give the same bytes: rows in order of offset, row groups cut by the sizes of the records, fixed settings. The
-column
-`headers` is a map as written, or null if a record has no headers or they cannot be read.
+column `headers` is a map as written, or null if a record has no headers or they cannot be read.
 """
 
 import hashlib
@@ -67,6 +66,8 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 class File(msgspec.Struct, frozen=True):
+    """A file of a snapshot: its SHA-256 in hexadecimal, its number of records, and its size in bytes."""
+
     sha256: str
     records: int
     bytes: int
@@ -143,11 +144,12 @@ def _sizes(records: Any) -> NDArray[np.int64]:
 
 def _lengths(texts: Any) -> NDArray[np.int64]:
     """Return (n,): the bytes of each text; 0 for null."""
-    found: NDArray[np.int64] = compute.fill_null(compute.binary_length(texts), 0).to_numpy().astype(np.int64)
-    return found
+    lengths: NDArray[np.int64] = compute.fill_null(compute.binary_length(texts), 0).to_numpy().astype(np.int64)
+    return lengths
 
 
 def path_of(kind: Kind, partition: Partition) -> str:
+    """Return the path of a partition's file below the folder of the snapshot."""
     return f"{kind}/{partition[0]}/{partition[1]}.parquet"
 
 
@@ -170,11 +172,11 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     way_out = f"remove {folder}: it is copied again"
     try:
         copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
-        wrong = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
+        damaged = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
     except (OSError, documents.UnreadableDocument) as error:
         raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
-    if wrong:
-        raise Fatal(f"{folder / wrong[0]} has changed since it was written: its digest differs", way_out, REFUSED)
+    if damaged:
+        raise Fatal(f"{folder / damaged[0]} has changed since it was written: its digest differs", way_out, REFUSED)
     if copied.frozen != frozen:
         raise Fatal(f"the snapshot in {folder} belongs to another freeze", way_out, REFUSED)
     return copied

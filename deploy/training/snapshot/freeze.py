@@ -60,10 +60,10 @@ def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = 
 
 def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) -> Copied:
     reader = TopicReader(settings.kafka, _client(settings))
-    wanted: dict[Kind, Spans] = {kind: frozen.spans(kind) for kind in KINDS}
-    of = sum(stop - start for spans in wanted.values() for start, stop in spans.values())
+    spans_by_kind: dict[Kind, Spans] = {kind: frozen.spans(kind) for kind in KINDS}
+    of = sum(stop - start for spans in spans_by_kind.values() for start, stop in spans.values())
     done, records = 0, dict[str, int]()
-    for kind, spans in wanted.items():
+    for kind, spans in spans_by_kind.items():
         _check_still_there(settings, reader, frozen, spans)
         room = max(LEAST_GROUP_BYTES, GROUPS_BYTES // max(1, len(spans)))
         files = {partition: PartitionFile(folder / path_of(kind, partition), room) for partition in spans}
@@ -85,8 +85,8 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
         raise Fatal(f"the cluster is {cluster_id}, but the snapshot is of {frozen.cluster_id}", AGAIN, REFUSED)
     for topic in topics:
         if ids.get(topic) != frozen.ids[topic]:
-            what = "recreated" if topic in ids else "deleted"
-            raise Fatal(f"topic {topic} was {what} since the snapshot was frozen", AGAIN, REFUSED)
+            event = "recreated" if topic in ids else "deleted"
+            raise Fatal(f"topic {topic} was {event} since the snapshot was frozen", AGAIN, REFUSED)
     for (topic, number), (low, high) in reader.spans(spans).items():
         start, stop = spans[topic, number]
         if start < stop and (low > start or high < stop):
@@ -97,16 +97,16 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
     """Return the id of the cluster and the ids of its topics. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
-    asked = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
+    topics_client = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
     with retriable_as_fatal("see the broker's log, and try again"):
-        return asked.id(), {name: topic.id for name, topic in asked.topics(topics).items()}
+        return topics_client.id(), {name: topic.id for name, topic in topics_client.topics(topics).items()}
 
 
 def _by_topic(spans: Mapping[Partition, Bounds]) -> dict[str, list[tuple[int, int]]]:
-    found: dict[str, list[tuple[int, int]]] = {}
+    spans_by_topic: dict[str, list[tuple[int, int]]] = {}
     for (topic, _), (low, high) in sorted(spans.items()):
-        found.setdefault(topic, []).append((low, max(low, high)))
-    return found
+        spans_by_topic.setdefault(topic, []).append((low, max(low, high)))
+    return spans_by_topic
 
 
 def _client(settings: Settings) -> str:

@@ -46,8 +46,7 @@ class Joined:
     """Labelled events in order of (time, topic, partition, offset); `classes` are the names of the outcomes 0 and 1.
 
     Events up to `mature_ms` are old enough to have a label; `mature_times` (M,) int64 are the times of all of them in order,
-    one per id.
-    `left_out` counts the omitted events, `labels` the labels that do not count.
+    one per id. `left_out` counts the omitted events, `labels` the labels that do not count.
     """
 
     rows: Rows
@@ -69,12 +68,12 @@ class Joined:
 
     def summary(self) -> dict[str, Any]:
         """Return the counts as a JSON document."""
-        ones = int(self.rows.outcomes.sum())
+        positives = int(self.rows.outcomes.sum())
         return {
             "mature": self.mature,
             "labelled": len(self.rows),
             "coverage": self.coverage,
-            "classes": dict(zip(self.classes, (len(self.rows) - ones, ones), strict=True)),
+            "classes": dict(zip(self.classes, (len(self.rows) - positives, positives), strict=True)),
             "left_out": {"counts": dict(self.left_out.counts), "first": self.left_out.first},
             "labels": {"counts": dict(self.labels.counts), "first": self.labels.first},
         }
@@ -97,27 +96,27 @@ def join(
         Fatal: 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no event; 2 if
             there are not two classes.
     """
-    classes = known(settings, signature)
+    classes = find_classes(settings, signature)
     copied = verified(folder, frozen)
     events = _Events(settings, frozen, training, decoder, any(map(fields_outside_value, (signature, *others))))
     for partition, columns in batches(folder, copied, "events"):
         events.add(partition, columns)
     events.check()
-    found = events.rows.newest()
-    events.left_out.add(REPLACED, found.replaced)
-    truths, unused = _truths(folder, copied, settings, classes, found)
-    mine, theirs = found.joined(truths)
-    truth = truths.columns["truth"][theirs] if len(truths) else np.empty(0)
+    newest = events.rows.newest()
+    events.left_out.add(REPLACED, newest.replaced)
+    truths, unused = _truths(folder, copied, settings, classes, newest)
+    event_rows, label_rows = newest.joined(truths)
+    truth = truths.columns["truth"][label_rows] if len(truths) else np.empty(0)
     unused.add(WITHDRAWN, int(np.isnan(truth).sum()))
     labelled = ~np.isnan(truth)
     names = (str(classes.names[0]), str(classes.names[1]))
-    rows = events.chosen(found, mine[labelled], truth[labelled].astype(np.int8))
-    joined = Joined(rows, names, np.sort(found.columns["time"]), events.mature_ms, events.left_out, unused)
+    rows = events.chosen(newest, event_rows[labelled], truth[labelled].astype(np.int8))
+    joined = Joined(rows, names, np.sort(newest.columns["time"]), events.mature_ms, events.left_out, unused)
     _check_classes("the snapshot", joined.rows, joined.classes, f"events left out: {events.left_out}; labels: {unused}")
     return joined
 
 
-def known(settings: Settings, signature: Signature) -> Classes:
+def find_classes(settings: Settings, signature: Signature) -> Classes:
     """Return the two classes: configured, else from the decision of the signature, else 0 and 1. Raises Fatal (2)."""
     configured, signature_names = settings.labels.classes, decided(signature)
     names = tuple(configured or signature_names)
@@ -216,25 +215,25 @@ class _Events:
 
     def check(self) -> None:
         """Count undecodable events. Raises Fatal (3) if they are more than half of the events, or no event is left."""
-        wrong = self._undecodable.counts
-        for reason, count in wrong.items():
+        undecodable = self._undecodable.counts
+        for reason, count in undecodable.items():
             self.left_out.add(reason, count, self._undecodable.first[reason])
-        if 2 * wrong.total() > self._tried:
-            reason, count = wrong.most_common(1)[0]
-            message = f"{wrong.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
+        if 2 * undecodable.total() > self._tried:
+            reason, count = undecodable.most_common(1)[0]
+            message = f"{undecodable.total()} of {self._tried} events cannot be decoded, {count} of them {reason}"
             hint = "if their schema changed, shorten snapshot.window to start after the change, or set the matching signature"
             raise Fatal(f"{message}, the first at {self._undecodable.first[reason]}", hint, REFUSED)
         if not self._values:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
-    def chosen(self, found: NewestRows, mine: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
+    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
         """Return these rows of the newest events, with these outcomes, in order."""
-        number, offset, time = (found.columns[name][mine] for name in ("partition", "offset", "time"))
+        number, offset, time = (newest.columns[name][event_rows] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
         partition = np.array([number for _, number in self._places], np.int32)[number]
         order = np.lexsort((offset, partition, topic, time))
-        at = found.columns["at"][mine][order]
+        at = newest.columns["at"][event_rows][order]
         tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
         places = Places(self._topics, topic, partition, offset, time).select(order)
         beside = self._beside and self._beside.select(at)
@@ -249,11 +248,11 @@ class _Events:
             "immature": times > self.mature_ms,
             str(Reason.TOMBSTONE): np.array([value is None for value in columns["value"]], np.bool_),
         }
-        left = np.ones(len(times), np.bool_)
+        usable = np.ones(len(times), np.bool_)
         for reason, applies in rules.items():
-            self.left_out.add(reason, int((left & applies).sum()))
-            left &= ~applies
-        return np.flatnonzero(left).tolist()
+            self.left_out.add(reason, int((usable & applies).sum()))
+            usable &= ~applies
+        return np.flatnonzero(usable).tolist()
 
 
 def _truths(
@@ -266,15 +265,17 @@ def _truths(
     for partition, columns in batches(folder, copied, "labels"):
         labels = list(_read(columns, settings))
         named = latest_by_id.hashed(label.id if isinstance(label, Label) else "" for label in labels)
-        found = [_truth(label, here, classes) for label, here in zip(labels, events.holds(named).tolist(), strict=True)]
-        usable = [at for at, truth in enumerate(found) if isinstance(truth, float)]
-        for at, truth in enumerate(found):
+        outcomes = [
+            _truth(label, is_held, classes) for label, is_held in zip(labels, events.holds(named).tolist(), strict=True)
+        ]
+        usable = [at for at, truth in enumerate(outcomes) if isinstance(truth, float)]
+        for at, truth in enumerate(outcomes):
             if isinstance(truth, Unusable):
                 unused.add(truth, 1, str(RecordPosition(partition, columns["offset"][at])))
-        unused.add(WITHOUT_EVENT, found.count(None))
+        unused.add(WITHOUT_EVENT, outcomes.count(None))
         places, times = (np.array(columns[name], np.int64)[usable] for name in ("offset", "time_ms"))
         ids.append(named[usable])
-        truths.append(np.array([found[at] for at in usable], np.float64))
+        truths.append(np.array([outcomes[at] for at in usable], np.float64))
         rows.add(ids[-1], partitions.index(partition), places, times, truth=truths[-1])
     last = rows.newest()
     unused.add(REPLACED, last.replaced)
@@ -292,11 +293,11 @@ def _same(headers: Headers) -> Headers:
     return headers
 
 
-def _truth(label: Label | Unusable, here: bool, classes: Classes) -> float | Unusable | None:
+def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | Unusable | None:
     """Return the outcome of a label; None if no event has its id."""
     if isinstance(label, Unusable):
         return label
-    if not here:
+    if not is_held:
         return None
     return np.nan if label.value is None else classes.of_label(label.value)
 

@@ -70,10 +70,10 @@ class Rows:
 
     def select(self, chosen: NDArray[Any]) -> "Rows":
         """Return the rows at these indices, or where the booleans (B,) are true."""
-        found = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
-        tensors = {name: tensor[found] for name, tensor in self.tensors.items()}
-        values, beside = [self.values[row] for row in found.tolist()], self.beside and self.beside.select(found)
-        return Rows(tensors, self.outcomes[found], self.places.select(found), values, beside)
+        indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
+        values, beside = [self.values[row] for row in indices.tolist()], self.beside and self.beside.select(indices)
+        return Rows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
         """Return the timestamps of these rows, and their keys and headers if present."""
@@ -89,10 +89,10 @@ class Rows:
         column, little-endian.
         """
         places = self.places
-        found = sha256(json.dumps(places.topics).encode())
+        hashing = sha256(json.dumps(places.topics).encode())
         for column, dtype in ((places.topic, "<i2"), (places.partition, "<i4"), (places.offset, "<i8"), (self.outcomes, "<i1")):
-            found.update(column.astype(dtype).tobytes())
-        return f"sha256:{found.hexdigest()}"
+            hashing.update(column.astype(dtype).tobytes())
+        return f"sha256:{hashing.hexdigest()}"
 
 
 class Split(NamedTuple):

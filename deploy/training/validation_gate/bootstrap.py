@@ -87,11 +87,11 @@ class Blocks:
         """Return (K, K): pairs of a positive of block i ranked above a negative of block j; ties count half."""
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
-        mine, ascending = self.of[positive][order], scores[positive][order]
+        positive_blocks, ascending = self.of[positive][order], scores[positive][order]
         for block in range(self.count):
-            theirs = np.sort(scores[~positive & (self.of == block)])
-            below = np.searchsorted(theirs, ascending, "left") + np.searchsorted(theirs, ascending, "right")
-            wins[:, block] = np.bincount(mine, below / 2, self.count)
+            negative = np.sort(scores[~positive & (self.of == block)])
+            below = np.searchsorted(negative, ascending, "left") + np.searchsorted(negative, ascending, "right")
+            wins[:, block] = np.bincount(positive_blocks, below / 2, self.count)
         return wins
 
     def interval(self, figure: Figure, confidence: float) -> Interval | None:
@@ -100,10 +100,10 @@ class Blocks:
         Percentiles would be too narrow for few blocks, and too coarse for many slices that share one confidence (Efron and
         Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12). None if the figure is unknown.
         """
-        known = figure.resampled[np.isfinite(figure.resampled)]
-        if self.count < 2 or not np.isfinite(figure.value) or len(known) < DRAWN * len(figure.resampled):
+        finite = figure.resampled[np.isfinite(figure.resampled)]
+        if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):
             return None
-        error = float(known.std(ddof=1)) * np.sqrt(self.count / (self.count - 1))
+        error = float(finite.std(ddof=1)) * np.sqrt(self.count / (self.count - 1))
         reach = float(error * stdtrit(self.count - 1, (1 + confidence) / 2))
         return Interval(figure.value, figure.value - reach, figure.value + reach)
 
@@ -113,5 +113,5 @@ def _over(above: float, below: float) -> float:
 
 
 def _each_over(above: Numbers, below: Numbers) -> Numbers:
-    found: Numbers = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
-    return found
+    ratios: Numbers = np.divide(above, below, out=np.full(len(above), np.nan), where=below != 0)
+    return ratios

@@ -94,5 +94,5 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON document."""
-        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        return found
+        document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return document

@@ -46,10 +46,10 @@ class Evidence:
     @property
     def scored(self) -> NDArray[np.bool_]:
         """Return (B,): the rows that every version scores."""
-        found = np.ones(len(self.rows), np.bool_)
-        for one in self.versions:
-            found &= np.isfinite(one.scored.scores)
-        return found
+        scored_rows = np.ones(len(self.rows), np.bool_)
+        for version in self.versions:
+            scored_rows &= np.isfinite(version.scored.scores)
+        return scored_rows
 
     @property
     def true(self) -> NDArray[np.bool_]:

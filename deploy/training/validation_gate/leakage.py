@@ -33,14 +33,14 @@ class Learned:
         """Return how many of these rows of this cluster are in the training data."""
         if cluster != self.cluster:
             return 0
-        places, found = rows.places, np.zeros(len(rows), np.bool_)
+        places, used = rows.places, np.zeros(len(rows), np.bool_)
         for (topic, partition), (begin, end) in self.spans.items():
             if topic in places.topics:
-                here = (places.topic == places.topics.index(topic)) & (places.partition == partition)
-                found |= here & (places.offset >= begin) & (places.offset < end)
+                in_partition = (places.topic == places.topics.index(topic)) & (places.partition == partition)
+                used |= in_partition & (places.offset >= begin) & (places.offset < end)
         if self.until_ms is not None:
-            found &= places.time_ms <= self.until_ms
-        return int(found.sum())
+            used &= places.time_ms <= self.until_ms
+        return int(used.sum())
 
 
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
@@ -49,9 +49,9 @@ def learned(provenance: Mapping[str, Any]) -> Learned | None:
     if definition.get("buildType") != BUILD_TYPE:
         return None
     clusters, spans = set(), {}
-    for each in definition.get("resolvedDependencies", ()):
-        uri, noted = str(each.get("uri", "")), each.get("annotations", {})
-        if each.get("name") == "events" and uri.startswith("kafka:"):
+    for dependency in definition.get("resolvedDependencies", ()):
+        uri, noted = str(dependency.get("uri", "")), dependency.get("annotations", {})
+        if dependency.get("name") == "events" and uri.startswith("kafka:"):
             cluster, topic, partition = uri.removeprefix("kafka:").split("/")
             clusters.add(cluster)
             spans[topic, int(partition)] = int(noted["from"]), int(noted["to"])

@@ -18,19 +18,25 @@ Intervals = dict[str, Interval | None]
 def of_rows(evidence: Evidence, blocks: Blocks, confidence: float) -> Intervals:
     """Return the differences of auc, of recall and precision by class (`recall.late`), and of brier for probabilities."""
     assert evidence.champion is not None
-    mine, theirs = (_figures(evidence, one.scored, blocks) for one in (evidence.challenger, evidence.champion))
-    return {name: blocks.interval(mine[name].minus(theirs[name]), confidence) for name in mine if name in theirs}
+    challenger_figures, champion_figures = (
+        _figures(evidence, version.scored, blocks) for version in (evidence.challenger, evidence.champion)
+    )
+    return {
+        name: blocks.interval(challenger_figures[name].minus(champion_figures[name]), confidence)
+        for name in challenger_figures
+        if name in champion_figures
+    }
 
 
 def _figures(evidence: Evidence, scored: Scored, blocks: Blocks) -> dict[str, Figure]:
     true = evidence.true
-    found = {"auc": blocks.auc(scored.scores, true)}
-    for name, came, said in zip(evidence.classes, (~true, true), (~scored.positive, scored.positive), strict=True):
-        found[f"recall.{name}"] = blocks.ratio(came & said, came)
-        found[f"precision.{name}"] = blocks.ratio(came & said, said)
+    figures_by_name = {"auc": blocks.auc(scored.scores, true)}
+    for name, occurred, predicted in zip(evidence.classes, (~true, true), (~scored.positive, scored.positive), strict=True):
+        figures_by_name[f"recall.{name}"] = blocks.ratio(occurred & predicted, occurred)
+        figures_by_name[f"precision.{name}"] = blocks.ratio(occurred & predicted, predicted)
     if brier(scored.scores, true) is not None:
-        found["brier"] = blocks.ratio(np.square(scored.scores - true))
-    return found
+        figures_by_name["brier"] = blocks.ratio(np.square(scored.scores - true))
+    return figures_by_name
 
 
 def of_slices(evidence: Evidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
@@ -49,8 +55,10 @@ def _slices(evidence: Evidence, blocks: Blocks, parts: list[tuple[str, str]], co
     assert evidence.champion is not None
     for field, value in parts:
         chosen = evidence.slices[field] == value
-        here, true = blocks.select(chosen), evidence.true[chosen]
-        mine, theirs = (here.auc(one.scored.scores[chosen], true) for one in (evidence.challenger, evidence.champion))
-        found = here.interval(mine.minus(theirs), confidence)
-        if found is not None:
-            yield Slice(field, value, int(chosen.sum()), Difference(*found))
+        slice_blocks, true = blocks.select(chosen), evidence.true[chosen]
+        challenger_auc, champion_auc = (
+            slice_blocks.auc(version.scored.scores[chosen], true) for version in (evidence.challenger, evidence.champion)
+        )
+        interval = slice_blocks.interval(challenger_auc.minus(champion_auc), confidence)
+        if interval is not None:
+            yield Slice(field, value, int(chosen.sum()), Difference(*interval))

@@ -34,13 +34,13 @@ def figures(scored: Scored, true: NDArray[np.bool_], classes: tuple[str, str]) -
     decided.
     """
     counts = matrix(scored, true)
-    found = {"auc": metrics.auc(scored.scores, true), "brier": metrics.brier(scored.scores, true)}
-    found["accuracy"] = _share(counts.trace(), counts.sum())
+    figures_by_name = {"auc": metrics.auc(scored.scores, true), "brier": metrics.brier(scored.scores, true)}
+    figures_by_name["accuracy"] = _share(counts.trace(), counts.sum())
     for at, name in enumerate(classes):
-        found[f"precision.{name}"] = _share(counts[at, at], counts[:, at].sum())
-        found[f"recall.{name}"] = _share(counts[at, at], counts[at].sum())
-    return {name: value for name, value in found.items() if value is not None}
+        figures_by_name[f"precision.{name}"] = _share(counts[at, at], counts[:, at].sum())
+        figures_by_name[f"recall.{name}"] = _share(counts[at, at], counts[at].sum())
+    return {name: value for name, value in figures_by_name.items() if value is not None}
 
 
-def _share(part: np.int64, whole: np.int64) -> float | None:
-    return float(part / whole) if whole else None
+def _share(part: np.int64, total: np.int64) -> float | None:
+    return float(part / total) if total else None

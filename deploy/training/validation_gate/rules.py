@@ -29,20 +29,20 @@ class Ruled(NamedTuple):
     wrong: str
 
 
-def _at_least(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value >= bound), of and Difference(*of)), wrong)
+def _at_least(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value >= bound), of and Difference(*of)), failure)
 
 
-def _above(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value > bound), of and Difference(*of)), wrong)
+def _above(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value > bound), of and Difference(*of)), failure)
 
 
-def _at_most(name: str, value: float, bound: float, wrong: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value <= bound), of and Difference(*of)), wrong)
+def _at_most(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
+    return Ruled(Rule(name, value, bound, bool(value <= bound), of and Difference(*of)), failure)
 
 
-def _unknown(name: str, wrong: str = "", *, passed: bool = True) -> Ruled:
-    return Ruled(Rule(name, None, None, passed), wrong)
+def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
+    return Ruled(Rule(name, None, None, passed), failure)
 
 
 def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
@@ -64,68 +64,72 @@ def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float)
     yield _at_least("blocks", blocks, BLOCKS[0], f"too few rows: they cover {blocks} blocks of time")
 
 
-def of_first(found: Interval | None) -> Iterator[Ruled]:
+def of_first(interval: Interval | None) -> Iterator[Ruled]:
     """Check a first model by the interval of its AUC."""
-    if found is None:
+    if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:
-        yield _above("chance", found.low, CHANCE, f"the AUC may be {found.low:.4g}: no better than chance")
+        yield _above("chance", interval.low, CHANCE, f"the AUC may be {interval.low:.4g}: no better than chance")
 
 
-def of_both(evidence: Evidence, found: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
+def of_both(evidence: Evidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
     """Check a challenger beside the champion."""
     assert evidence.champion is not None
-    mine, theirs = evidence.challenger.scored, evidence.champion.scored
-    apart = float(np.abs(mine.scores - theirs.scores).max(initial=0.0))
-    yield _above(DIFFERS, apart, 0.0, "the challenger gives the champion's score on every row")
-    yield from _of_metric(found[gate.metric], gate)
+    challenger_scores, champion_scores = evidence.challenger.scored, evidence.champion.scored
+    largest_difference = float(np.abs(challenger_scores.scores - champion_scores.scores).max(initial=0.0))
+    yield _above(DIFFERS, largest_difference, 0.0, "the challenger gives the champion's score on every row")
+    yield from _of_metric(intervals[gate.metric], gate)
     for figure in ("recall", "precision"):
         for name in evidence.classes:
-            yield _of_class(f"{figure}.{name}", found[f"{figure}.{name}"], gate)
-    yield _of_brier(found.get("brier"), gate)
+            yield _of_class(f"{figure}.{name}", intervals[f"{figure}.{name}"], gate)
+    yield _of_brier(intervals.get("brier"), gate)
     yield _of_slices(slices, gate)
 
 
-def _of_metric(found: Interval | None, gate: GateSection) -> Iterator[Ruled]:
+def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     """Check the metric.
 
     There are too few rows if the interval is wider than twice the margin and does not decide whether the challenger is worse
     by it.
     """
-    if found is None:
+    if interval is None:
         yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
         return
     better = gate.promote == "better"
     bound = 0.0 if better else -gate.margin
-    message = f"{gate.metric} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
-    decided = found.high < bound or (found.low > bound if better else found.low >= bound)
-    width = Rule("width", found.width, None if decided else 2 * gate.margin, decided or found.width <= 2 * gate.margin)
+    message = f"{gate.metric} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
+    decided = interval.high < bound or (interval.low > bound if better else interval.low >= bound)
+    width = Rule("width", interval.width, None if decided else 2 * gate.margin, decided or interval.width <= 2 * gate.margin)
     yield Ruled(width, f"too few rows: the difference in {message}")
     worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {message}"
-    yield (_above if better else _at_least)(gate.metric, found.low, bound, worse, found)
+    yield (_above if better else _at_least)(gate.metric, interval.low, bound, worse, interval)
 
 
-def _of_class(name: str, found: Interval | None, gate: GateSection) -> Ruled:
+def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
     """Check a class by its precision, or by its recall if a version never decides for it."""
-    if found is None:
+    if interval is None:
         return _unknown(name)
-    message = f"{name} is {found.value:+.4f}, between {found.low:+.4f} and {found.high:+.4f}"
-    return _at_least(name, found.low, -gate.class_margin, f"a class may be worse: {message}", found)
+    message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
+    return _at_least(name, interval.low, -gate.class_margin, f"a class may be worse: {message}", interval)
 
 
-def _of_brier(found: Interval | None, gate: GateSection) -> Ruled:
+def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
     """Check the Brier score: its upper bound may rise by the margin. Without a margin half of all equal models would fail."""
-    if found is None:
+    if interval is None:
         return _unknown("brier")
-    message = f"the Brier score is {found.value:+.5f}, between {found.low:+.5f} and {found.high:+.5f}"
-    return _at_most("brier", found.high, gate.margin, f"probabilities may be worse: {message}", found)
+    message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
+    return _at_most("brier", interval.high, gate.margin, f"probabilities may be worse: {message}", interval)
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
     """Check the slices; the value is the largest significant loss, 0 if there is none."""
     if not slices:
         return _unknown("slices")
-    worst = min((one for one in slices if one.difference.high < 0), key=lambda one: one.difference.value, default=None)
+    worst = min(
+        (candidate for candidate in slices if candidate.difference.high < 0),
+        key=lambda candidate: candidate.difference.value,
+        default=None,
+    )
     if worst is None:
         return _at_least("slices", 0.0, -gate.slice_margin, "")
     message = f"where {worst.field} is {worst.value!r:.80} ({worst.rows:,} rows) the challenger is worse"

@@ -37,36 +37,36 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, Sk
             f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
         ) from None
     signature = loaded.model.signature()
-    found, decided, rejected = np.full(len(rows), np.nan), classes_of(signature), SkipCounts()
+    scores, decided, rejected = np.full(len(rows), np.nan), classes_of(signature), SkipCounts()
     positive = np.zeros(len(rows), np.bool_)
     with contextlib.closing(loaded.model):
         _check(name, signature, rows)
         for start in range(0, len(rows), AT_A_TIME):
             stop = min(start + AT_A_TIME, len(rows))
             answered = answers(loaded, rows.values[start:stop], rows.parts(start, stop))
-            found[start:stop] = answered.numbers
+            scores[start:stop] = answered.numbers
             if decided:
                 positive[start:stop] = [decision == decided[1] for decision in answered.decisions]
             for row, poison in sorted(answered.rejected.items()):
                 rejected.add(poison.reason, 1, f"{rows.places.of(start + row)}: {poison}")
-    if len(rows) and np.isnan(found).all():
-        why = (
+    if len(rows) and np.isnan(scores).all():
+        cause = (
             f": {rejected}; the first {next(iter(rejected.first.values()))}"
             if rejected.first
             else ": its score is not one number"
         )
         hint = "give output.index in the signature, or promote a version that answers these events"
-        raise Fatal(f"{name} scores none of {len(rows)} held-out events{why}", hint, REFUSED)
-    return Scored(found, positive if decided else found >= THRESHOLD), rejected
+        raise Fatal(f"{name} scores none of {len(rows)} held-out events{cause}", hint, REFUSED)
+    return Scored(scores, positive if decided else scores >= THRESHOLD), rejected
 
 
 def _check(name: str, signature: Signature, rows: Rows) -> None:
     """Raise Fatal (3) if the signature cannot be evaluated on these rows."""
     beside = next(
         (
-            one
-            for one in field_sources.fields_outside_value(signature)
-            if one.source not in (field_sources.TIME, field_sources.VALUE)
+            field
+            for field in field_sources.fields_outside_value(signature)
+            if field.source not in (field_sources.TIME, field_sources.VALUE)
         ),
         None,
     )

@@ -29,8 +29,8 @@ def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple
         return {}
     if settings.input.format in NAMED_FIELD_FORMATS:
         reader = decoder_factory.create_path_reader(settings, [json_path.parse_object_path(field) for field in fields])
-        found = [reader.values(value) for value in rows.values]
-        columns = {field: np.array([_text(row[at]) for row in found], np.str_) for at, field in enumerate(fields)}
+        field_values = [reader.values(value) for value in rows.values]
+        columns = {field: np.array([_text(row[at]) for row in field_values], np.str_) for at, field in enumerate(fields)}
     else:
         columns = {field: _of_tensor(rows, signature, field, settings.input.format) for field in fields}
     for field, column in columns.items():
@@ -50,7 +50,7 @@ def large(column: Texts) -> list[str]:
 
 def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Texts:
     for tensor in signature.fed:
-        names = [one.name for one in tensor.fields]
+        names = [tensor_field.name for tensor_field in tensor.fields]
         if field in names and tensor.fields[0].array is None:
             return np.array([_text(value) for value in rows.tensors[tensor.tensor][:, names.index(field)].tolist()], np.str_)
     message = (

@@ -29,16 +29,16 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
     both = evidence.select(evidence.scored)
     blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)
     ruled = list(rules.of_rows(evidence, blocks.count, gate, coverage))
-    found: Intervals = {}
+    intervals: Intervals = {}
     slices: tuple[Slice, ...] = ()
     if both.champion is None:
         figure = blocks.auc(both.challenger.scored.scores, both.true)
         ruled += rules.of_first(blocks.interval(figure, gate.confidence))
     else:
-        found = metric_deltas.of_rows(both, blocks, gate.confidence)
+        intervals = metric_deltas.of_rows(both, blocks, gate.confidence)
         slices = metric_deltas.of_slices(both, blocks, gate.confidence)
-        ruled += rules.of_both(both, found, slices, gate)
-    difference = found.get(gate.metric)
+        ruled += rules.of_both(both, intervals, slices, gate)
+    difference = intervals.get(gate.metric)
     verdict, because = _decide(ruled, len(both.rows), gate.metric, difference)
     return Comparison(
         run=evidence.run,
@@ -49,7 +49,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
         difference=difference and Difference(*difference),
         discordant=_discordant(both),
         slices=slices,
-        rules=tuple(one.rule for one in ruled),
+        rules=tuple(rule_result.rule for rule_result in ruled),
         verdict=verdict,
         because=because,
     )
@@ -57,7 +57,7 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
 
 def _decide(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval | None) -> tuple[Verdict, str]:
     """Return the verdict and its reason in one sentence."""
-    failed = next((one for one in ruled if not one.rule.passed), None)
+    failed = next((rule_result for rule_result in ruled if not rule_result.rule.passed), None)
     if failed is not None:
         rule = failed.rule
         if rule.name == rules.DIFFERS:
@@ -91,8 +91,8 @@ def _discordant(both: Evidence) -> Discordant | None:
     """Run McNemar's exact test on the rows that only one version decides correctly."""
     if both.champion is None:
         return None
-    theirs, mine = (one.scored.positive == both.true for one in (both.champion, both.challenger))
-    lost, won = int(np.sum(theirs & ~mine)), int(np.sum(mine & ~theirs))
+    champion_right, challenger_right = (version.scored.positive == both.true for version in (both.champion, both.challenger))
+    lost, won = int(np.sum(champion_right & ~challenger_right)), int(np.sum(challenger_right & ~champion_right))
     p = float(binomtest(lost, lost + won).pvalue) if lost + won else 1.0
     return Discordant(lost, won, p)
 

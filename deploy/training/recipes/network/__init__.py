@@ -82,14 +82,14 @@ class Network:
         processes = train_loop.processes(self._gpus or workers)
         self._check(processes)
         learned, encoded = self._encoded(rows, signature)
-        found = job_files.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
+        job = job_files.of(encoded, learned, parameters, seed, gpus=self._gpus > 0)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if job_files.begun(folder, found, budget).epoch < budget:
-                _train(folder, found, encoded, budget, processes)
+            if job_files.begun(folder, job, budget).epoch < budget:
+                _train(folder, job, encoded, budget, processes)
         except OSError as error:
             raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
-        return _fitted(folder, found, signature, budget)
+        return _fitted(folder, job, signature, budget)
 
     def _encoded(self, rows: Rows, signature: Signature) -> tuple[Encoding, Encoded]:
         """Encode the rows, or return the cached encoding of the previous trial with the same rows."""
@@ -102,9 +102,9 @@ class Network:
     def _check(self, processes: int) -> None:
         if find_spec("torch") is None:
             raise Fatal("recipe network: torch is missing", "pip install -e '.[network]'", USAGE)
-        if self._gpus and (there := settled().cuda.device_count()) < processes:
+        if self._gpus and (available := settled().cuda.device_count()) < processes:
             raise Fatal(
-                f"gpus is {self._gpus}, but torch finds {there}", "set gpus to 0 or to the number of available GPUs", USAGE
+                f"gpus is {self._gpus}, but torch finds {available}", "set gpus to 0 or to the number of available GPUs", USAGE
             )
 
 
@@ -121,8 +121,8 @@ class Perceptron:
         numbers, names = (torch.from_numpy(of(tensors)) for of in (self._encoding.numeric, self._encoding.named))
         with torch.inference_mode():
             parts = zip(numbers.split(ROWS_AT_ONCE), names.split(ROWS_AT_ONCE), strict=True)
-            found: NDArray[np.float64] = torch.cat([logits(weights, *part).sigmoid() for part in parts]).double().numpy()
-        return found
+            scores: NDArray[np.float64] = torch.cat([logits(weights, *part).sigmoid() for part in parts]).double().numpy()
+        return scores
 
     def onnx(self) -> bytes:
         """Return the model file with the inputs and output of the signature."""
@@ -135,21 +135,21 @@ def _parameters(params: Params) -> Parameters:
     try:
         return msgspec.convert(dict(params), Parameters)
     except msgspec.ValidationError as error:
-        known = ", ".join(Parameters.__struct_fields__)
-        raise Fatal(f"parameters of the recipe network: {error}", f"it has {known}", USAGE) from None
+        names = ", ".join(Parameters.__struct_fields__)
+        raise Fatal(f"parameters of the recipe network: {error}", f"it has {names}", USAGE) from None
 
 
-def _train(folder: Path, found: Job, rows: Encoded, budget: int, processes: int) -> None:
-    if processes == 1 and not found.gpus:
+def _train(folder: Path, job: Job, rows: Encoded, budget: int, processes: int) -> None:
+    if processes == 1 and not job.gpus:
         with atomic_files.hold_lock(folder / job_files.LOCK):
-            train_loop.train(folder, found, rows, job_files.begun(folder, found, budget), budget, Share())
+            train_loop.train(folder, job, rows, job_files.begun(folder, job, budget), budget, Share())
         return
-    job_files.write(folder, found, rows)
+    job_files.write(folder, job, rows)
     launch(folder, budget, processes)
 
 
-def _fitted(folder: Path, found: Job, signature: Signature, budget: int) -> Perceptron:
-    state = job_files.begun(folder, found, budget)
+def _fitted(folder: Path, job: Job, signature: Signature, budget: int) -> Perceptron:
+    state = job_files.begun(folder, job, budget)
     if not np.isfinite(state.weights).all():
         raise Fatal(f"the weights of the network became infinite within {budget} epochs", "lower its learning_rate", REFUSED)
-    return Perceptron(signature, found.encoding, views(state.weights, found.shapes))
+    return Perceptron(signature, job.encoding, views(state.weights, job.shapes))

@@ -48,35 +48,35 @@ class Encoding(msgspec.Struct, frozen=True):
     @property
     def width(self) -> int:
         """The number of numbers per row."""
-        return sum(len(one.mean) for one in self.numbers)
+        return sum(len(numbers.mean) for numbers in self.numbers)
 
     @property
     def vocabularies(self) -> list[tuple[str, ...]]:
         """The known names of each column."""
-        return [known for one in self.names for known in one.known]
+        return [vocabulary for names in self.names for vocabulary in names.known]
 
     def numeric(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
         """Return (B, width): the standardized numbers."""
-        parts = [_standardised(one, columns(tensors[one.tensor], np.float64)) for one in self.numbers]
+        parts = [_standardised(numbers, columns(tensors[numbers.tensor], np.float64)) for numbers in self.numbers]
         return np.concatenate([np.empty((_rows(tensors), 0), np.float32), *parts], axis=1)
 
     def named(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.int64]:
         """Return (B, columns): the index of each name; 0 is unknown."""
-        found = [np.empty((_rows(tensors), 0), np.int64)]
-        for one in self.names:
-            for column, known in zip(columns(tensors[one.tensor], np.object_).T, one.known, strict=True):
-                index = {name: at for at, name in enumerate(known, 1)}
-                found.append(np.array([[index.get(name, 0)] for name in column], np.int64).reshape(-1, 1))
-        return np.concatenate(found, axis=1)
+        indices = [np.empty((_rows(tensors), 0), np.int64)]
+        for names in self.names:
+            for column, vocabulary in zip(columns(tensors[names.tensor], np.object_).T, names.known, strict=True):
+                index = {name: at for at, name in enumerate(vocabulary, 1)}
+                indices.append(np.array([[index.get(name, 0)] for name in column], np.int64).reshape(-1, 1))
+        return np.concatenate(indices, axis=1)
 
 
 def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:
     """Derive the encoding from these rows."""
-    numeric = [one.tensor for one in signature.fed if one.dtype != STRING]
-    strings = [one.tensor for one in signature.fed if one.dtype == STRING]
+    numeric = [tensor.tensor for tensor in signature.fed if tensor.dtype != STRING]
+    strings = [tensor.tensor for tensor in signature.fed if tensor.dtype == STRING]
     return Encoding(
         tuple(_numbers(name, columns(tensors[name], np.float64)) for name in numeric),
-        tuple(Names(name, tuple(_known(column) for column in columns(tensors[name], np.object_).T)) for name in strings),
+        tuple(Names(name, tuple(_vocabulary(column) for column in columns(tensors[name], np.object_).T)) for name in strings),
     )
 
 
@@ -90,8 +90,8 @@ def _rows(tensors: Mapping[str, NDArray[np.generic]]) -> int:
 
 
 def _numbers(name: str, values: NDArray[np.float64]) -> Numbers:
-    found = np.array([_column(column) for column in values.T]).reshape(-1, 5)
-    return Numbers(name, *(tuple(part.tolist()) for part in found.T))
+    statistics = np.array([_column(column) for column in values.T]).reshape(-1, 5)
+    return Numbers(name, *(tuple(part.tolist()) for part in statistics.T))
 
 
 def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
@@ -109,15 +109,15 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
     return median, *limits, mean, 1 / deviation
 
 
-def _standardised(one: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
+def _standardised(numbers: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
     """Standardize like the graph of `to_onnx.py`, bit for bit."""
-    values = np.where(np.isnan(values), np.array(one.median), values)
-    values = np.minimum(np.maximum(values, np.array(one.low)), np.array(one.high))
-    standardised: NDArray[np.float32] = ((values - np.array(one.mean)) * np.array(one.scale)).astype(np.float32)
+    values = np.where(np.isnan(values), np.array(numbers.median), values)
+    values = np.minimum(np.maximum(values, np.array(numbers.low)), np.array(numbers.high))
+    standardised: NDArray[np.float32] = ((values - np.array(numbers.mean)) * np.array(numbers.scale)).astype(np.float32)
     return standardised
 
 
-def _known(column: NDArray[np.object_]) -> tuple[str, ...]:
+def _vocabulary(column: NDArray[np.object_]) -> tuple[str, ...]:
     counts = Counter(column.tolist())
     frequent = sorted((name for name, count in counts.items() if count >= RARE), key=lambda name: (-counts[name], name))
     return tuple(sorted(filter(_storable, frequent[:MOST])))

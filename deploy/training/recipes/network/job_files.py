@@ -72,8 +72,8 @@ def write(folder: Path, job: Job, rows: Encoded) -> None:
 def read(folder: Path) -> tuple[Job, Encoded]:
     """Read the job that `write` has written."""
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
-    with np.load(folder / ROWS, allow_pickle=False) as found:
-        return job, Encoded(**found)
+    with np.load(folder / ROWS, allow_pickle=False) as archive:
+        return job, Encoded(**archive)
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
@@ -98,8 +98,8 @@ def forget(folder: Path, epoch: int) -> None:
 
 def _read(path: Path, job: Job) -> State:
     try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = dict(found)
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = dict(archive)
         state = State(int(arrays["epoch"]), int(arrays["steps"]), arrays["weights"], arrays["mean"], arrays["square"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise Fatal(

@@ -45,24 +45,24 @@ def chance(*of: int) -> np.random.Generator:
 
 def shapes(encoding: Encoding, parameters: Parameters) -> list[Shape]:
     """Return the shapes of the tables (names + 1, dimensions) and of each layer's weights (out, in) and bias (out,)."""
-    tables = [(len(known) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(known)))) for known in encoding.vocabularies]
+    tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
     layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
     return [*tables, *layers]
 
 
-def views(flat: Any, found: Sequence[Shape]) -> list[Any]:
+def views(flat: Any, layout: Sequence[Shape]) -> list[Any]:
     """Return views of a flat numpy or torch vector in these shapes, without a copy."""
-    ends = np.cumsum([prod(shape) for shape in found]).tolist()
-    return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, found, strict=True)]
+    ends = np.cumsum([prod(shape) for shape in layout]).tolist()
+    return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, layout, strict=True)]
 
 
-def first(found: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
+def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
     """Return the initial flat weights. The rows of unknown names and the biases are zero."""
     draw = chance(seed, WEIGHTS)
     parts = []
-    for at, shape in enumerate(found):
-        bound = np.sqrt(6 / shape[-1]) if tables <= at < len(found) - 2 else 1 / np.sqrt(shape[-1])
+    for at, shape in enumerate(layout):
+        bound = np.sqrt(6 / shape[-1]) if tables <= at < len(layout) - 2 else 1 / np.sqrt(shape[-1])
         part = draw.uniform(-bound, bound, shape) if len(shape) == 2 else np.zeros(shape)
         if at < tables:
             part[0] = 0

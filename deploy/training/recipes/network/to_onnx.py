@@ -23,23 +23,23 @@ def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.
     """Return the model file. `weights` are the tables and layers in the order of `model.shapes`."""
     graph = _Graph()
     tables = len(encoding.vocabularies)
-    features = [graph.numbers(one) for one in encoding.numbers]
-    columns = [(names, at, known) for names in encoding.names for at, known in enumerate(names.known)]
-    for (names, at, known), table in zip(columns, weights[:tables], strict=True):
-        features.append(graph.looked_up(names.tensor, at, known, table))
+    features = [graph.numbers(column) for column in encoding.numbers]
+    columns = [(names, at, vocabulary) for names in encoding.names for at, vocabulary in enumerate(names.known)]
+    for (names, at, vocabulary), table in zip(columns, weights[:tables], strict=True):
+        features.append(graph.looked_up(names.tensor, at, vocabulary, table))
     (width,) = output_row(signature)
     graph.score(graph.layers(graph.add("Concat", features, axis=1), weights[tables:]), width - 1)
     output = helper.make_tensor_value_info(signature.outputs[0].tensor, TensorProto.FLOAT, [None, width])
     graph.nodes[-1].output[0] = output.name
-    inputs = [helper.make_tensor_value_info(one.tensor, _dtype(one), [None, *one.row]) for one in signature.inputs]
-    made = helper.make_graph(graph.nodes, "network", inputs, [output], graph.constants)
+    inputs = [helper.make_tensor_value_info(tensor.tensor, _dtype(tensor), [None, *tensor.row]) for tensor in signature.inputs]
+    onnx_graph = helper.make_graph(graph.nodes, "network", inputs, [output], graph.constants)
     opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
-    model = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream training")
+    model = helper.make_model(onnx_graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="scorestream training")
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def _dtype(one: TensorInput) -> int:
-    return int(TensorProto.STRING if one.dtype == STRING else helper.np_dtype_to_tensor_dtype(np.dtype(one.dtype)))
+def _dtype(tensor: TensorInput) -> int:
+    return int(TensorProto.STRING if tensor.dtype == STRING else helper.np_dtype_to_tensor_dtype(np.dtype(tensor.dtype)))
 
 
 class _Graph:
@@ -64,26 +64,27 @@ class _Graph:
         """Return (B, n) of (B, *row)."""
         return self.add("Flatten", [tensor], axis=1)
 
-    def numbers(self, one: Numbers) -> str:
+    def numbers(self, column: Numbers) -> str:
         """Return (B, n) float32, standardized."""
-        median, low, high, mean, scale = (self.constant(part) for part in (one.median, one.low, one.high, one.mean, one.scale))
-        value = self.add("Cast", [self.flat(one.tensor)], to=TensorProto.DOUBLE)
+        median, low, high, mean, scale = (
+            self.constant(part) for part in (column.median, column.low, column.high, column.mean, column.scale)
+        )
+        value = self.add("Cast", [self.flat(column.tensor)], to=TensorProto.DOUBLE)
         value = self.add("Where", [self.add("IsNaN", [value]), median, value])
         value = self.add("Min", [self.add("Max", [value, low]), high])
         value = self.add("Mul", [self.add("Sub", [value, mean]), scale])
         return self.add("Cast", [value], to=TensorProto.FLOAT)
 
-    def looked_up(self, tensor: str, at: int, known: Sequence[str], table: NDArray[np.float32]) -> str:
+    def looked_up(self, tensor: str, at: int, vocabulary: Sequence[str], table: NDArray[np.float32]) -> str:
         """Return (B, dimensions) float32: the embedding of a name column; row 0 of the table is that of unknown names."""
-        indices = {"": 0} | {
-            name: index for index, name in enumerate(known, 1)
-        }  # ONNX requires a key, even without known names
+        indices = {"": 0}  # ONNX requires a key, even without known names
+        indices |= {name: number for number, name in enumerate(vocabulary, 1)}
         column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
-        found = self.add(
+        index = self.add(
             "LabelEncoder", [column], domain="ai.onnx.ml",
             keys_strings=list(indices), values_int64s=list(indices.values()), default_int64=0,
         )  # fmt: skip
-        return self.add("Gather", [self.constant(table, np.float32), found], axis=0)
+        return self.add("Gather", [self.constant(table, np.float32), index], axis=0)
 
     def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
         """Return (B, 1) float32 logits."""

@@ -30,13 +30,13 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
         "OMP_NUM_THREADS": "1",
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # without this value cuBLAS results differ between runs
     }
-    here = ("--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}")
+    local_arguments = ("--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={processes}", f"--max-restarts={RESTARTS}")
     worker = ("-m", "training.recipes.network.torchrun_worker", str(folder), str(epochs))
-    command = (sys.executable, "-m", "training.recipes.network.torchrun_agent", *here, *worker)
+    command = (sys.executable, "-m", "training.recipes.network.torchrun_agent", *local_arguments, *worker)
     code = subprocess.run(command, env=environment, stdout=sys.__stderr__, check=False).returncode
     if code != 0:
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        message = f"the training in {folder} by {processes} processes {how}; torchrun logged the cause above"
+        outcome = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        message = f"the training in {folder} by {processes} processes {outcome}; torchrun logged the cause above"
         raise Fatal(message, "run again: it continues from the last checkpoint", UNREACHABLE)
 
 

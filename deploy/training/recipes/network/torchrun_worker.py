@@ -26,21 +26,21 @@ from training.recipes.network.train_loop import Share
 def main(arguments: Sequence[str]) -> None:
     """Train the job in the folder up to this many epochs. Raises Fatal (2)."""
     die_with_parent()
-    folder, wanted = Path(arguments[0]), int(arguments[1])
+    folder, target_steps = Path(arguments[0]), int(arguments[1])
     share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     if train_loop.processes(share.processes) != share.processes:
         raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS}", USAGE)
     torch = settled()
     from torch import distributed
 
-    found, rows = job_files.read(folder)
-    device = f"cuda:{os.environ['LOCAL_RANK']}" if found.gpus else "cpu"
-    if found.gpus:
+    job, rows = job_files.read(folder)
+    device = f"cuda:{os.environ['LOCAL_RANK']}" if job.gpus else "cpu"
+    if job.gpus:
         torch.cuda.set_device(device)
-    distributed.init_process_group("nccl" if found.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
+    distributed.init_process_group("nccl" if job.gpus else "gloo", store=_meeting(), rank=share.rank, world_size=share[1])
     with atomic_files.hold_lock(folder / job_files.LOCK) if share.rank == 0 else nullcontext():
-        state = _sent(torch, job_files.begun(folder, found, wanted), device)
-        train_loop.train(folder, found, rows, state, wanted, share, device)
+        state = _sent(torch, job_files.begun(folder, job, target_steps), device)
+        train_loop.train(folder, job, rows, state, target_steps, share, device)
     distributed.destroy_process_group()
 
 

@@ -31,9 +31,9 @@ def processes(most: int) -> int:
     return 1 << min(most, SHARDS).bit_length() - 1
 
 
-def train(folder: Path, job: Job, rows: Encoded, state: State, wanted: int, share: Share, device: str = "cpu") -> None:
+def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int, share: Share, device: str = "cpu") -> None:
     """Train all epochs from `state` on. Rank 0 writes a checkpoint after each and removes its previous one."""
-    for after in run(job, rows, state, wanted, share, device):
+    for after in run(job, rows, state, target_steps, share, device):
         if share.rank == 0:
             keep(folder, job, after)
             if after.epoch - 1 > state.epoch:
@@ -82,25 +82,25 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
     """Add all shards: the branch of this process, then those of the others."""
-    own = SHARDS // share.processes
-    mine = added(gradient, share.rank * own, own)
+    shards_per_process = SHARDS // share.processes
+    total = added(gradient, share.rank * shards_per_process, shards_per_process)
     distance = 1
     while distance < share.processes:
-        mine += exchanged(mine, share.rank ^ distance)
+        total += exchanged(total, share.rank ^ distance)
         distance *= 2
-    return mine
+    return total
 
 
-def exchanged(mine: Any, peer: int) -> Any:
-    """Send this branch to the peer and return the peer's."""
+def exchanged(local_sum: Any, peer: int) -> Any:
+    """Send the sum of this branch to the peer and return the peer's sum."""
     import torch
     from torch import distributed
 
-    theirs = torch.empty_like(mine)
-    both = [distributed.P2POp(distributed.isend, mine, peer), distributed.P2POp(distributed.irecv, theirs, peer)]
+    peer_sum = torch.empty_like(local_sum)
+    both = [distributed.P2POp(distributed.isend, local_sum, peer), distributed.P2POp(distributed.irecv, peer_sum, peer)]
     for request in distributed.batch_isend_irecv(both):
         request.wait()
-    return theirs
+    return peer_sum
 
 
 class Batch(NamedTuple):
@@ -121,8 +121,8 @@ class Batch(NamedTuple):
         chosen = torch.from_numpy(self.shards[shard]).to(device)
         numbers, names, outcomes = (array.index_select(0, chosen) for array in self.data)
         hidden = torch.from_numpy(draw.random(tuple(names.shape), np.float32) < HIDDEN_SHARE).to(device)
-        found = logits(self.parts, numbers, names.masked_fill(hidden, 0), self._masks(draw, len(chosen), device))
-        loss = functional.binary_cross_entropy_with_logits(found, outcomes, reduction="sum") / sum(map(len, self.shards))
+        predicted = logits(self.parts, numbers, names.masked_fill(hidden, 0), self._masks(draw, len(chosen), device))
+        loss = functional.binary_cross_entropy_with_logits(predicted, outcomes, reduction="sum") / sum(map(len, self.shards))
         return torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, self.parts)])
 
     def _masks(self, draw: np.random.Generator, rows: int, device: Any) -> list[Any]:
@@ -131,7 +131,7 @@ class Batch(NamedTuple):
         parameters = self.job.parameters
         if not parameters.dropout:
             return []
-        kept = np.float32(1 - parameters.dropout)
+        keep_probability = np.float32(1 - parameters.dropout)
         shape = (rows, parameters.width)
-        masks = ((draw.random(shape, np.float32) < kept) / kept for _ in range(parameters.depth))
+        masks = ((draw.random(shape, np.float32) < keep_probability) / keep_probability for _ in range(parameters.depth))
         return [torch.from_numpy(mask.astype(np.float32)).to(device) for mask in masks]

@@ -16,7 +16,7 @@ from scorer.decoding import decoder_factory
 from tests.unit.scorer.minimal import minimal
 from training.settings import Training
 from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
-from training.snapshot.join_labels import Joined, join, known, split
+from training.snapshot.join_labels import Joined, find_classes, join, split
 
 DAY = 86_400_000
 NOW = 1_700_000_000_000
@@ -224,10 +224,10 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
     undecided = Signature(SIGNATURE.inputs, SIGNATURE.outputs)
     argmax = Signature(SIGNATURE.inputs, (Output(None, "y"),), labels=("no", "yes"), decision=Argmax())
     configured = minimal(labels={"topic": LABELS, "classes": ["off", "on"]})
-    assert known(minimal(), SIGNATURE).names == ("on time", "late")
-    assert known(minimal(), argmax).names == ("no", "yes")
-    assert known(minimal(), undecided).names == ("0", "1")
-    assert known(configured, SIGNATURE).names == ("off", "on")
+    assert find_classes(minimal(), SIGNATURE).names == ("on time", "late")
+    assert find_classes(minimal(), argmax).names == ("no", "yes")
+    assert find_classes(minimal(), undecided).names == ("0", "1")
+    assert find_classes(configured, SIGNATURE).names == ("off", "on")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
 )
 def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], told: str) -> None:
     with pytest.raises(Fatal) as raised:
-        known(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
+        find_classes(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
     assert (str(raised.value), raised.value.exit_code) == (told, USAGE)
 
 
