@@ -44,7 +44,7 @@ READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled 
 BLOBS, FILES = "blobs/sha256", "files"
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _Note(msgspec.Struct, frozen=True):
     key: str
     digest: str
     version: str
@@ -100,15 +100,15 @@ class Cache:
 
     def remember(self, key: str, resolution: Resolution) -> None:
         """Record that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
-        note = _Known(key, resolution.digest, resolution.version, resolution.revision)
-        path = self._known(key)
+        note = _Note(key, resolution.digest, resolution.version, resolution.revision)
+        path = self._note_path(key)
         with atomic_files.report_os_errors("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             atomic_files.replace(path, [msgspec.json.encode(note)])
 
     def recall(self, key: str) -> Resolution | None:
         """Return what `remember` recorded last, or None if nothing readable exists."""
-        note = _read_known(self._known(key))
+        note = _read_note(self._note_path(key))
         return Resolution(note.digest, note.version, note.revision) if note and note.key == key else None
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
@@ -167,7 +167,7 @@ class Cache:
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
         remembered = {
-            digests.hex_digits(note.digest) for path in (self.root / "known").glob("*.json") if (note := _read_known(path))
+            digests.hex_digits(note.digest) for path in (self.root / "known").glob("*.json") if (note := _read_note(path))
         }
         total = sum(sizes.values()) + needed_bytes
         limit = min(self._max_bytes, total - needed_bytes + shutil.disk_usage(self.root).free)
@@ -182,14 +182,14 @@ class Cache:
                 "the model cache needs %d bytes and may have %d, but all versions are in use or known good", total, limit
             )
 
-    def _known(self, key: str) -> Path:
+    def _note_path(self, key: str) -> Path:
         return self.root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
-def _read_known(path: Path) -> _Known | None:
+def _read_note(path: Path) -> _Note | None:
     try:
         with open_regular(path) as stream:
-            note = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Known, max_bytes=MAX_KNOWN_BYTES)
+            note = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Note, max_bytes=MAX_KNOWN_BYTES)
     except (OSError, documents.UnreadableDocument):
         return None
     return note if digests.is_digest(note.digest) else None

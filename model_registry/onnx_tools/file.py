@@ -81,11 +81,11 @@ class _Reader:
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
-        self._found = OnnxFile()
+        self._file = OnnxFile()
         self._constants: set[str] = set()
 
     def model(self) -> OnnxFile:
-        onnx_file = self._found
+        onnx_file = self._file
         for number, value in protobuf_reader.fields(self._buffer, (0, len(self._buffer.data))):
             if number == 1 and isinstance(value, int):
                 onnx_file.ir_version = value
@@ -106,7 +106,7 @@ class _Reader:
                 domain = self._buffer.text(value)
             elif number == 2 and isinstance(value, int):
                 version = value
-        self._found.opsets[_domain(domain)] = max(version, self._found.opsets.get(_domain(domain), 0))
+        self._file.opsets[_domain(domain)] = max(version, self._file.opsets.get(_domain(domain), 0))
 
     def _function(self, span: Span) -> None:
         names: dict[int, str] = {}
@@ -117,7 +117,7 @@ class _Reader:
                 self._node(value, 0)
             elif number == 9:
                 self._opset(value)
-        self._found.functions.add((_domain(names.get(10, "")), names.get(1, "")))
+        self._file.functions.add((_domain(names.get(10, "")), names.get(1, "")))
 
     def _graph(self, span: Span, depth: int) -> None:
         if depth > MAX_DEPTH:
@@ -130,7 +130,7 @@ class _Reader:
             elif number == 15:
                 self._sparse(value)
             elif number in (11, 12) and depth == 0:
-                (self._found.inputs if number == 11 else self._found.outputs).append(self._value_info(value))
+                (self._file.inputs if number == 11 else self._file.outputs).append(self._value_info(value))
 
     def _node(self, span: Span, depth: int) -> None:
         domain = name = ""
@@ -141,7 +141,7 @@ class _Reader:
                 domain = self._buffer.text(value)
             elif number == 5:
                 self._attribute(value, depth)
-        self._found.operators.add((_domain(domain), name))
+        self._file.operators.add((_domain(domain), name))
 
     def _attribute(self, span: Span, depth: int) -> None:
         kinds: dict[int, Callable[[Span], object]] = {
@@ -178,7 +178,7 @@ class _Reader:
         except ValueError:
             raise Corrupt(f"external data at {stated!r:.200}, which is no place") from None
         for location in {value for key, value in places if key == "location"} or {""}:
-            self._found.external.append(External(location, offset, length))
+            self._file.external.append(External(location, offset, length))
 
     def _entry(self, span: Span) -> tuple[str, str]:
         pair = {

@@ -109,11 +109,10 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
         return f"input {name!r}: the signature says {stated.dtype}, the model wants {tensor.dtype}"
     if stated.value is None and stated.batch and (find_fault := shape_fault(tensor)):
         return find_fault
-    if not fits(stated.given, tensor.shape):
+    if not fits(stated.full_shape, tensor.shape):
         shape = [None if isinstance(size, int) and size < 0 else size for size in tensor.shape]
-        return (
-            f"input {name!r}: the signature gives {format_shape(stated.given)}, the model wants {shape}{_hint(stated, tensor)}"
-        )
+        stated_shape, hint = format_shape(stated.full_shape), _hint(stated, tensor)
+        return f"input {name!r}: the signature gives {stated_shape}, the model wants {shape}{hint}"
     return None
 
 
@@ -134,7 +133,7 @@ def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs:
     The names that a model gives its dimensions show which lengths are equal.
     """
     varying = [tensor for tensor in signature.fed if tensor.varies]
-    names = {inputs[tensor.tensor].shape[tensor.given.index(VARIES)]: tensor.tensor for tensor in varying}
+    names = {inputs[tensor.tensor].shape[tensor.full_shape.index(VARIES)]: tensor.tensor for tensor in varying}
     for output in signature.outputs:
         if signature.alone and VARIES in (output.shape or ()):
             continue

@@ -166,12 +166,12 @@ def describe_tensor(tensor: TensorInput) -> str:
     mask = "mask of" if tensor.marks == VALUES else f"mask of the {tensor.marks} of"
     derivations = {"axis": tensor.axis, mask: tensor.mask_of, "length of": tensor.length_of}
     details += "".join(f", {relation} {of}" for relation, of in derivations.items() if of)
-    return f"{tensor.dtype} {format_shape(tensor.given)}{details}"
+    return f"{tensor.dtype} {format_shape(tensor.full_shape)}{details}"
 
 
 def _fed(tensor: TensorInput) -> tuple[object, ...]:
     return (
-        tensor.given,
+        tensor.full_shape,
         repr(tensor.value),
         repr(tensor.pad),
         tensor.axis,

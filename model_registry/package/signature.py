@@ -116,7 +116,7 @@ class TensorInput:
         return (self.width,) if self.shape is None else self.shape
 
     @property
-    def given(self) -> tuple[int | None, ...]:
+    def full_shape(self) -> tuple[int | None, ...]:
         """The shape of the tensor; None is the batch dimension."""
         return (None, *self.row) if self.batch else self.row
 

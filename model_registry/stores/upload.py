@@ -67,7 +67,7 @@ class _HashedSource:
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream, self._content, self._host = stream, content, host
-        self._what = f"what is to be stored as {content.digest}"
+        self._description = f"what is to be stored as {content.digest}"
         self._start = stream.tell() if stream.seekable() else None
         self._at = self._hashed = 0
         self._sha = hashlib.sha256()
@@ -83,7 +83,7 @@ class _HashedSource:
         while self._at < end:
             chunk = self._stream.read(min(digests.CHUNK, end - self._at))
             if not chunk:
-                raise Corrupt(f"{self._what} is {self._at} bytes long, not {self._content.size} as declared", self._hint)
+                raise Corrupt(f"{self._description} is {self._at} bytes long, not {self._content.size} as declared", self._hint)
             self._hash(chunk)
             self._at += len(chunk)
             if self._at > begin:
@@ -100,9 +100,9 @@ class _HashedSource:
     def _finish(self) -> None:
         content = self._content
         if self._stream.read(1):
-            raise Corrupt(f"{self._what} is longer than the {content.size} bytes that were declared", self._hint)
+            raise Corrupt(f"{self._description} is longer than the {content.size} bytes that were declared", self._hint)
         if self._sha.hexdigest() != digests.hex_digits(content.digest):
-            raise Corrupt(f"{self._what} has digest sha256:{self._sha.hexdigest()}, not {content.digest}", self._hint)
+            raise Corrupt(f"{self._description} has digest sha256:{self._sha.hexdigest()}, not {content.digest}", self._hint)
 
     def _seek(self, offset: int) -> None:
         if self._at == offset:

@@ -75,8 +75,8 @@ class EventReport(Report):
     expired: int = 0
     """Answers that are `expired`: the event's deadline had passed."""
     fallback: int = 0
-    """Answers of the status `fallback`: the constant of `model.fallback`, because no model server was there. What the champion
-    answered in a canary's place is `scored`."""
+    """Answers of the status `fallback`: the constant of `model.fallback`, because no model server was available. Answers of the
+    champion for a canary are `scored`."""
     dead_lettered: int = 0
     """Answers that are dead letters. A dead letter for an unreadable batch answers each of its offsets."""
     missing: int = 0
@@ -152,7 +152,7 @@ class Audit:
             return
         inside = [answer for answer in answers if ledger.window.lo <= answer.offset < ledger.window.hi]
         misassigned = ledger.assignment.misassigned(inside)
-        self._found("misassigned", len(misassigned), source, misassigned)
+        self._count_fault("misassigned", len(misassigned), source, misassigned)
 
     def committed(self, partition: Partition, offset: int) -> None:
         """Set the committed position after the answers were read; answers from there on are uncommitted.
@@ -163,9 +163,9 @@ class Audit:
 
     def unreadable(self, partition: Partition, offset: int) -> None:
         """Count an unreadable record of an output, dead-letter or swap topic."""
-        self._found("unreadable", 1, partition, [offset])
+        self._count_fault("unreadable", 1, partition, [offset])
 
-    def gone(self, count: int) -> None:
+    def count_deleted(self, count: int) -> None:
         """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 
@@ -173,10 +173,10 @@ class Audit:
         """Add a batch of scores, expired answers or dead letters. Those outside the window are ignored."""
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
-            self._found("phantoms", len(answers.offsets), answers.source, answers.offsets)
+            self._count_fault("phantoms", len(answers.offsets), answers.source, answers.offsets)
             return
         beyond = answers.offsets >= ledger.end
-        self._found("phantoms", int(beyond.sum()), answers.source, answers.offsets[beyond])
+        self._count_fault("phantoms", int(beyond.sum()), answers.source, answers.offsets[beyond])
         inside = (answers.offsets >= ledger.window.lo) & (answers.offsets < ledger.window.hi) & ~beyond
         if not inside.any():
             return
@@ -184,7 +184,7 @@ class Audit:
         self._versions(ledger, answers, inside)
         offsets = answers.offsets[inside]
         fresh = ledger.answered.add(offsets)
-        self._found("duplicates", int((~fresh).sum()), answers.source, offsets[~fresh])
+        self._count_fault("duplicates", int((~fresh).sum()), answers.source, offsets[~fresh])
         self._kinds += np.bincount(answers.kinds[inside], minlength=len(Kind))
         if answers.ids is not None:
             self._ids.add(answers.ids[inside][fresh])
@@ -201,14 +201,14 @@ class Audit:
         ledger = self._ledgers.get(source)
         end = 0 if ledger is None else ledger.end
         beyond = range(max(start, end), stop)
-        self._found("phantoms", max(0, stop - beyond.start), source, beyond)
+        self._count_fault("phantoms", max(0, stop - beyond.start), source, beyond)
         if ledger is None:
             return
         self.unread_inputs(source, start, stop)
         start, stop = max(start, ledger.window.lo), min(stop, ledger.window.hi, end)
         if start < stop:
             repeated = ledger.answered.count(start, stop)
-            self._found("duplicates", repeated, source, ledger.answered.first(EXAMPLES, start, stop))
+            self._count_fault("duplicates", repeated, source, ledger.answered.first(EXAMPLES, start, stop))
             ledger.answered.add_range(start, stop)
             self._kinds[Kind.DEAD] += stop - start
 
@@ -236,7 +236,7 @@ class Audit:
         lane = (answers.output, answers.source)
         highest = np.maximum.accumulate(np.concatenate([[self._highest.get(lane, -1)], offsets]))
         late = offsets < highest[:-1]
-        self._found("out_of_order", int(late.sum()), answers.source, offsets[late])
+        self._count_fault("out_of_order", int(late.sum()), answers.source, offsets[late])
         self._highest[lane] = int(highest[-1])
 
     def _versions(self, ledger: _Ledger, answers: Answers, inside: NDArray[np.bool_]) -> None:
@@ -248,7 +248,7 @@ class Audit:
         for digest in set(answers.digests):
             ledger.scored.setdefault(digest, Bitmap()).add(answers.offsets[scored & (digests == digest)])
 
-    def _found(self, fault: str, count: int, partition: Partition, offsets: Offsets | Sequence[int]) -> None:
+    def _count_fault(self, fault: str, count: int, partition: Partition, offsets: Offsets | Sequence[int]) -> None:
         self._report.note(fault, count, _name(partition), offsets)
 
 

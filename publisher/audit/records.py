@@ -98,7 +98,7 @@ class Logs:
             self._from.setdefault(source, (record.scores_from, record.letters_from))
         return True
 
-    def gone(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
+    def is_deleted(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
         """Return whether the answer at this offset of the scores, or `dead` letters, belongs to a deleted topic."""
         if source not in self._from:
             return source in self._gone
@@ -151,8 +151,8 @@ def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes)
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
         if record is None:
             audit.unreadable(batch.partition, offset)
-        elif logs.gone(source := (record.source.topic, record.source.partition), batch.partition, offset):
-            audit.gone(1)
+        elif logs.is_deleted(source := (record.source.topic, record.source.partition), batch.partition, offset):
+            audit.count_deleted(1)
         else:
             by_source.setdefault(source, []).append(record)
             keys.setdefault(source, []).append(message.key())
@@ -182,8 +182,8 @@ def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[
             audit.unreadable(batch.partition, offset)
             continue
         first, (_, topic, number, last), ranged = event_id
-        if logs.gone((topic, number), batch.partition, offset, dead=True):
-            audit.gone(1)
+        if logs.is_deleted((topic, number), batch.partition, offset, dead=True):
+            audit.count_deleted(1)
         elif ranged:
             audit.dead_range((topic, number), first, last + 1)
             yield (topic, number), (first, last + 1)

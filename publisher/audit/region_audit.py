@@ -125,7 +125,7 @@ class RegionsAudit:
         """Count a record that cannot be decoded."""
         self._report.note("unreadable", 1, str(Home(region, *partition)), [offset])
 
-    def gone(self, count: int) -> None:
+    def count_deleted(self, count: int) -> None:
         """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 

@@ -149,8 +149,8 @@ def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
             count.unreadable(region, batch.partition, offset)
         elif record.region == region:
             source = record.source.topic, record.source.partition
-            if reading.logs.gone(source, batch.partition, offset):
-                count.gone(1)
+            if reading.logs.is_deleted(source, batch.partition, offset):
+                count.count_deleted(1)
             else:
                 columns[source][0].append(record.source.offset)
                 columns[source][1].append(hash(record.id))
@@ -167,8 +167,8 @@ def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> 
         first, (letter_region, topic, number, last), ranged = event_id
         if letter_region != region:
             continue
-        if reading.logs.gone((topic, number), batch.partition, offset, dead=True):
-            count.gone(1)
+        if reading.logs.is_deleted((topic, number), batch.partition, offset, dead=True):
+            count.count_deleted(1)
         elif ranged:
             reading.unreadable[topic, number].append((first, last + 1))
         else:

@@ -19,13 +19,13 @@ class Swap(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """In [start, stop) the digest stands for `revision`; `known` if a swap record at `start` states it."""
+    """In [start, stop) the digest stands for `revision`; `is_recorded` if a swap record at `start` states it."""
 
     digest: str
     revision: int
     start: int
     stop: int
-    known: bool
+    is_recorded: bool
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int) -> tuple[int, list[int]]:
@@ -71,7 +71,7 @@ def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
 
 def _reign(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
     """Return (revision, first offset that no older version may score): the cut-over, or after an early score."""
-    if segment.known:
+    if segment.is_recorded:
         return [(segment.revision, segment.start)]
     bitmap = scored.get(segment.digest)
     return [(segment.revision, at + 1) for at in bitmap.first(1, segment.start, segment.stop)] if bitmap else []

@@ -105,7 +105,7 @@ class Unreadable(msgspec.Struct, array_like=True, tag=True):
     codec: str
     size: int
     records: int
-    why: str
+    reason: str
 
 
 class Failed(msgspec.Struct, array_like=True, tag=True):

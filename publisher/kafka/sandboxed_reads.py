@@ -57,11 +57,11 @@ class UnreadableBatch:
     codec: str
     size: int
     records: int
-    why: str
+    reason: str
 
     def __str__(self) -> str:
         details = f" ({self.codec}, {self.size} bytes in the log, {self.records} records)" if self.codec else ""
-        return f"the batch at offsets {self.first} to {self.last}{details} cannot be read: {self.why}"
+        return f"the batch at offsets {self.first} to {self.last}{details} cannot be read: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class Sandboxed:
         self._suspects: dict[Partition, _Suspect] = {}
         self._child: Child | None = None
         self._careful, self._careful_left = False, 0
-        self._asked: tuple[Partition, int] | None = None
-        self._asked_at = self._due = 0.0
+        self._requested: tuple[Partition, int] | None = None
+        self._requested_at = self._due = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._suspects)
@@ -182,19 +182,19 @@ class Sandboxed:
 
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
         """Return the next result of a partition that is `readable` within this time; None for nothing."""
-        if self._asked is None and not self._ask(readable):
+        if self._requested is None and not self._ask(readable):
             return None
         assert self._child is not None
-        assert self._asked is not None
-        partition, at = self._asked
+        assert self._requested is not None
+        partition, at = self._requested
         try:
             answer = self._child.answer(seconds)
         except EOFError:
             answer = None
         else:
-            if answer is None and self._clock() - self._asked_at < SILENT_SECONDS:
+            if answer is None and self._clock() - self._requested_at < SILENT_SECONDS:
                 return None
-        self._asked = None
+        self._requested = None
         suspect = self._suspects.get(partition)
         result = None
         if answer is None:
@@ -219,7 +219,7 @@ class Sandboxed:
             self._child = self._new_child(self._careful)
         suspect = self._suspects[next_partition]
         self._child.ask(Read(*next_partition, suspect.at))
-        self._asked, self._asked_at = (next_partition, suspect.at), now
+        self._requested, self._requested_at = (next_partition, suspect.at), now
         return True
 
     def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
@@ -264,7 +264,7 @@ class Sandboxed:
     def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
         """Continue after an unreadable batch in a new process: a thread of the old process is stopped for ever."""
         last = max(answer.last, suspect.at)
-        batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.why)
+        batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.reason)
         log.warning("%s[%d]: %s", *partition, batch)
         suspect.at, suspect.deaths = last + 1, 0
         self._end()
@@ -295,7 +295,7 @@ class Sandboxed:
             self._careful = False
 
     def _end(self) -> None:
-        self._asked = None
+        self._requested = None
         if self._child is not None:
             self._child.close()
             self._child = None

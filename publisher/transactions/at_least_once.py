@@ -26,9 +26,11 @@ from publisher.transactions.rejected_records import REPORTS_SECONDS, RejectedRec
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_SECONDS = 1.0  # how much a crash repeats; measured: 312-340k events/s, against 48-192k with a flush a batch
+CHECKPOINT_SECONDS = (
+    1.0  # the events that a crash repeats; measured: 312-340k events/s, against 48-192k with a flush for each batch
+)
 RELEASE_SECONDS = 5.0  # how long a rebalance waits for records in flight
-UNCOMMITTED_SECONDS = 30.0  # after so long without a commit everything since the last one is read again
+UNCOMMITTED_SECONDS = 30.0  # without a commit for this long, all events since the last commit are read again
 FULL_SECONDS = 0.05  # one wait for room in the producer's queue
 
 OnDelivery = Callable[[KafkaError, Message], None]
@@ -69,7 +71,7 @@ class Positions:
         return self.committing
 
     def answered(self, *, committed: bool) -> None:
-        """Record the outcome of the commit. The positions of a failed one are due again."""
+        """Record the outcome of the commit. The positions of a failed commit are due again."""
         if not committed and self.committing:
             self.published = self.committing | self.published
             self.since = self.oldest

@@ -7,8 +7,8 @@ A transaction whose outcome is unknown is decided by a successor: `init_transact
 transaction is committed or aborted, and then the committed offsets show which. After any error but a rejection by the group,
 and after partitions were lost, the idle producers are replaced too. A hanging call returns when a connection changes; a client
 that lost all connections would forget the broker that the call waits for (librdkafka #5511), so transactional producers set
-`metadata.recovery.strategy: none`, and their successors ask the bootstrap servers. Half-open connections cost 7 s each time
-before, and a producer that was never freed; now nothing.
+`metadata.recovery.strategy: none`, and their successors connect to the bootstrap servers. Without this setting each half-open
+connection cost 7 s and leaked a producer.
 
 A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
 100 ms, which no caller waits for because a commit flushes. Otherwise librdkafka's thread spins while a second request of the
@@ -65,8 +65,8 @@ class TransactionSession:
         counters: the counters to continue; new ones by default.
         ownership_record: returns the record for the ownership check.
         producer_wait_seconds: how long a producer is waited for before Retriable is raised.
-        slow_commit_seconds: a commit that takes so long costs its producer its place in the pool.
-        hang_seconds: a call that has not returned after so long is abandoned.
+        slow_commit_seconds: a producer whose commit takes this long is replaced by a successor.
+        hang_seconds: a call that has not returned after this time is abandoned.
         context: the clock, and the check that is made while brokers are unavailable.
         wait_until_decided: returns when no transaction is open where this session writes (`wait_for_decided.py`).
     """
@@ -290,7 +290,7 @@ class TransactionSession:
             raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 
     def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Leave the calls that wait for the broker to the other thread.
+        """Run the calls that wait for the broker in the other thread.
 
         The next transaction sends its offsets only after this commit is confirmed, or it could commit offsets that skip these
         events. Decoding and scoring need not wait for it.
@@ -312,7 +312,7 @@ class TransactionSession:
         return error
 
     def _committed(self, waited: float, timing: CommitTiming) -> None:
-        """Record a confirmed commit. A slow one costs its producer its place.
+        """Record a confirmed commit, and replace its producer if the commit was slow.
 
         librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first was only late, the
         second may commit half of the same producer's next transaction. The successor has the same id and a new epoch, so the

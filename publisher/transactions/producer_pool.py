@@ -1,7 +1,7 @@
 """The transactional producers of a session: one for each id, used in turn, each initialised in a thread of its own.
 
-There are several because a commit may take longer than `retry.backoff.ms`. librdkafka then may have sent EndTxn twice, and the
-late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with the same id, and
+A session has several producers because a commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn
+twice, and the late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with the same id, and
 the others of the pool write while the successor initialises.
 """
 
@@ -112,7 +112,7 @@ class ProducerPool:
         self.unproven.clear()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Make each producer ask for these topics: it writes only to partitions that it knows. Raises KafkaException."""
+        """Refresh each producer's metadata of these topics: it writes only to known partitions. Raises KafkaException."""
         for producer in self.all_ready().values():
             for topic in topics:
                 with unwrap_kafka_errors():

@@ -8,8 +8,8 @@ topic. Publishing the same batch again would fail for ever, so the rejected reco
 2. The next rejection names records, and the batch is published in parts, in order, each with its offsets
    (`scorer/worker/broker_rejected_records.py`). librdkafka reports names only if they are two or more and not all; otherwise
    the first record is published alone, and a second rejection identifies it.
-3. The event becomes a dead letter. If that is rejected too, the dead letter gets the current time; at last it has neither
-   value nor headers and only names the position of the event.
+3. The event is dead-lettered. If the broker rejects the dead letter too, it is sent with the current time, and then without
+   value and headers, so that it only names the position of the event.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +22,16 @@ from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
 from publisher.transactions.protocol import PackedRecordBatch, Record
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
-REPORTS_SECONDS = 300.0  # after a rejection each record is reported on for so long: producers tend to repeat their mistake
+REPORTS_SECONDS = 300.0  # how long each record has a delivery report after a rejection: producers tend to repeat their mistake
 CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 
 
 class RejectedRecords:
     """The rejected records of one transaction, or of the records in flight.
 
-    Records travel in batches of a partition, and a broker rejects a batch. If it names the invalid records of the batch, as
-    Kafka's brokers do, librdkafka (2.16) reports those as invalid and their neighbours with a code of their own. If it names
-    none, all records of the batch are reported alike.
+    Records are sent in batches of a partition, and a broker rejects a whole batch. If it names the invalid records of the
+    batch, as Kafka's brokers do, librdkafka (2.16) reports these as invalid, and the other records of the batch with another
+    code. If it names none, all records of the batch are reported with the same code.
 
     Args:
         singly: whether each record is a request of its own, so that each report concerns its own record only.

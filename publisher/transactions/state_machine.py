@@ -26,7 +26,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """What a session does next, or what happened to it."""
+    """A call of a session, or a failure that it meets."""
 
     BEGIN = "begin"
     PRODUCE = "produce"
@@ -42,7 +42,7 @@ class SessionStep(Enum):
 
 
 class Recovery(NamedTuple):
-    """What makes the open transaction decided after a failure.
+    """The actions that decide the open transaction after a failure.
 
     Attributes:
         abort: the producer aborts first. It cannot while one of its calls hangs.

@@ -43,9 +43,9 @@ def initialised(
 ) -> Producer:
     """Return a producer of this id after its init_transactions.
 
-    Every other producer of the id is fenced then, and its open transaction is decided. A broker may answer that the new one is
-    fenced while it still ends an older producer's transaction: the new one is unusable then, and another is created. Two
-    processes with one id do not fence each other for ever here: the last one to begin has the id.
+    Every other producer of the id is then fenced, and its open transaction is decided. While the broker still ends an older
+    producer's transaction, it may report the new producer as fenced; that producer is then replaced by another one. Two
+    processes with the same id do not fence each other for ever: the process that began last has the id.
 
     Raises:
         Fatal: if repeating cannot help, or after `seconds`.

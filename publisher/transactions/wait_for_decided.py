@@ -6,8 +6,8 @@ transaction timeout, and forget them. The next transaction of the same producer 
 records would become visible that are written a second time, and committed positions would skip unanswered events. Measured: 93
 doubled scores, or 88 skipped events. So a session waits here at its start and after every recovery (usually 5 ms).
 
-librdkafka 2.16 does not report whose a transaction is, and a foreign one may hide ours, so foreign ones are waited for too if
-they were open when our ids had been taken over.
+librdkafka 2.16 does not report the owner of a transaction, and a foreign transaction may hide one of this session. The session
+therefore also waits for foreign transactions that were open when it had taken over its ids.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class OpenTransactions:
 
     Args:
         settings: the connection.
-        client_id: the id of the clients that ask.
+        client_id: the id of the clients that send the requests.
         written: the topics that the session writes to.
         group: the group whose positions it commits, if any.
         read: the topics of these positions.
@@ -77,7 +77,7 @@ class OpenTransactions:
         """Return when all transactions that were open at the call have ended, however long that takes.
 
         Raises:
-            NotAllowed: if the broker's access control does not allow the questions.
+            NotAllowed: if the broker's access control does not allow the requests.
             Exception: what the context raises.
         """
         with contextlib.ExitStack() as closing:
@@ -87,7 +87,9 @@ class OpenTransactions:
             self._wait(group, context)
 
     def _wait(self, group: GroupReader | None, context: Context) -> None:
-        admin = kafka.admin(self._settings, self._client_id)  # new: an old one may keep asking a broker that died
+        admin = kafka.admin(
+            self._settings, self._client_id
+        )  # a new client: an old one may keep connecting to a broker that died
         clock = context.clock.monotonic
         began = clock()
         warn_after = min(WARN_SECONDS, self._limit)

@@ -18,7 +18,7 @@ class UnreadableRange(NamedTuple):
     """A range of records that cannot be read, which begins at the offset `first`, and the reason."""
 
     first: int
-    why: str
+    reason: str
 
 
 def position_text(place: Place, offset: int) -> bytes:

@@ -59,29 +59,29 @@ class Snapshot:
         aspired_revision: the channel's revision of the aspired versions.
         serving: the digest that is served in each role; empty before the first version is served.
         serving_revision: the channel's revision of the served versions.
-        known: the state of each known version by digest, in the order in which they were last served or loaded, oldest first.
+        states: the state of each known version by digest, in the order in which they were last served or loaded, oldest first.
     """
 
     aspired: Mapping[str, str]
     aspired_revision: int
     serving: Mapping[str, str]
     serving_revision: int
-    known: Mapping[str, VersionState]
+    states: Mapping[str, VersionState]
 
 
 def is_refused(now: Snapshot) -> bool:
     """Return whether the aspired state cannot be served: its champion is refused, or it is empty."""
-    return not now.aspired or now.known.get(now.aspired[CHAMPION]) is VersionState.REFUSED
+    return not now.aspired or now.states.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 
 def next_action(now: Snapshot) -> Action:
     """Return the next step towards the aspired versions."""
     if is_refused(now):
         return _unload(now)
-    acceptable = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is not VersionState.REFUSED}
+    acceptable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is not VersionState.REFUSED}
     if acceptable != now.serving or now.aspired_revision != now.serving_revision:
         for digest in (acceptable[CHAMPION], *acceptable.values()):
-            if digest not in now.known:
+            if digest not in now.states:
                 return LoadVersion(digest)
         return Flip()
     return _unload(now)
@@ -90,5 +90,5 @@ def next_action(now: Snapshot) -> Action:
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
     """Unload the version that has been idle longest, if too many are idle."""
     needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [digest for digest, state in now.known.items() if state is VersionState.READY and digest not in needed]
+    idle = [digest for digest, state in now.states.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

@@ -542,5 +542,5 @@ class VersionManager:
             aspired_revision=shared.aspired[CHAMPION].revision if shared.aspired else 0,
             serving={role: servable.digest for role, servable in shared.serving.items()},
             serving_revision=shared.serving[CHAMPION].resolution.revision if shared.serving else 0,
-            known=states,
+            states=states,
         )

@@ -30,7 +30,7 @@ class Arms:
     Attributes:
         canary: (B,), whether each event belongs to the canary.
         candidate: the version that answers the canary's events; if None, the champion answers them.
-        why: the reason if `candidate` is None.
+        reason: the reason if `candidate` is None.
         sampled: (B,), whether a shadow scores each event.
         absent: the version and digest of a candidate that the shadow could not load.
         alike: whether both versions decode an event to the same tensors.
@@ -38,7 +38,7 @@ class Arms:
 
     canary: NDArray[np.bool_]
     candidate: Servable | None
-    why: str = ""
+    reason: str = ""
     sampled: NDArray[np.bool_] | None = None
     absent: tuple[str, str] = ("", "")
     alike: bool = False

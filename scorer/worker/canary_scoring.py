@@ -40,13 +40,13 @@ class CanaryResult:
     Attributes:
         scored: the results of all rows.
         fallbacks: how many of the canary's events the champion answered, by reason.
-        asked: how many events the candidate was to answer.
+        requested: how many events the candidate was to answer.
         failed: for how many of these it failed.
     """
 
     scored: tuple[ScoredRows, ...]
     fallbacks: Counter[str] = field(default_factory=Counter)
-    asked: int = 0
+    requested: int = 0
     failed: int = 0
 
 
@@ -71,9 +71,9 @@ def score_with_canary(
     if arms.candidate is not None:
         together = _score_together(pipeline, read, rows, champion.servable, arms.candidate, arms, context)
         if together is not None:
-            return CanaryResult((together,), asked=int(np.count_nonzero(arms.canary)))
+            return CanaryResult((together,), requested=int(np.count_nonzero(arms.canary)))
     canary_rows = [row for row in rows if arms.canary[row]]
-    result = CandidateResult((), dict.fromkeys(canary_rows, arms.why))
+    result = CandidateResult((), dict.fromkeys(canary_rows, arms.reason))
     if arms.candidate is not None:
         result = score_with_candidate(pipeline, read, canary_rows, arms.candidate, context)
     scored = result.scored + score_champion([row for row in rows if not arms.canary[row]], champion)

@@ -47,7 +47,7 @@ class ScoredBatch:
         stages: the seconds of each stage.
         packed: all records as columns, or None.
         arms: which events are the canary's ((B,)); None without a canary.
-        asked: how many events the candidate was to answer.
+        requested: how many events the candidate was to answer.
         failed: for how many of these it failed, so that the champion answered.
         fallbacks: how many of the canary's events the champion answered, by reason.
     """
@@ -60,7 +60,7 @@ class ScoredBatch:
     stages: Counter[str] = field(default_factory=Counter)
     packed: ColumnarRecords | None = None
     arms: NDArray[np.bool_] | None = None
-    asked: int = 0
+    requested: int = 0
     failed: int = 0
     fallbacks: Counter[str] = field(default_factory=Counter)
 
@@ -101,7 +101,7 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
 
 def unreadable_rows(batch: Batch) -> dict[int, Poison]:
     """Return the rows of a batch that cannot be read, with the reason."""
-    ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.why) for row, entry in batch.unreadable.items()}
+    ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.reason) for row, entry in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
 
@@ -221,7 +221,7 @@ class BatchScorer:
             result = score_with_canary(self.pipeline, read, rows, source, arms, score_rows, context)
         if rejected:
             result = CanaryResult(
-                (*result.scored, ScoredRows(rejected=rejected)), result.fallbacks, result.asked, result.failed
+                (*result.scored, ScoredRows(rejected=rejected)), result.fallbacks, result.requested, result.failed
             )
         return self._finish(batch, result, source, context, arms)
 
@@ -249,7 +249,7 @@ class BatchScorer:
         scored = replace(
             merged,
             arms=None if arms is None else arms.canary,
-            asked=result.asked,
+            requested=result.requested,
             failed=result.failed,
             fallbacks=result.fallbacks,
         )

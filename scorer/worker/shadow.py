@@ -58,7 +58,7 @@ class ShadowScorer(BatchScorer):
             if version is not None:
                 scored += self._score_arm(read, version.as_shadow(arm), arm, rows, context)
             else:
-                absent = servable.named(*arms.absent).as_shadow(arm, arms.why)
+                absent = servable.named(*arms.absent).as_shadow(arm, arms.reason)
                 scored.append(self._encode_failure(read, absent, rows, NOT_DECODED, context))
         return self._merge(batch, scored)
 

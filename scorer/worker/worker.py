@@ -239,7 +239,7 @@ class Worker:
         self._quarantine.answered(batch)
         self._collector.look_ups.answered()
         if candidate:
-            self._assigner.observe(candidate.label, scored.asked, scored.failed)
+            self._assigner.observe(candidate.label, scored.requested, scored.failed)
         origin = servable.encoder.provenance
         return PendingBatch(
             batch,

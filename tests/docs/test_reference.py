@@ -96,7 +96,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     blocks = pages.blocks(SIGNATURE) | pages.blocks(FIELDS) | pages.blocks(LENGTHS) | pages.blocks(TEXT_MODELS)
     example = json.loads(blocks["golden"])
     assert {field.name for field in parse_signature(blocks["signature"]).fields} == set(example["event"])
-    given = {one.tensor: one.given for one in parse_signature(blocks["shapes"]).inputs}
+    given = {one.tensor: one.full_shape for one in parse_signature(blocks["shapes"]).inputs}
     assert given == {"pixels": (None, 3, 224, 224), "age": (None,), "state": (None, 2, 128), "sample_rate": ()}
     answers = parse_signature(blocks["answers"])
     score = json.loads(blocks["answers-score"])
@@ -104,7 +104,7 @@ def test_the_signature_and_the_golden_example_fit_each_other() -> None:
     assert [one["label"] for one in score["species"]] == ["dog", "cat"]
     assert parse_lines(json.dumps({"event": {}, "score": score, "tolerance": 0}).encode(), None)
     varying = parse_signature(blocks["lengths"])
-    assert [one.given for one in varying.inputs] == [(None, -1), (None, -1)]
+    assert [one.full_shape for one in varying.inputs] == [(None, -1), (None, -1)]
     page = (ROOT / LENGTHS).read_text()
     buckets = sorted({bucket(length, 512) for length in range(65)})
     assert f"padded to {', '.join(map(str, buckets))}, ..." in page

@@ -30,7 +30,7 @@ class Promoted:
     """The channel move of this run: new, or found in the history."""
 
     move: ChannelMove
-    found: bool = False
+    from_history: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def promote_once(
     for _ in range(ATTEMPTS):
         with contextlib.suppress(Conflict):
             if (own_move := _find_own_move(store, channel, digest, run)) is not None:
-                return Promoted(own_move, found=True)
+                return Promoted(own_move, from_history=True)
             serves = standing(store, channel)
             if judged_by(serves) != judged:
                 return Overtaken(serves)

@@ -170,7 +170,7 @@ class _Growth:
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
         """Return the trees from `first` on, `count` or more of them."""
         path = self._folder / f"trees-{first:06}.json"
-        stored = self._kept(path)
+        stored = self._stored_chunk(path)
         if stored is None or stored.asked < count:
             stored = Chunk(self._key, count, self._grown(first, count))
             atomic_files.replace(path, [msgspec.json.encode(stored)])
@@ -178,7 +178,7 @@ class _Growth:
         self._summed.append(booster)
         return booster
 
-    def _kept(self, path: Path) -> Chunk | None:
+    def _stored_chunk(self, path: Path) -> Chunk | None:
         """Return the stored chunk if it is complete and has the same inputs."""
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=Chunk)

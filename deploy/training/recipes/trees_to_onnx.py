@@ -103,7 +103,7 @@ def _runs(encoding: Encoding, signature: Signature) -> list[list[Column]]:
 
 
 def _input(tensor: Any) -> ValueInfoProto:
-    return helper.make_tensor_value_info(tensor.tensor, TYPES[tensor.dtype], list(tensor.given))
+    return helper.make_tensor_value_info(tensor.tensor, TYPES[tensor.dtype], list(tensor.full_shape))
 
 
 def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:

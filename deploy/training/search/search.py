@@ -103,7 +103,7 @@ class _Search:
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
         """Yield the score of each trial at this rung."""
-        stored_scores = {trial: self._kept(trial, budget) for trial in trials}
+        stored_scores = {trial: self._stored_score(trial, budget) for trial in trials}
         for trial, score in stored_scores.items():
             if score is not None:
                 yield trial, score
@@ -118,7 +118,7 @@ class _Search:
             atomic_files.replace(path, [msgspec.json.encode(Kept(self._key_of(task.trial), score))])
             yield task.trial, score
 
-    def _kept(self, trial: int, budget: int) -> float | None:
+    def _stored_score(self, trial: int, budget: int) -> float | None:
         try:
             stored = msgspec.json.decode(self._path(trial, budget).read_bytes(), type=Kept)
         except (FileNotFoundError, msgspec.MsgspecError):

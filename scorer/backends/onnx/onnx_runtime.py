@@ -158,7 +158,7 @@ class OnnxRuntime:
             return kept
         sizes = sorted(self._settings.buckets or CANDIDATES)
         for word, size in (("min", sizes[0]), ("opt", sizes[len(sizes) // 2]), ("max", sizes[-1])):
-            given = [(one.tensor, [length or size for length in one.given]) for one in package.signature.inputs]
+            given = [(one.tensor, [length or size for length in one.full_shape]) for one in package.signature.inputs]
             shapes = (f"{name}:{'x'.join(map(str, shape))}" for name, shape in given if shape)
             kept[f"trt_profile_{word}_shapes"] = ",".join(shapes)
         return kept
@@ -254,7 +254,7 @@ class OnnxModel:
 
     def _batched(self) -> list[ModelTensor]:
         """The inputs that have a batch dimension."""
-        return [ModelTensor(one.tensor, one.dtype, one.given) for one in self._signature.inputs if one.batch]
+        return [ModelTensor(one.tensor, one.dtype, one.full_shape) for one in self._signature.inputs if one.batch]
 
 
 def _checked(package: Package, device: str, op_domains: Collection[str]) -> str | None:

@@ -204,7 +204,7 @@ def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: Declar
         raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")
     for name, (dtype, shape) in inputs.items():
         given = declared[name]
-        if fault := input_fault(given, ModelTensor(name, dtype, given.given if shape is None else tuple(shape))):
+        if fault := input_fault(given, ModelTensor(name, dtype, given.full_shape if shape is None else tuple(shape))):
             raise ModelRefused(fault)
     for output in signature.outputs:
         if outputs and output.tensor not in outputs:

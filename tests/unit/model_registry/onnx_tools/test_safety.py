@@ -161,7 +161,7 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ("numbers", "float32", 6),
     ]
     image = derive([ModelTensor("image", "float32", ("N", 3, 8, 8)), ModelTensor("age", "int64", (None,))], [Y])
-    assert [(one.given, one.fields) for one in image.inputs] == [
+    assert [(one.full_shape, one.fields) for one in image.inputs] == [
         ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
         ((None,), (InputField("age", "int64"),)),
     ]
@@ -202,7 +202,7 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
     with pytest.raises(Underivable) as caught:
         derive([ModelTensor("x", "float32", image), ModelTensor("r", "int64", rate), ModelTensor("s", "float32", state)], [Y])
     signature = parse_signature(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
-    assert [(one.tensor, one.given, one.value) for one in signature.inputs] == [
+    assert [(one.tensor, one.full_shape, one.value) for one in signature.inputs] == [
         ("x", (None, 3, -1, 8), None),
         ("r", (), 5),
         ("s", (2, 5), 5.0),
@@ -226,7 +226,7 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     document["inputs"][0]["pad"] = document["inputs"][2]["pad"] = 0
     document["inputs"][1]["marks"] = "values"
     found = parse_signature(json.dumps(document))
-    assert [(one.given, one.pad, one.mask_of) for one in found.inputs] == [
+    assert [(one.full_shape, one.pad, one.mask_of) for one in found.inputs] == [
         ((None, -1), 0, None),
         ((None, -1), None, "input_ids"),
         ((None, -1), 0, None),

@@ -32,7 +32,7 @@ def signature(*inputs: dict[str, Any]) -> Signature:
 
 def test_what_a_signature_says_of_lengths() -> None:
     found = signature(IDS, TYPES, MASK, COUNT, {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False})
-    assert [one.given for one in found.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
+    assert [one.full_shape for one in found.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
     assert [one.tensor for one in found.fed] == ["ids", "types"]
     assert [(one.array, one.max_length, one.varies) for one in found.fields] == [(512, 512, True)] * 2
     assert found.varies

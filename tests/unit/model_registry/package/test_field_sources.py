@@ -43,12 +43,12 @@ def test_a_signature_says_again_what_it_read() -> None:
     assert [field.source for field in (a, b, c, t)] == [None, "header:b", "key", "time"]
     assert c.default is not None
     assert math.isnan(float(c.default))
-    assert [one.given for one in again.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
+    assert [one.full_shape for one in again.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
 
 
 def test_a_length_says_it_where_there_is_no_shape() -> None:
     found = one("int16", BYTES | {"length": 5})
-    assert (found.inputs[0].given, binary_fields.size(found.fields[0])) == ((None, 5), 10)
+    assert (found.inputs[0].full_shape, binary_fields.size(found.fields[0])) == ((None, 5), 10)
     assert binary_fields.size(one("float64", BYTES, shape=[]).fields[0]) == 8
 
 

@@ -28,19 +28,19 @@ def one_tensor(**tensor: Any) -> TensorInput:
 def test_shapes() -> None:
     image = one_tensor(shape=[3, 8, 8], fields=[{"name": "image", "array": True}])
     assert image.fields == (InputField("image", "float32", array=192, shape=(3, 8, 8)),)
-    assert (image.width, image.row, image.given) == (192, (3, 8, 8), (None, 3, 8, 8))
+    assert (image.width, image.row, image.full_shape) == (192, (3, 8, 8), (None, 3, 8, 8))
     assert one_tensor(shape=[3, 8, 8], fields=[{"name": "image", "array": True, "length": 192}]) == image
-    assert one_tensor(shape=[2, 2], fields=["a", "b", "c", "d"]).given == (None, 2, 2)
-    assert one_tensor(shape=[], fields=["a"]).given == (None,)
-    assert one_tensor(fields=["a"]).given == (None, 1)
+    assert one_tensor(shape=[2, 2], fields=["a", "b", "c", "d"]).full_shape == (None, 2, 2)
+    assert one_tensor(shape=[], fields=["a"]).full_shape == (None,)
+    assert one_tensor(fields=["a"]).full_shape == (None, 1)
 
 
 def test_constants() -> None:
-    assert one_tensor(dtype="int64", value=16000).given == (None,)
-    assert one_tensor(dtype="int64", value=16000, batch=False).given == ()
-    assert one_tensor(value=[[1, "nan"]], batch=False).given == (1, 2)
+    assert one_tensor(dtype="int64", value=16000).full_shape == (None,)
+    assert one_tensor(dtype="int64", value=16000, batch=False).full_shape == ()
+    assert one_tensor(value=[[1, "nan"]], batch=False).full_shape == (1, 2)
     filled = one_tensor(value=0, shape=[2, 1, 128], batch=False)
-    assert (filled.given, filled.value, filled.width) == ((2, 1, 128), 0.0, 256)
+    assert (filled.full_shape, filled.value, filled.width) == ((2, 1, 128), 0.0, 256)
     signature = parse_signature(
         json.dumps(GOOD | {"inputs": [*GOOD["inputs"], {"tensor": "k", "dtype": "bool", "value": False}]})
     )

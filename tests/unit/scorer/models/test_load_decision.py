@@ -28,7 +28,7 @@ def champion(digest: str | None) -> dict[str, str]:
 
 def after(now: Snapshot, *, fit: bool) -> Snapshot:
     """The world after the action was done; a loaded version turns out fit to serve, or not."""
-    known = dict(now.known)
+    known = dict(now.states)
     match next_action(now):
         case LoadVersion(digest):
             known[digest] = VersionState.READY if fit else VersionState.REFUSED
@@ -41,7 +41,7 @@ def after(now: Snapshot, *, fit: bool) -> Snapshot:
             del known[digest]
         case Wait():
             pass
-    return replace(now, known=known)
+    return replace(now, states=known)
 
 
 @st.composite
@@ -66,12 +66,12 @@ def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
             break
         now = after(now, fit=fit)
     assert next_action(now) == Wait()
-    if now.aspired and now.known.get(now.aspired["champion"]) is VersionState.READY:
-        good = {role: digest for role, digest in now.aspired.items() if now.known.get(digest) is VersionState.READY}
+    if now.aspired and now.states.get(now.aspired["champion"]) is VersionState.READY:
+        good = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is VersionState.READY}
         assert (now.serving, now.serving_revision) == (good, now.aspired_revision)
         assert not is_refused(now)
     needed = {*now.serving.values(), *now.aspired.values()}
-    idle = [d for d, state in now.known.items() if state is VersionState.READY and d not in needed]
+    idle = [d for d, state in now.states.items() if state is VersionState.READY and d not in needed]
     if now.aspired:
         assert len(idle) <= KEPT_IDLE
 
@@ -82,10 +82,10 @@ def test_what_is_served_is_never_unloaded_and_a_refused_version_never_served(sna
         case UnloadVersion(digest):
             assert digest not in snapshot.serving.values()
         case Flip():
-            states = {role: snapshot.known[digest] for role, digest in snapshot.aspired.items()}
+            states = {role: snapshot.states[digest] for role, digest in snapshot.aspired.items()}
             assert states["champion"] is VersionState.READY
         case LoadVersion(digest):
-            assert digest not in snapshot.known
+            assert digest not in snapshot.states
 
 
 HISTORY = {
@@ -122,7 +122,7 @@ def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(
     for named, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
         now = Snapshot({}, 0, {}, 0, {})
         for at in (*(seen for seen in polled if seen < named), named):
-            now = follow(dict(now.serving), now.serving_revision, dict(now.known), at)
+            now = follow(dict(now.serving), now.serving_revision, dict(now.states), at)
         assert (now.serving_revision, now.serving) == (expected[0], {"champion": expected[1]})
 
 

@@ -83,7 +83,7 @@ def test_whatever_the_candidate_fails_the_champion_answers(rows: list[tuple[bool
             assert ours is not None or ((text or b"").startswith(b"champion:") and (text or b"").endswith(b":" + value))
         if topic == "dead":
             assert dict(headers or [])["dead.arm"] == (b"canary" if mine else b"champion")
-    assert (found.asked, found.failed) == (sum(row[0] for row in rows), failed)
+    assert (found.requested, found.failed) == (sum(row[0] for row in rows), failed)
     assert found.outcomes.total() == len(rows)
 
 
@@ -92,7 +92,7 @@ def test_a_candidate_that_always_fails_costs_a_few_runs_and_no_event() -> None:
     candidate = Version("canary", {value: ("infer", InferenceFailed("no")) for value in values})
     found = scored(values, [row < count for row in range(1_000)], Version("champion", {}), candidate)
     assert found.fallbacks == Counter({"inference-failed": count})
-    assert (found.asked, found.failed, found.outcomes) == (count, count, Counter(scored=1_000))
+    assert (found.requested, found.failed, found.outcomes) == (count, count, Counter(scored=1_000))
     assert candidate.runs < 4 * HOPELESS
     assert [record[1] for record in found.records[:1]] == [b"champion:inference-failed:0"]
 
@@ -109,10 +109,12 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
     away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Version("canary", dict.fromkeys(values, ("infer", away)))
     found = scored(values, [True, True, False, True], Version("champion", {}), candidate)
-    assert (found.fallbacks, found.asked, found.failed) == (Counter(away=3), 3, 3)
+    assert (found.fallbacks, found.requested, found.failed) == (Counter(away=3), 3, 3)
     loading = Version("canary", dict.fromkeys(values, ("infer", DependencyUnavailable(MODEL, "it is being loaded again"))))
     found = scored(values, [True, True, False, True], Version("champion", {}), loading)
-    assert (found.fallbacks, found.asked, found.failed) == (Counter(crash=3), 0, 0), "a death of the process is not its failure"
+    assert (found.fallbacks, found.requested, found.failed) == (Counter(crash=3), 0, 0), (
+        "a death of the process is not its failure"
+    )
     with pytest.raises(DependencyUnavailable):
         scored(values, [True, False, False, False], candidate, Version("canary", {}))
     with pytest.raises(Aborted):
@@ -122,13 +124,13 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
 def test_a_candidate_that_may_not_be_asked_is_not_blamed() -> None:
     found = scored(values_of(2), [True, False], Version("champion", {}), None)
     assert [record[1] for record in found.records] == [b"champion:breaker:0", b"champion::1"]
-    assert (found.asked, found.failed, found.fallbacks) == (0, 0, Counter(breaker=1))
+    assert (found.requested, found.failed, found.fallbacks) == (0, 0, Counter(breaker=1))
 
 
 def test_events_that_both_versions_refuse_are_dead_letters_and_no_failure_of_the_candidate() -> None:
     errors = {b"1": ("decode", ValueError("no"))}
     found = scored(values_of(3), [True] * 3, Version("champion", dict(errors)), Version("canary", dict(errors)))
-    assert (found.asked, found.failed, +found.reasons) == (3, 0, Counter({"internal-error": 1}))
+    assert (found.requested, found.failed, +found.reasons) == (3, 0, Counter({"internal-error": 1}))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=40))
@@ -146,5 +148,5 @@ def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tup
         ("dead", value) if bad else ("out", b"champion:away:-1" if mine else b"champion::-1")
         for value, (mine, bad) in zip(values, rows, strict=True)
     ]
-    assert (champion.runs, candidate.runs, found.asked, found.failed) == (0, 0, 0, 0)
+    assert (champion.runs, candidate.runs, found.requested, found.failed) == (0, 0, 0, 0)
     assert found.outcomes == Counter(fallback=sum(not bad for _, bad in rows), dead=sum(bad for _, bad in rows))

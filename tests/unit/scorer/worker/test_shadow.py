@@ -138,11 +138,11 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     assert (arms.sampled == TrafficSplit.sample(DIGEST, 30).canary(events)).all()
     assert (arms.canary == TrafficSplit.of(DIGEST, percent).canary(events)).all()
     assert (arms.sampled & arms.canary).mean() == pytest.approx(0.3 * percent / 100, abs=0.03), "the seeds are others"
-    assert (arms.candidate, arms.why) == (candidate.servable, "")
+    assert (arms.candidate, arms.reason) == (candidate.servable, "")
     assert sampling.arms(events, None) is None
     refused = sampling.arms(events, CanaryArm(DIGEST, percent, candidate.split, None, "2.0.0"))
     assert refused is not None
-    assert (refused.candidate, refused.why, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
+    assert (refused.candidate, refused.reason, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
     lethal = ShadowSampler(quarantine("it@3"), ShadowSettings()).arms(events, candidate)
     assert lethal is not None
     assert (lethal.candidate, lethal.why) == (None, "refused")

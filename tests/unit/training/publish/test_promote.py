@@ -57,10 +57,10 @@ def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
     made = moved(store, pushed, Judged())
     assert isinstance(made, Promoted)
     assert (made.move.revision, made.move.reason, made.move.actor) == (1, "run 0123456789ab", "training@host")
-    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    assert moved(store, pushed, Judged()) == Promoted(made.move, from_history=True)
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
-    assert moved(store, pushed, Judged()) == Promoted(made.move, found=True)
+    assert moved(store, pushed, Judged()) == Promoted(made.move, from_history=True)
     assert channel.resolve(store, "prod").version == "by-hand"
 
 

@@ -89,7 +89,7 @@ def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
     assert at > 30
     again = publish(LayoutStore(place), folder, records, copied)
     assert isinstance(again, Promoted)
-    assert again.found
+    assert again.from_history
     check_once(LayoutStore(place))
 
 
