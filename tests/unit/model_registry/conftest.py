@@ -29,7 +29,7 @@ MakePackage = Callable[..., Path]
 
 
 def onnx_bytes(label: bytes = b"") -> bytes:
-    """A model that fits SIGNATURE and GOLDEN, p = (a / 6, a / 6); each label gives other bytes."""
+    """Return a model that fits SIGNATURE and GOLDEN, p = (a / 6, a / 6); each label gives other bytes."""
     first = numpy_helper.from_array(np.array([0, 0], np.int64), "first")
     sixth = numpy_helper.from_array(np.array([1 / 6], np.float32), "sixth")
     nodes = [helper.make_node("Gather", ["x", "first"], ["a"], axis=1), helper.make_node("Mul", ["a", "sixth"], ["p"])]
@@ -79,13 +79,13 @@ def promote(
 
 @pytest.fixture
 def store(tmp_path: Path) -> LayoutStore:
-    """A repository that does not exist yet."""
+    """Return a repository that does not exist yet."""
     return LayoutStore(tmp_path / "registry" / "flight-delay")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePackage) -> Path:
-    """The working directory, with two packages in it, for commands."""
+    """Return the working directory for commands, with two packages."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
     monkeypatch.setenv("LOGNAME", "zoe")
@@ -95,14 +95,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePa
 
 
 def run(*arguments: str, code: int = 0, **environment: str) -> Result:
-    """A command of model-registry that ends with this code."""
+    """Run a command of model-registry, which must exit with this code."""
     result = CliRunner(env=environment).invoke(app, list(arguments))
     assert result.exit_code == code, result.output
     return result
 
 
 def answer(*arguments: str) -> Any:
-    """What a command prints with --json."""
+    """Run a command with --json and return its document."""
     result = run(*arguments, "--json")
     assert result.stderr == ""
     return json.loads(result.stdout)

@@ -22,7 +22,7 @@ ONE, TWO = (PrivateKey(ec.generate_private_key(ec.SECP256R1())) for _ in range(2
 
 
 def trusted(*keys: PrivateKey, not_after: datetime | None = None) -> list[TrustedKey]:
-    """The public halves, named key-1, key-2 and so on."""
+    """Return the public keys, named key-1, key-2 and so on."""
     return [TrustedKey(f"key-{at}", key.public(), not_after) for at, key in enumerate(keys, start=1)]
 
 
@@ -30,7 +30,7 @@ class ApiStore(LayoutStore):
     """A folder that lists referrers by looking into every manifest, as a registry with the referrers API does."""
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        found: list[Descriptor] = []
+        listed: list[Descriptor] = []
         for path in sorted((self._path / "blobs" / "sha256").iterdir()):
             data = path.read_bytes()
             try:
@@ -38,8 +38,8 @@ class ApiStore(LayoutStore):
             except Corrupt:
                 continue
             if parsed.subject and parsed.subject.digest == digest:
-                found.append(manifest.describe_manifest(data))
-        return found
+                listed.append(manifest.describe_manifest(data))
+        return listed
 
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         return self.push_manifest(data), True

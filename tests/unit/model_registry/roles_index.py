@@ -17,7 +17,7 @@ from tests.unit.model_registry.conftest import NOW
 
 
 def build(parts: Sequence[tuple[Role, Descriptor]]) -> bytes:
-    """The index of a channel; each `Descriptor` is a version's manifest."""
+    """Build the index of a channel; each `Descriptor` is the manifest of a version."""
     notes = [{ROLE: role.role, WEIGHT: str(role.weight), manifest.VERSION: role.version} for role, _ in parts]
     entries = tuple(replace(at, annotations=note) for (_, at), note in zip(parts, notes, strict=True))
     return manifest.encode(

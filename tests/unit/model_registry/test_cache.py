@@ -85,21 +85,21 @@ def test_a_damaged_entry_is_never_used_and_fetched_again(cache: Cache, store: La
     DAMAGE[damage](cache.fetch(store, digest).folder)
     with pytest.raises(Unreachable):
         cache.fetch(LayoutStore(store._path.with_name("gone")), digest)
-    again = cache.fetch(store, digest)
+    refetched = cache.fetch(store, digest)
     close(store)
-    assert again.model_path.read_bytes() == b"weights"
-    assert cache.fetch(store, digest) == again
+    assert refetched.model_path.read_bytes() == b"weights"
+    assert cache.fetch(store, digest) == refetched
 
 
 def test_a_fetch_that_fails_leaves_nothing_behind(cache: Cache, store: LayoutStore, digest: str, tmp_path: Path) -> None:
     files = manifest.parse_version(store.manifest(digest)).files
     for needed in (digest, *(file.content.digest for file in files)):
         path = store._blob_path(needed)
-        good = path.read_bytes()
+        original = path.read_bytes()
         path.write_bytes(b"damaged")
         with pytest.raises(Corrupt, match=needed):
             cache.fetch(store, digest)
-        path.write_bytes(good)
+        path.write_bytes(original)
     assert {path.suffix for path in (tmp_path / "cache" / "versions").iterdir()} <= {".lock", ".use"}
     assert cache.fetch(store, digest).version == "1.0.0"
 

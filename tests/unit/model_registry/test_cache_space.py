@@ -19,13 +19,13 @@ from tests.unit.model_registry.conftest import MakePackage
 
 
 def versions_of(store: LayoutStore, make_package: MakePackage, count: int) -> list[str]:
-    """The digests of versions of 100 kB each."""
+    """Push versions of 100 kB each and return their digests."""
     return [
         package.push(store, make_package(f"p{n}", model=bytes([n]) * 100_000), "m", f"{n}.0.0").digest for n in range(count)
     ]
 
 
-def kept(root: Path) -> set[str]:
+def cached_digests(root: Path) -> set[str]:
     return {f"sha256:{path.name}" for path in (root / "versions").iterdir() if not path.suffix}
 
 
@@ -36,23 +36,23 @@ def test_the_longest_unused_version_goes_first(store: LayoutStore, make_package:
         cache.fetch(store, digest)
         cache.release(digest)
     cache.fetch(store, fourth)
-    assert kept(tmp_path / "cache") == {first, third, fourth}
+    assert cached_digests(tmp_path / "cache") == {first, third, fourth}
 
 
 def test_what_is_in_use_or_known_good_stays(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
-    used, known, idle, new = versions_of(store, make_package, 4)
+    used, remembered, idle, new = versions_of(store, make_package, 4)
     other, cache = Cache(tmp_path / "cache"), Cache(tmp_path / "cache", max_bytes=1)
     other.fetch(store, used)
-    for digest in (known, idle):
+    for digest in (remembered, idle):
         other.fetch(store, digest)
         other.release(digest)
-    other.remember("oci:/r/m:prod", Resolution(known, "1.0.0", 1))
+    other.remember("oci:/r/m:prod", Resolution(remembered, "1.0.0", 1))
     assert cache.fetch(store, new).model_path.is_file()
-    assert kept(tmp_path / "cache") == {used, known, new}
+    assert cached_digests(tmp_path / "cache") == {used, remembered, new}
     other.release(used)
     cache.release(new)
     cache.fetch(store, idle)
-    assert kept(tmp_path / "cache") == {known, idle}
+    assert cached_digests(tmp_path / "cache") == {remembered, idle}
 
 
 def test_a_process_that_dies_uses_nothing(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_a_process_that_dies_uses_nothing(store: LayoutStore, make_package: Make
         pool.submit(_fetch, store, tmp_path / "cache", dead).result()
         cache = Cache(tmp_path / "cache", max_bytes=1)
         cache.fetch(store, new)
-        assert kept(tmp_path / "cache") == {dead, new}
+        assert cached_digests(tmp_path / "cache") == {dead, new}
     cache.release(new)
     cache.fetch(store, new)
     newer = package.push(store, make_package("newer"), "m", "9.0.0").digest
     cache.fetch(store, newer)
-    assert kept(tmp_path / "cache") == {new, newer}
+    assert cached_digests(tmp_path / "cache") == {new, newer}
 
 
 def test_a_version_that_is_too_large_is_refused_before_it_is_fetched(
@@ -75,12 +75,12 @@ def test_a_version_that_is_too_large_is_refused_before_it_is_fetched(
     (digest,) = versions_of(store, make_package, 1)
     with pytest.raises(Refused, match="at most 99999 are read"):
         Cache(tmp_path / "cache", max_version_bytes=99_999).fetch(store, digest)
-    assert kept(tmp_path / "cache") == set()
+    assert cached_digests(tmp_path / "cache") == set()
 
 
 @contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """The disk is full: what a file would hold beyond this size cannot be written."""
+    """Simulate a full disk: bytes of a file beyond this size cannot be written."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_at_any_step_leaves_nothing_and_the_next_try_succeed
     for size in (0, 5, 50, 120, 300, 40_000):  # each file of a version fails at one of them
         with largest_file(size), pytest.raises(Unreachable):
             cache.fetch(store, new)
-        assert kept(tmp_path / "cache") == {old}
+        assert cached_digests(tmp_path / "cache") == {old}
         assert cache.fetch(store, old).model_path.stat().st_size == 50_000
     with largest_file(10), pytest.raises(Unreachable):
         cache.remember("k", Resolution(new, "2.0.0", 2))

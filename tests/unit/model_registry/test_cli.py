@@ -35,10 +35,15 @@ def test_list(pushed: list[str]) -> None:
 
 def test_inspect(pushed: list[str]) -> None:
     run("promote", REPO, "--to", "1.0.0")
-    found = answer("inspect", f"{REPO}:prod")
-    assert (found["name"], found["version"], found["digest"], found["revision"]) == ("flight-delay", "1.0.0", pushed[0], 1)
-    assert [file["path"] for file in found["files"]] == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
-    assert found["signature"]["output"] == {"tensor": "p", "index": 1}
+    document = answer("inspect", f"{REPO}:prod")
+    assert (document["name"], document["version"], document["digest"], document["revision"]) == (
+        "flight-delay",
+        "1.0.0",
+        pushed[0],
+        1,
+    )
+    assert [file["path"] for file in document["files"]] == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
+    assert document["signature"]["output"] == {"tensor": "p", "index": 1}
     assert answer("inspect", f"{REPO}@{pushed[0]}")["version"] == "1.0.0"
     text = run("inspect", f"{REPO}:prod").stdout
     assert pushed[0] in text
@@ -88,7 +93,7 @@ def test_promote_says_from_to_and_revision(pushed: list[str]) -> None:
 
 
 def shaped(path: Path, rows: int, columns: int) -> bytes:
-    """A model of x (B, rows, columns) and a rate of shape []."""
+    """Write a model with the inputs x (B, rows, columns) and rate, of shape []."""
     x, rate = models.tensor("x", TensorProto.FLOAT, "N", rows, columns), models.tensor("rate", TensorProto.INT64)
     node = helper.make_node("Identity", ["x"], ["p"])
     models.save([node], [x, rate], [models.tensor("p", TensorProto.FLOAT, "N", rows, columns)], path)
@@ -106,10 +111,10 @@ def test_shapes_and_constants_are_shown(folder: Path, make_package: MakePackage)
     shown = run("inspect", f"{REPO}:5.0.0").stdout
     assert "image: float32[2, 4]" in shown
     assert "rate: int64 (), always 16000" in shown
-    found = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
-    assert found["breaks"] == ["field image was float32[2, 4] and is float32[4, 2]"]
-    assert "tensor x: float32 (B, 2, 4) -> float32 (B, 4, 2)" in found["signature"]
-    assert "tensor rate: int64 (), always 16000 -> int64 (), always 8000" in found["signature"]
+    document = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
+    assert document["breaks"] == ["field image was float32[2, 4] and is float32[4, 2]"]
+    assert "tensor x: float32 (B, 2, 4) -> float32 (B, 4, 2)" in document["signature"]
+    assert "tensor rate: int64 (), always 16000 -> int64 (), always 8000" in document["signature"]
 
 
 def test_what_readers_of_scores_see_of_another_version(make_package: MakePackage) -> None:
@@ -121,11 +126,11 @@ def test_what_readers_of_scores_see_of_another_version(make_package: MakePackage
     for version, parts in (("5.0.0", before), ("6.0.0", after), ("7.0.0", several)):
         make_package(version, model=onnx_bytes(), signature=json.dumps({"inputs": inputs, **parts}), golden="")
         run("push", version, f"{REPO}:{version}")
-    found = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
-    assert found["compatible"]
-    assert found["signature"] == ["output score: the 1 largest of p, of a, b -> (B, 2) of p", "labels: a, b -> a, c"]
-    found = answer("inspect", f"{REPO}:7.0.0", "--diff", "6.0.0")
-    assert found["signature"] == [
+    document = answer("inspect", f"{REPO}:6.0.0", "--diff", "5.0.0")
+    assert document["compatible"]
+    assert document["signature"] == ["output score: the 1 largest of p, of a, b -> (B, 2) of p", "labels: a, b -> a, c"]
+    document = answer("inspect", f"{REPO}:7.0.0", "--diff", "6.0.0")
+    assert document["signature"] == [
         "output score is no longer given",
         "output q is new: the 2 largest of p, of class 0, class 1",
         "labels: a, c -> class 0, class 1",
@@ -159,11 +164,16 @@ def test_inspect_diff(pushed: list[str], make_package: MakePackage) -> None:
     signature = '{"inputs": [{"tensor": "x", "dtype": "float32", "fields": ["a", "c"]}], "output": {"tensor": "p"}}'
     make_package("v3", model=onnx_bytes(b"one"), signature=signature, golden="")
     run("push", "v3", f"{REPO}:3.0.0")
-    found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
-    assert (found["from"]["digest"], found["to"]["digest"]) == (pushed[0], pushed[1])
-    assert (found["changed"], found["added"], found["removed"], found["compatible"]) == (["model.onnx"], [], [], True)
-    found = answer("inspect", "--diff", f"{REPO}:1.0.0", f"{REPO}:3.0.0")
-    assert found["breaks"] == ["field c is required and was not read"]
+    document = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
+    assert (document["from"]["digest"], document["to"]["digest"]) == (pushed[0], pushed[1])
+    assert (document["changed"], document["added"], document["removed"], document["compatible"]) == (
+        ["model.onnx"],
+        [],
+        [],
+        True,
+    )
+    document = answer("inspect", "--diff", f"{REPO}:1.0.0", f"{REPO}:3.0.0")
+    assert document["breaks"] == ["field c is required and was not read"]
     text = run("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0").stdout
     assert "not compatible: field c" in text
     assert "~ signature.json" in text
@@ -177,12 +187,12 @@ def test_inspect_tells_paths_and_what_moving_a_field_breaks(make_package: MakePa
     run("push", "v3", f"{REPO}:3.0.0")
     assert "a: float32 at after.a" in run("inspect", f"{REPO}:3.0.0").stdout
     assert answer("inspect", f"{REPO}:3.0.0")["signature"]["inputs"][0]["fields"][0]["path"] == "after.a"
-    found = answer("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0")
-    assert found["breaks"] == [
+    document = answer("inspect", f"{REPO}:3.0.0", "--diff", "1.0.0")
+    assert document["breaks"] == [
         "field a was read at a and is read at after.a",
         "field c is read at b.c, and field 'b' at b",
     ]
-    assert "field a: float32, required -> float32, required, at after.a" in found["signature"]
+    assert "field a: float32, required -> float32, required, at after.a" in document["signature"]
     assert answer("inspect", f"{REPO}:3.0.0", "--diff", "3.0.0")["breaks"] == []
 
 

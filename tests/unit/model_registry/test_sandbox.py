@@ -14,19 +14,19 @@ from model_registry.errors import Refused
 from model_registry.sandbox import Sandbox, SandboxDied
 
 
-def deed(what: str) -> object:
-    if what == "signal":
+def deed(action: str) -> object:
+    if action == "signal":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if what == "exit":
+    if action == "exit":
         os._exit(7)
-    if what == "endless":
+    if action == "endless":
         signal.pause()
-    if what == "refuse":
+    if action == "refuse":
         raise Refused("no", "a hint")
-    if what == "confined":
+    if action == "confined":
         adjusted = Path("/proc/self/oom_score_adj").read_text()
         return int(adjusted), os.getpid()
-    return what
+    return action
 
 
 def child(pipe: Connection) -> None:
@@ -35,41 +35,41 @@ def child(pipe: Connection) -> None:
 
 
 @pytest.fixture
-def made() -> Sandbox:
+def child_sandbox() -> Sandbox:
     return Sandbox(multiprocessing.get_context("spawn"), child)
 
 
-def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(made: Sandbox) -> None:
-    assert made.ask("hello") == "hello"
+def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(child_sandbox: Sandbox) -> None:
+    assert child_sandbox.ask("hello") == "hello"
     with pytest.raises(Refused, match="no") as refused:
-        made.ask("refuse")
+        child_sandbox.ask("refuse")
     assert refused.value.hint == "a hint"
-    assert made.ask("confined") == (1_000, made.pid)
-    made.close()
-    assert not Path(f"/proc/{made.pid}").exists()
+    assert child_sandbox.ask("confined") == (1_000, child_sandbox.pid)
+    child_sandbox.close()
+    assert not Path(f"/proc/{child_sandbox.pid}").exists()
 
 
-@pytest.mark.parametrize(("what", "said"), [("signal", "was ended by SIGSEGV"), ("exit", "ended with code 7")])
-def test_the_death_of_a_child_says_how_it_ended(made: Sandbox, what: str, said: str) -> None:
-    with pytest.raises(SandboxDied, match=said) as died:
-        made.ask(what)
+@pytest.mark.parametrize(("action", "message"), [("signal", "was ended by SIGSEGV"), ("exit", "ended with code 7")])
+def test_the_death_of_a_child_says_how_it_ended(child_sandbox: Sandbox, action: str, message: str) -> None:
+    with pytest.raises(SandboxDied, match=message) as died:
+        child_sandbox.ask(action)
     assert died.value.in_time
 
 
-def test_a_child_that_does_not_answer_is_killed(made: Sandbox) -> None:
+def test_a_child_that_does_not_answer_is_killed(child_sandbox: Sandbox) -> None:
     with pytest.raises(SandboxDied, match=r"did not answer within 0.2 s") as died:
-        made.ask("endless", seconds=0.2)
+        child_sandbox.ask("endless", seconds=0.2)
     assert not died.value.in_time
-    assert not Path(f"/proc/{made.pid}").exists()
+    assert not Path(f"/proc/{child_sandbox.pid}").exists()
 
 
-def test_an_error_of_the_wait_is_raised_while_the_child_works(made: Sandbox) -> None:
+def test_an_error_of_the_wait_is_raised_while_the_child_works(child_sandbox: Sandbox) -> None:
     def cancelled() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        made.ask("endless", waiting=cancelled)
-    made.close()
+        child_sandbox.ask("endless", waiting=cancelled)
+    child_sandbox.close()
 
 
 def test_work_apart_returns_raises_and_dies_as_an_error() -> None:

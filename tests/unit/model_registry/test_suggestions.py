@@ -49,6 +49,6 @@ def test_a_misspelt_model_and_example_file_name_the_one_beside_it(tmp_path: Path
     with pytest.raises(Unreachable) as raised:
         file.read(tmp_path / "modle.onnx")
     assert raised.value.hint == f"did you mean '{tmp_path / 'model.onnx'}'?"
-    with pytest.raises(BadFile) as bad:
+    with pytest.raises(BadFile) as caught:
         atomic_files.read_named("examples", tmp_path / "model.onx")
-    assert bad.value.hint == f"did you mean '{tmp_path / 'model.onnx'}'?"
+    assert caught.value.hint == f"did you mean '{tmp_path / 'model.onnx'}'?"

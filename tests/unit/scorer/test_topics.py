@@ -10,28 +10,28 @@ from tests.unit.scorer.minimal import minimal
 
 def test_the_broker_stamps_records_that_have_no_events_time() -> None:
     settings = minimal()
-    made = {topic.topic: topic.config or {} for topic in topics.missing(settings, {}, 3)}
-    stamped = {name for name, config in made.items() if config.get("message.timestamp.type") == "LogAppendTime"}
+    configs = {topic.topic: topic.config or {} for topic in topics.missing(settings, {}, 3)}
+    stamped = {name for name, config in configs.items() if config.get("message.timestamp.type") == "LogAppendTime"}
     assert stamped == {settings.status_topic, settings.swaps_topic, settings.replayed_topic, settings.rollouts_topic}
-    assert made[settings.swaps_topic]["retention.ms"] == "-1"
+    assert configs[settings.swaps_topic]["retention.ms"] == "-1"
 
 
-@pytest.mark.parametrize(("limit", "told", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
-def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, told: bool, wrong: bool) -> None:
+@pytest.mark.parametrize(("limit", "is_reported", "wrong"), [(1_024, True, True), (1_025, True, False), (1_024, False, False)])
+def test_a_topic_of_scores_that_takes_no_score_is_a_fault(limit: int, is_reported: bool, wrong: bool) -> None:
     settings = minimal()
-    found = {name: topics.DescribedTopic(name, 1, 1_048_588) for name in topics.required(settings)}
-    found[settings.dead_letter.topic] = topics.DescribedTopic(settings.dead_letter.topic, 1, 2_000_000)
-    found[settings.output.topic] = topics.DescribedTopic(settings.output.topic, 1, limit, told)
-    assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, found)] == [True] * wrong
+    described = {name: topics.DescribedTopic(name, 1, 1_048_588) for name in topics.required(settings)}
+    described[settings.dead_letter.topic] = topics.DescribedTopic(settings.dead_letter.topic, 1, 2_000_000)
+    described[settings.output.topic] = topics.DescribedTopic(settings.output.topic, 1, limit, is_reported)
+    assert [f"up to {limit} bytes: no score fits" in line for line in topics.faults(settings, described)] == [True] * wrong
 
 
 def test_a_missing_topic_is_named_with_one_of_a_similar_name_that_the_settings_do_not_name() -> None:
     settings = minimal(input={"topics": ["flihgts"]}, output={"topic": "scores"}, dead_letter={"topic": "flihgts.dead"})
-    found = {name: topics.DescribedTopic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
-    assert topics.faults(settings, found, ["flights", "flihgts.dead", "scores"]) == [
+    described = {name: topics.DescribedTopic(name, 1, 2_000_000) for name in topics.required(settings) if name != "flihgts"}
+    assert topics.faults(settings, described, ["flights", "flihgts.dead", "scores"]) == [
         "topic flihgts does not exist: did you mean 'flights'?"
     ]
-    assert topics.faults(settings, found, ["flihgts.dead", "scores"]) == ["topic flihgts does not exist"]
+    assert topics.faults(settings, described, ["flihgts.dead", "scores"]) == ["topic flihgts does not exist"]
 
 
 def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_do() -> None:

@@ -33,8 +33,8 @@ class HoldOut:
 
     def scores(self, noise: float) -> NDArray[np.float64]:
         """Probabilities of a version that sees the outcomes through so much noise."""
-        seen = self.hidden + noise * self.random.normal(size=self.count)
-        return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * seen)))
+        observed = self.hidden + noise * self.random.normal(size=self.count)
+        return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * observed)))
 
     def version(self, name: str, scores: NDArray[np.float64]) -> Version:
         return Version(name, DIGESTS[name], Scored(scores, scores >= 0.5), 7 if name == "champion" else None)

@@ -21,12 +21,14 @@ NAMES = st.sampled_from([*PINS, "PATH", "HOME"])
 
 @given(st.dictionaries(NAMES, st.text(max_size=3) | st.sampled_from(list(PINS.values()))))
 def test_pins_win_once_and_nothing_else_changes(environ: dict[str, str]) -> None:
-    found = pinned(environ)
-    assert (found is None) == (PINS.items() <= environ.items())
-    if found is not None:
-        assert PINS.items() <= found.items()
-        assert {k: v for k, v in found.items() if k not in PINS} == {k: v for k, v in environ.items() if k not in PINS}
-        assert pinned(found) is None
+    pinned_variables = pinned(environ)
+    assert (pinned_variables is None) == (PINS.items() <= environ.items())
+    if pinned_variables is not None:
+        assert PINS.items() <= pinned_variables.items()
+        assert {k: v for k, v in pinned_variables.items() if k not in PINS} == {
+            k: v for k, v in environ.items() if k not in PINS
+        }
+        assert pinned(pinned_variables) is None
 
 
 @pytest.mark.parametrize("before", [{"OPENBLAS_CORETYPE": "SkylakeX", "PYTHONHASHSEED": "7"}, {}])
@@ -64,23 +66,23 @@ def test_a_record_without_the_notes_of_the_installation_is_the_wheels() -> None:
 
 
 def installed(folder: Path, name: str, version: str, record: str) -> metadata.Distribution:
-    made = folder / f"{name}-{version}.dist-info"
-    made.mkdir(parents=True, exist_ok=True)
-    (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (made / "RECORD").write_text(record)
-    return metadata.Distribution.at(made)
+    dist_info = folder / f"{name}-{version}.dist-info"
+    dist_info.mkdir(parents=True, exist_ok=True)
+    (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (dist_info / "RECORD").write_text(record)
+    return metadata.Distribution.at(dist_info)
 
 
 def test_machines_agree_where_the_same_wheels_are_installed(tmp_path: Path) -> None:
     lines = RECORD.splitlines(keepends=True)
-    here = [installed(tmp_path / "a", "numpy", "2.0", RECORD + NOISE), installed(tmp_path / "a", "b", "1", "")]
-    there = [
+    first_machine = [installed(tmp_path / "a", "numpy", "2.0", RECORD + NOISE), installed(tmp_path / "a", "b", "1", "")]
+    second_machine = [
         installed(tmp_path / "b", "B", "1", ""),
         installed(tmp_path / "b", "numpy", "2.0", "".join(reversed(lines))),
         installed(tmp_path / "b", "pip", "99", "pip/x.py,sha256=1,1"),
         installed(tmp_path / "b", "scorestream", "0.1", "__editable__.pth,sha256=1,1"),
     ]
-    assert distributions(here) == distributions(there)
+    assert distributions(first_machine) == distributions(second_machine)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "told"),
+    ("stated", "message"),
     [
         ({"labels": {"afer": "1d"}}, "unknown key; the nearest valid name is 'after'"),
         ({"labels": {"after": "soon"}}, "'soon' is no duration; write a number and a unit"),
@@ -82,12 +82,12 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"scorer": "none.yaml"}, "cannot read FOLDER/none.yaml"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_name_and_the_way_out(stated: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_wrong_value_is_told_with_its_name_and_the_way_out(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = write(tmp_path, stated)
     with pytest.raises(Fatal) as raised:
         load(path)
     assert raised.value.exit_code == USAGE
-    assert told.replace("PATH", str(path)).replace("FOLDER", str(tmp_path)) in str(raised.value)
+    assert message.replace("PATH", str(path)).replace("FOLDER", str(tmp_path)) in str(raised.value)
 
 
 def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
@@ -99,15 +99,15 @@ def test_a_scorer_without_a_topic_of_labels_is_refused(tmp_path: Path) -> None:
 def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
     table = (ROOT / "deploy/training/reference.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
-    told: dict[str, tuple[str, Any]] = {}
+    documented: dict[str, tuple[str, Any]] = {}
     for name, field in Training.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
             defaults = inner().model_dump(mode="json")
-            told |= {f"{name}.{key}": (docstrings(inner)[key], defaults[key]) for key in inner.model_fields}
+            documented |= {f"{name}.{key}": (docstrings(inner)[key], defaults[key]) for key in inner.model_fields}
         else:
-            told[name] = docstrings(Training)[name], None
-    assert set(rows) == set(told)
-    for name, (words, default) in told.items():
+            documented[name] = docstrings(Training)[name], None
+    assert set(rows) == set(documented)
+    for name, (words, default) in documented.items():
         assert rows[name].endswith(f"| {words}") or default is None, name
         assert default is None or rows[name].startswith(f"`{default}` |"), name

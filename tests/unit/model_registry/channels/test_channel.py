@@ -99,18 +99,18 @@ def test_a_channel_moved_behind_its_history_is_refused(store: LayoutStore, diges
 def test_a_history_tag_that_names_something_else_is_corrupt(store: LayoutStore) -> None:
     promote(store, "1.0.0")
     promote(store, "2.0.0")
-    for wrong in (put_manifest(store, "else"), store.resolve("1.0.0"), store.resolve("_h.prod.000001")):
-        store.move_tags({"_h.prod.000002": wrong}, expect={})
+    for target in (put_manifest(store, "else"), store.resolve("1.0.0"), store.resolve("_h.prod.000001")):
+        store.move_tags({"_h.prod.000002": target}, expect={})
         with pytest.raises(Corrupt, match=r"_h\.prod\.000002"):
             channel.history(store, "prod")
 
 
 def test_promotions_of_several_processes_all_stand_in_the_history(store: LayoutStore, digests: dict[str, str]) -> None:
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
-        made = [move for moves in pool.map(_promote_often, [store] * PROCESSES, range(PROCESSES)) for move in moves]
+        promotions = [move for moves in pool.map(_promote_often, [store] * PROCESSES, range(PROCESSES)) for move in moves]
     moves = channel.history(store, "prod")
     assert [move.revision for move in moves] == list(range(1, PROCESSES * MOVES + 1))
-    assert sorted(made, key=lambda move: move.revision) == moves
+    assert sorted(promotions, key=lambda move: move.revision) == moves
     assert [move.from_digest for move in moves] == [None, *(move.to_digest for move in moves[:-1])]
     assert channel.resolve(store, "prod") == Resolution(digests[moves[-1].to_version], moves[-1].to_version, len(moves))
 
@@ -137,6 +137,8 @@ def test_history_tags_are_told_apart(name: str, revision: int, other: str) -> No
 
 
 class Silent(LayoutStore):
+    """A store that raises `error`, if it is set, when its tags are listed."""
+
     error: RegistryError | None = None
 
     def tags(self) -> list[str]:
@@ -159,8 +161,8 @@ def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
             for version in ("1.0.0", "2.0.0"):
                 promote(store, version)
 
-    seen = list(islice(channel.watch(silent, "prod", 0, pause), 4))
-    assert [move.revision for move in seen] == [1, 2, 3, 4]
+    observed = list(islice(channel.watch(silent, "prod", 0, pause), 4))
+    assert [move.revision for move in observed] == [1, 2, 3, 4]
     assert [str(failed) for failed in failures if failed] == ["down"]
     silent.error = Corrupt("broken")
     with pytest.raises(Corrupt):

@@ -24,17 +24,17 @@ from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_v
 @pytest.fixture
 def versions(store: LayoutStore, make_package: MakePackage) -> dict[str, str]:
     """1.0.0 to 5.0.0 by digest, each with content of its own; 1 to 4 have been in production, one after the other."""
-    found = push_versions(store, make_package, *(f"{n}.0.0" for n in range(1, 6)))
-    for version in list(found)[:4]:
+    snapshot = push_versions(store, make_package, *(f"{n}.0.0" for n in range(1, 6)))
+    for version in list(snapshot)[:4]:
         promote(store, version)
-    return found
+    return snapshot
 
 
 def pruned(store: Store, rules: RetentionRules, grace_seconds: float = 0.0) -> int | None:
-    found = retention.read_repository(store)
+    snapshot = retention.read_repository(store)
     return store.delete(
-        retention.manifests_to_delete(store, retention.plan_removal(found, rules)),
-        expect=found.tags,
+        retention.manifests_to_delete(store, retention.plan_removal(snapshot, rules)),
+        expect=snapshot.tags,
         grace_seconds=grace_seconds,
     )
 
@@ -119,11 +119,11 @@ def test_content_of_a_young_manifest_without_a_tag_stays(store: LayoutStore, ver
 
 @pytest.mark.usefixtures("versions")
 def test_nothing_goes_where_a_tag_has_moved_since(store: LayoutStore) -> None:
-    found = retention.read_repository(store)
-    going = retention.manifests_to_delete(store, retention.plan_removal(found, RetentionRules(revisions=1)))
+    snapshot = retention.read_repository(store)
+    going = retention.manifests_to_delete(store, retention.plan_removal(snapshot, RetentionRules(revisions=1)))
     promote(store, "1.0.0")
     with pytest.raises(Conflict, match="meanwhile"):
-        store.delete(going, expect=found.tags, grace_seconds=0)
+        store.delete(going, expect=snapshot.tags, grace_seconds=0)
     assert "2.0.0" in store.tags()
     assert complete(store)
 
@@ -144,8 +144,8 @@ def test_the_channel_and_its_window_always_stay(promotions: Sequence[int], revis
     window = moves[-revisions:]
     assert not set(plan.versions.values()) & {move.to_digest for move in window}
     assert set(plan.history) == {tags.history_tag("prod", move.revision) for move in moves[:-revisions]}
-    gone = set(plan.versions)
-    assert gone == {
+    removed = set(plan.versions)
+    assert removed == {
         v for v, d in digests.items()
         if d not in {m.to_digest for m in window} and (unpromoted or d in {m.to_digest for m in moves})
     }  # fmt: skip

@@ -51,8 +51,8 @@ def test_a_shadow_stands_beside_its_champion_until_the_next_move(store: LayoutSt
     assert roles.format_roles(expected) == "champion 1.0.0 100 %, shadow 2.0.0"
     three = roles_index.promote(store, ("shadow", "3.0.0", 0), ("canary", "2.0.0", 10), ("champion", "1.0.0", 90)).roles
     assert roles.find_candidate(three) == roles.find_canary(three) == Role("canary", "2.0.0", digests["2.0.0"], 10)
-    back = rollback(store)
-    assert (back.to_digest, back.roles) == (digests["1.0.0"], ())
+    restored = rollback(store)
+    assert (restored.to_digest, restored.roles) == (digests["1.0.0"], ())
     with pytest.raises(Refused, match=r"2\.0\.0 cannot shadow itself"):
         channel.promote(store, "prod", "2.0.0", MoveRequest("", "", NOW), shadow="2.0.0")
     assert channel.resolve(store, "prod").roles == ()
@@ -107,8 +107,8 @@ def test_rollback_restores_the_champion_alone_and_steps_over_promotions_of_the_s
     promote(store, "2.0.0")
     past = channel.history(store, "prod")
     assert rollback_target(past[:3], past[2].to_digest) == shared
-    back = rollback(store)
-    assert (back.to_digest, back.roles, back.restores) == (digests["1.0.0"], (), 2)
+    restored = rollback(store)
+    assert (restored.to_digest, restored.roles, restored.restores) == (digests["1.0.0"], (), 2)
     assert rollback(store).to_version == "3.0.0"
 
 
@@ -119,8 +119,8 @@ def test_rollback_steps_over_a_move_whose_entry_was_written_and_whose_tag_was_no
     promote(store, "3.0.0")
     store.move_tags({"prod": store.resolve("2.0.0")}, expect={})
     assert channel.resolve(store, "prod") == Resolution(second.to_digest, "2.0.0", 2)
-    back = rollback(store)
-    assert (back.to_version, back.from_version, back.revision) == ("1.0.0", "2.0.0", 4)
+    restored = rollback(store)
+    assert (restored.to_version, restored.from_version, restored.revision) == ("1.0.0", "2.0.0", 4)
 
 
 def test_a_move_that_is_not_as_expected_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
@@ -208,8 +208,8 @@ def test_a_canary_is_written_raised_and_over_with_the_next_promotion_or_rollback
         assert channel.resolve(store, "prod").roles == expected
     with pytest.raises(Refused, match="is the champion"):
         promote(store, "1.0.0", canary=5)
-    back = rollback(store)
-    assert (back.to_digest, back.roles, channel.resolve(store, "prod").roles) == (digests["1.0.0"], (), ())
+    restored = rollback(store)
+    assert (restored.to_digest, restored.roles, channel.resolve(store, "prod").roles) == (digests["1.0.0"], (), ())
     promote(store, "2.0.0", canary=5)
     assert promote(store, "2.0.0").roles == ()
     assert rollback(store).to_version == "1.0.0"

@@ -38,12 +38,12 @@ def gate(folder: Path | None = None, key: PrivateKey = ONE, days: int | None = N
     return SignedMoveAdmission(Policy(Path("policy.yaml"), False, (), frozenset(), signed_moves=True, move_keys=keys), folder)
 
 
-def check(asked: MoveAdmission, store: Store, name: str = "prod") -> str | None:
-    return asked.check(store, name, channel.resolve(store, name), NOW)
+def check(admission: MoveAdmission, store: Store, name: str = "prod") -> str | None:
+    return admission.check(store, name, channel.resolve(store, name), NOW)
 
 
 def put_back(store: LayoutStore, revision: int, digest: str) -> None:
-    """What a writer of the registry can do: point the channel at an earlier state, and delete the entries after it."""
+    """Point the channel at an earlier state and delete the entries after it, as a writer of the registry can."""
     for later in tags.revisions(store.tags(), "prod"):
         if later > revision:
             entry = store.resolve(tags.history_tag("prod", later)).digest
@@ -69,9 +69,9 @@ def test_a_signed_move_is_accepted_by_a_key_that_is_trusted_for_moves(stocked: L
     assert check(gate(), stocked) == "key-1"
     promote(stocked, "2.0.0", canary=5, key=ONE)
     assert check(gate(), stocked) == "key-1", "an index with roles"
-    back = channel.rollback(stocked, "prod", MoveRequest("op", "", NOW, evidence=b"{}", key=ONE))
-    assert back.signature is not None
-    assert channel.history(stocked, "prod")[-1] == back
+    restored = channel.rollback(stocked, "prod", MoveRequest("op", "", NOW, evidence=b"{}", key=ONE))
+    assert restored.signature is not None
+    assert channel.history(stocked, "prod")[-1] == restored
     assert check(gate(), stocked) == "key-1", "a rollback, with evidence"
     with pytest.raises(Refused, match="no trusted key signed it"):
         check(gate(key=TWO), stocked)
@@ -131,32 +131,32 @@ def test_a_statement_about_another_move_proves_nothing(stocked: LayoutStore, for
 def test_an_earlier_state_that_is_put_back_is_refused_after_a_restart_too(stocked: LayoutStore, tmp_path: Path) -> None:
     first = stocked.resolve("prod").digest
     promote(stocked, "2.0.0", key=ONE)
-    asked = gate(tmp_path)
-    assert check(asked, stocked) == "key-1"
+    admission = gate(tmp_path)
+    assert check(admission, stocked) == "key-1"
     put_back(stocked, 1, first)
-    for one in (asked, gate(tmp_path)):
+    for checker in (admission, gate(tmp_path)):
         with pytest.raises(Refused, match="names revision 1, and was at revision 2"):
-            check(one, stocked)
-        one.check_earlier(stocked, "prod", channel.resolve(stocked, "prod"), NOW)
+            check(checker, stocked)
+        checker.check_earlier(stocked, "prod", channel.resolve(stocked, "prod"), NOW)
     assert check(gate(), stocked) == "key-1", "nothing is known of revision 2 where nothing was kept"
 
 
 def test_two_moves_with_one_revision_are_not_exchanged(stocked: LayoutStore, tmp_path: Path) -> None:
-    asked = gate(tmp_path)
-    check(asked, stocked)
+    admission = gate(tmp_path)
+    check(admission, stocked)
     (signed,) = channel.history(stocked, "prod")
     other = replace(signed, to_digest=stocked.resolve("3.0.0").digest, to_version="3.0.0")
     forge(stocked, other, other, ONE)
     with pytest.raises(Refused, match="revision 1 of the channel 'prod' named"):
-        check(asked, stocked)
+        check(admission, stocked)
 
 
 def test_a_kept_revision_is_not_believed_unless_a_trusted_key_signed_it(stocked: LayoutStore, tmp_path: Path) -> None:
     check(gate(tmp_path), stocked)
-    (kept,) = tmp_path.glob("*.json")
+    (stored,) = tmp_path.glob("*.json")
     (signed,) = channel.history(stocked, "prod")
     for data in (b"", b"{}", b"[" * 10_000, history.sign(replace(signed, revision=99), stocked.repository, TWO)):
-        kept.write_bytes(data)
+        stored.write_bytes(data)
         assert check(gate(tmp_path), stocked) == "key-1"
 
 

@@ -57,18 +57,18 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     events = [{"id": f"e{n}", "distance": 100 * n, "leg": {"depDelay": n or None}, "carrier": "UA"} for n in range(8)]
     written(folder / "flights.jsonl", events)
-    said = run("init", "late.onnx", "--example", "flights.jsonl").stdout
-    made = folder / "late-1.0.0"
+    stdout = run("init", "late.onnx", "--example", "flights.jsonl").stdout
+    drafted = folder / "late-1.0.0"
     gap = f'{BLANK}: what stands for it where an event lacks it ("nan" if the model knows missing numbers)'
-    assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in said
-    assert f"open  README.md line 3: {CARD_GAP!r}\n" in said
-    assert "open  golden.jsonl: the score of 5 events\n" in said
-    commands = [line.removeprefix("next  ") for line in said.splitlines() if line.startswith("next")]
+    assert f"open  signature.json: inputs[1].fields[0].default is {gap!r}\n" in stdout
+    assert f"open  README.md line 3: {CARD_GAP!r}\n" in stdout
+    assert "open  golden.jsonl: the score of 5 events\n" in stdout
+    commands = [line.removeprefix("next  ") for line in stdout.splitlines() if line.startswith("next")]
     push = commands[0].split()[1:]
 
     refused = run(*push, code=3).stderr
     assert refused.startswith("error: late-1.0.0 is not complete: signature.json: inputs[1].fields[0].default is 'FILL IN")
-    signature, card = made / "signature.json", made / "README.md"
+    signature, card = drafted / "signature.json", drafted / "README.md"
     signature.write_text(completed(signature.read_text(), (json.dumps(gap), "0.5")))
     assert "README.md line 3: 'FILL IN" in run(*push, code=3).stderr
     card.write_text(completed(card.read_text(), (CARD_GAP, "How late a flight will be.")))
@@ -78,7 +78,7 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
     lines = [json.loads(line) for line in unanswered.stdout.splitlines()]
     assert [line["score"] for line in lines] == [1.0, 102.0, 204.0, 306.0, 408.0]
     assert [line["event"] for line in lines] == events[:5]
-    (made / "golden.jsonl").write_text(unanswered.stdout)
+    (drafted / "golden.jsonl").write_text(unanswered.stdout)
 
     assert "the model answers its golden examples (5)" in run(*push).stderr
     shown = run(*commands[1].split()[1:]).stdout
@@ -92,9 +92,9 @@ def test_a_model_with_named_inputs_becomes_a_version(folder: Path) -> None:
 def first_is_the_mean_colour(golden: Path, x: np.ndarray[Any, Any]) -> None:
     means = dict(zip(["red", "green", "blue"], x.mean(axis=(1, 2)).tolist(), strict=True))
     (first, _) = [json.loads(line) for line in golden.read_text().splitlines()]
-    found = {one["label"]: one["score"] for one in first["score"]}
-    assert list(found) == sorted(means, key=lambda label: -means[label])
-    assert found == pytest.approx(means, abs=1e-6)
+    document = {entry["label"]: entry["score"] for entry in first["score"]}
+    assert list(document) == sorted(means, key=lambda label: -means[label])
+    assert document == pytest.approx(means, abs=1e-6)
     assert first["tolerance"] == 1e-4
 
 
@@ -104,13 +104,13 @@ def test_a_model_of_images_becomes_a_version(folder: Path) -> None:
     events = [{"id": "a", "data": {"photo": x[0].tolist(), "at": 1}}, {"id": "b", "data": {"photo": x[1].tolist(), "at": 2}}]
     written(folder / "images.jsonl", events)
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
-    made = answer(
+    drafted = answer(
         "init", "pixels.onnx", "--example", "images.jsonl", "--labels", "labels.txt", "--into", "models/Pixel Net-2.1"
     )
-    assert made["files"] == ["model.onnx", "signature.json", "golden.jsonl", "README.md"]
-    assert made["gaps"] == [f"README.md line 3: {CARD_GAP!r}"]
-    assert made["notes"][0] == "input 'x' takes data.photo, the only array that fits it"
-    assert made["next"][0] == "model-registry push 'models/Pixel Net-2.1' oci:./registry/pixel-net:2.1"
+    assert drafted["files"] == ["model.onnx", "signature.json", "golden.jsonl", "README.md"]
+    assert drafted["gaps"] == [f"README.md line 3: {CARD_GAP!r}"]
+    assert drafted["notes"][0] == "input 'x' takes data.photo, the only array that fits it"
+    assert drafted["next"][0] == "model-registry push 'models/Pixel Net-2.1' oci:./registry/pixel-net:2.1"
     package = folder / "models" / "Pixel Net-2.1"
     assert json.loads((package / "signature.json").read_text()) == {
         "inputs": [
@@ -140,9 +140,9 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     image(folder / "pixels.onnx")
     x = np.random.default_rng(3).normal(size=(3, 8, 8)).astype("<f4")
     written(folder / "images.jsonl", [{"id": "a", "x": binary_fields.to_base64(x.tobytes())}])
-    made = answer("init", "pixels.onnx", "--example", "images.jsonl")
-    told = "input 'x' takes x as bytes in base64; where the record's value is nothing but the bytes, add "
-    assert made["notes"][0] == told + '"from": "value" to the field'
+    drafted = answer("init", "pixels.onnx", "--example", "images.jsonl")
+    note = "input 'x' takes x as bytes in base64; where the record's value is nothing but the bytes, add "
+    assert drafted["notes"][0] == note + '"from": "value" to the field'
     signature = json.loads((folder / "pixels-1.0.0" / "signature.json").read_text())
     assert signature["inputs"][0] == {
         "tensor": "x",
@@ -153,24 +153,24 @@ def test_an_image_in_base64_is_found_by_its_size(folder: Path) -> None:
     (golden,) = [json.loads(line) for line in (folder / "pixels-1.0.0" / "golden.jsonl").read_text().splitlines()]
     assert golden["score"] == pytest.approx(x.mean(axis=(1, 2)).tolist(), abs=1e-6)
     written(folder / "short.jsonl", [{"x": binary_fields.to_base64(x.tobytes()[:-1])}])
-    made = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
-    assert made["gaps"][0].endswith("an array of shape [3, 8, 8], nested or flat; the examples have x, which does not fit'")
+    drafted = answer("init", "pixels.onnx", "--example", "short.jsonl", "--into", "short-1.0.0")
+    assert drafted["gaps"][0].endswith("an array of shape [3, 8, 8], nested or flat; the examples have x, which does not fit'")
 
 
 def test_fields_in_arrays_of_objects_are_found(folder: Path) -> None:
     named_inputs(folder / "late.onnx")
     legs = [[{"distance": 1.5, "dep_delay": 2}], [{"distance": 3, "dep_delay": 4}, {"distance": 5, "dep_delay": 6}]]
-    written(folder / "trips.jsonl", [{"legs": one} for one in legs])
-    made = answer("init", "late.onnx", "--example", "trips.jsonl")
-    assert "input 'distance' takes legs[0].distance; other places of the array are not read" in made["notes"]
+    written(folder / "trips.jsonl", [{"legs": entry} for entry in legs])
+    drafted = answer("init", "late.onnx", "--example", "trips.jsonl")
+    assert "input 'distance' takes legs[0].distance; other places of the array are not read" in drafted["notes"]
     signature = json.loads((folder / "late-1.0.0" / "signature.json").read_text())
-    assert [one["fields"] for one in signature["inputs"]] == [
+    assert [entry["fields"] for entry in signature["inputs"]] == [
         [{"name": name, "path": f"legs[0].{name}"}] for name in ("distance", "dep_delay")
     ]
     written(folder / "pairs.jsonl", [{"legs": legs[1]}])
-    made = answer("init", "late.onnx", "--example", "pairs.jsonl", "--into", "pairs-1.0.0")
-    told = """one float32; the examples have legs[0].distance and legs[1].distance: write the "path" of one'"""
-    assert made["gaps"][0].endswith(told)
+    drafted = answer("init", "late.onnx", "--example", "pairs.jsonl", "--into", "pairs-1.0.0")
+    note = """one float32; the examples have legs[0].distance and legs[1].distance: write the "path" of one'"""
+    assert drafted["gaps"][0].endswith(note)
 
 
 def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
@@ -178,22 +178,22 @@ def test_golden_examples_that_are_none_are_refused(folder: Path) -> None:
     answer("init", "late.onnx")
     (folder / "late-1.0.0" / "README.md").write_text("# late\n")
     (folder / "late-1.0.0" / "golden.jsonl").write_text("\n")
-    said = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3).stderr
-    assert 'error: late-1.0.0/golden.jsonl has no example\nhint: write events with the score "FILL IN", or remove' in said
+    stdout = run("push", "late-1.0.0", "oci:./registry/late:1.0.0", code=3).stderr
+    assert 'error: late-1.0.0/golden.jsonl has no example\nhint: write events with the score "FILL IN", or remove' in stdout
 
 
 def test_a_model_of_image_files_becomes_a_version(folder: Path) -> None:
     images.colour(folder / "colour.onnx")
     written(folder / "images.jsonl", [{"image": base64.b64encode(images.plain(3, 2, 1)).decode()}])
     run("init", "colour.onnx", "--example", "images.jsonl", "--op-domain", images.DOMAIN)
-    made = folder / "colour-1.0.0"
-    text = (made / "signature.json").read_text()
-    (made / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
-    assert parse_signature((made / "signature.json").read_text()) == parse_signature(json.dumps(images.COLOUR))
-    (made / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
-    golden = json.loads((made / "golden.jsonl").read_text())
-    (made / "golden.jsonl").write_text(json.dumps(golden | {"score": [1, 2, 3]}) + "\n")
-    run("push", str(made), "oci:./registry/colour:1.0.0", "--op-domain", images.DOMAIN)
+    drafted = folder / "colour-1.0.0"
+    text = (drafted / "signature.json").read_text()
+    (drafted / "signature.json").write_text(completed(text, (f'"{BLANK}: the most bytes of an event"', "2000000")))
+    assert parse_signature((drafted / "signature.json").read_text()) == parse_signature(json.dumps(images.COLOUR))
+    (drafted / "README.md").write_text("# colour\n\nThe mean colour of an image.\n")
+    golden = json.loads((drafted / "golden.jsonl").read_text())
+    (drafted / "golden.jsonl").write_text(json.dumps(golden | {"score": [1, 2, 3]}) + "\n")
+    run("push", str(drafted), "oci:./registry/colour:1.0.0", "--op-domain", images.DOMAIN)
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
@@ -215,8 +215,8 @@ def test_weights_beside_the_model_come_along(folder: Path) -> None:
     onnx.save(
         onnx.load(folder / "linear.onnx"), folder / "big.onnx", save_as_external_data=True, location="big.bin", size_threshold=0
     )
-    made = answer("init", "big.onnx")
-    assert made["files"] == ["model.onnx", "big.bin", "signature.json", "README.md"]
+    drafted = answer("init", "big.onnx")
+    assert drafted["files"] == ["model.onnx", "big.bin", "signature.json", "README.md"]
     (folder / "big-1.0.0" / "README.md").write_text("# big\n")
     run("push", "big-1.0.0", "oci:./registry/big:1.0.0")
 
@@ -225,10 +225,10 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
     detector.write(folder / "detector.onnx")
     (folder / "labels.txt").write_text("\n".join(detector.LABELS))
     written(folder / "events.jsonl", [{"x": [1.0, 2.0, 3.0]}, {"x": [0.0, 1.0, 0.0]}])
-    made = answer("init", "detector.onnx", "--labels", "labels.txt", "--example", "events.jsonl")
-    assert "no score is read from best, word, sure, anchors" in made["notes"]
-    found = parse_signature((folder / "detector-1.0.0" / "signature.json").read_bytes())
-    assert [(one.name, one.shape, one.top) for one in found.outputs] == [("boxes", (2, 4), None), ("p", None, 3)]
+    drafted = answer("init", "detector.onnx", "--labels", "labels.txt", "--example", "events.jsonl")
+    assert "no score is read from best, word, sure, anchors" in drafted["notes"]
+    document = parse_signature((folder / "detector-1.0.0" / "signature.json").read_bytes())
+    assert [(entry.name, entry.shape, entry.top) for entry in document.outputs] == [("boxes", (2, 4), None), ("p", None, 3)]
     (folder / "detector-1.0.0" / "README.md").write_text("# detector\n")
     assert answer("push", "detector-1.0.0", "oci:./registry/detector:1.0.0")["golden_examples"] == 2
 
@@ -271,9 +271,9 @@ def test_scores_are_filled_in_where_the_model_cannot_be_asked(folder: Path, monk
     (without / "onnxruntime.py").write_text("raise ImportError('not installed')")
     monkeypatch.syspath_prepend(without)  # for a child process that imports everything itself
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # for one that is forked
-    made = answer("init", "late.onnx", "--example", "flights.jsonl")
-    assert "golden.jsonl has events without scores: ONNX Runtime is not installed" in made["notes"]
-    assert made["gaps"][-1] == "golden.jsonl: the score of 1 events"
+    drafted = answer("init", "late.onnx", "--example", "flights.jsonl")
+    assert "golden.jsonl has events without scores: ONNX Runtime is not installed" in drafted["notes"]
+    assert drafted["gaps"][-1] == "golden.jsonl: the score of 1 events"
     (folder / "late-1.0.0" / "README.md").write_text("# late\n")
     for model in ("model.onnx", "saved_model"):
         (folder / "late-1.0.0" / "model.onnx").rename(folder / "late-1.0.0" / model)
@@ -295,14 +295,14 @@ def test_a_package_says_where_it_is_not_complete(tmp_path: Path) -> None:
 
 def test_a_final_zipmap_is_removed_and_the_note_names_the_classes(folder: Path) -> None:
     zipped(folder / "late.onnx", {"classlabels_strings": ["early", "late"]})
-    made = answer("init", "late.onnx", "--into", "late-1.0.0")
-    assert made["notes"][0].startswith("the final ZipMap was removed (the numbers are the same): output 'probability' has")
+    drafted = answer("init", "late.onnx", "--into", "late-1.0.0")
+    assert drafted["notes"][0].startswith("the final ZipMap was removed (the numbers are the same): output 'probability' has")
     output = json.loads((folder / "late-1.0.0" / "signature.json").read_text())["output"]
     assert output == {
         "tensor": "probability",
         "index": f"{BLANK}: the column that is the score, from 0; without index it is the whole row",
     }
-    names = [one.name for one in onnx.load(str(folder / "late-1.0.0" / "model.onnx")).graph.output]
+    names = [entry.name for entry in onnx.load(str(folder / "late-1.0.0" / "model.onnx")).graph.output]
     assert names == ["label", "probability"]
     refused = run("push", "late-1.0.0", "oci:registry/late:1.0.0", code=3).stderr
     assert "is not complete" in refused
@@ -312,15 +312,15 @@ def test_an_input_that_no_event_can_feed_is_named(folder: Path) -> None:
     x = models.tensor("x", TensorProto.BFLOAT16, "N", 2)
     node = helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)
     models.save([node], [x], [models.tensor("y", TensorProto.FLOAT, "N", 2)], folder / "model.onnx")
-    said = "input 'x' is bfloat16, which no format of events has; export it with float32 or float16"
-    assert said in run("init", "model.onnx", "--into", "made", code=3).stderr
-    assert said in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
+    stdout = "input 'x' is bfloat16, which no format of events has; export it with float32 or float16"
+    assert stdout in run("init", "model.onnx", "--into", "made", code=3).stderr
+    assert stdout in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
     sequence = helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None)
     nodes = [helper.make_node("ConcatFromSequence", ["x"], ["y"], axis=0)]
     models.save(nodes, [sequence], [models.tensor("y", TensorProto.FLOAT, "N", 2)], folder / "model.onnx")
-    said = "input 'x' is a sequence, which no event can feed; export the model with tensors as inputs"
-    assert said in run("init", "model.onnx", "--into", "made", code=3).stderr
-    assert said in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
+    stdout = "input 'x' is a sequence, which no event can feed; export the model with tensors as inputs"
+    assert stdout in run("init", "model.onnx", "--into", "made", code=3).stderr
+    assert stdout in run("push", ".", "oci:registry/m:1.0.0", code=3).stderr
 
 
 @pytest.mark.parametrize(
@@ -337,19 +337,19 @@ def test_the_suggested_reference_takes_only_a_version_from_the_name_of_the_folde
     folder: Path, name: str, reference: str
 ) -> None:
     named_inputs(folder / "late.onnx")
-    made = answer("init", "late.onnx", "--into", f"made/{name}")
-    assert made["next"][0].endswith(f" oci:./registry/{reference}")
+    drafted = answer("init", "late.onnx", "--into", f"made/{name}")
+    assert drafted["next"][0].endswith(f" oci:./registry/{reference}")
 
 
 def labelled_tokens(path: Path) -> None:
-    """A number for each token: y (B, seq) = 2 * ids."""
+    """Write a model with a number for each token: y (B, seq) = 2 * ids."""
     nodes = [helper.make_node("Add", ["ids", "ids"], ["y"])]
     ids, y = (models.tensor(name, TensorProto.INT64, "batch", "seq") for name in ("ids", "y"))
     models.save(nodes, [ids], [y], path)
 
 
 def summed_over_time(path: Path) -> None:
-    """The sum of frames (time, batch, 2) over time and their numbers."""
+    """Write a model that sums frames (time, batch, 2) over time and their numbers."""
     nodes = [helper.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
     x, y = models.tensor("x", TensorProto.FLOAT, "time", "batch", 2), models.tensor("y", TensorProto.FLOAT, "batch")
     models.save(nodes, [x], [y], path, [models.constant("axes", [0, 2], np.int64)])
@@ -369,13 +369,13 @@ def test_a_model_of_one_event_at_a_time_becomes_a_version(
     write(folder / "odd.onnx")
     written(folder / "events.jsonl", events)
     answer("init", "odd.onnx", "--example", "events.jsonl")
-    made = folder / "odd-1.0.0"
-    signature = made / "signature.json"
+    drafted = folder / "odd-1.0.0"
+    signature = drafted / "signature.json"
     (gap,) = [text for _, text in placeholders.find_in_document(json.loads(signature.read_text()))]
     signature.write_text(completed(signature.read_text(), (json.dumps(gap), "16")))
-    (made / "README.md").write_text("# odd\n")
+    (drafted / "README.md").write_text("# odd\n")
     push = ["push", "odd-1.0.0", "oci:./registry/odd:1.0.0"]
     lines = run(*push, code=3).stdout
     assert [json.loads(line)["score"] for line in lines.splitlines()] == scores
-    (made / "golden.jsonl").write_text(lines)
+    (drafted / "golden.jsonl").write_text(lines)
     assert answer(*push)["golden_examples"] == 2

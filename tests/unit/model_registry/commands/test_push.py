@@ -43,8 +43,8 @@ def test_push_records_source_date_epoch(folder: Path, monkeypatch: pytest.Monkey
 
 
 def test_push_records_what_it_is_told_and_what_the_version_needs(folder: Path) -> None:
-    told = ["--source", "https://git.example.com/x", "--revision", "4711abc", "--licenses", "Apache-2.0"]
-    run("push", "v1", f"{REPO}:1.0.0", *told, "--annotation", "org.example.auc=0.91", "--device", "cuda", "--device", "cpu")
+    options = ["--source", "https://git.example.com/x", "--revision", "4711abc", "--licenses", "Apache-2.0"]
+    run("push", "v1", f"{REPO}:1.0.0", *options, "--annotation", "org.example.auc=0.91", "--device", "cuda", "--device", "cpu")
     store = LayoutStore(folder / "registry" / "flight-delay")
     notes = manifest.parse_version(store.manifest(store.resolve("1.0.0").digest)).annotations
     assert notes == {
@@ -81,8 +81,8 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     run("pull", f"{REPO}:2.0.0", "out")
     assert Path("out/model.onnx").read_bytes() == onnx_bytes(b"two")
     assert [(v["version"], v["digest"]) for v in answer("list", REPO)["versions"]] == [("1.0.0", first), ("2.0.0", second)]
-    found = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
-    assert (found["added"], found["compatible"], found["breaks"]) == (["layer 2"], None, [])
+    difference = answer("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0")
+    assert (difference["added"], difference["compatible"], difference["breaks"]) == (["layer 2"], None, [])
     text = run("inspect", f"{REPO}:2.0.0", "--diff", "1.0.0").stdout
     assert "it is unknown whether events stay valid: the manifest of a container image does not contain its signature" in text
     assert "not compatible" not in text
@@ -154,36 +154,36 @@ def test_only_what_a_package_consists_of_is_pushed_and_the_rest_is_named(folder:
 
 def test_a_push_without_golden_examples_does_not_say_that_they_are_answered(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").unlink()
-    said = run("push", "v1", f"{REPO}:3.0.0").stderr
-    assert "no golden.jsonl: no score of this version is checked" in said
-    assert "answers its golden examples" not in said
+    stderr = run("push", "v1", f"{REPO}:3.0.0").stderr
+    assert "no golden.jsonl: no score of this version is checked" in stderr
+    assert "answers its golden examples" not in stderr
 
 
 def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_too(folder: Path) -> None:
     (folder / "v1" / "golden.jsonl").unlink()
     rule = ', "decision": {"threshold": 0.5, "at_or_above": "late", "below": "in time"}}'
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1}}', "}" + rule))
-    said = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
-    assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in said
+    stderr = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
+    assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in stderr
 
 
 def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder: Path) -> None:
-    bare = folder / "bare"
-    bare.mkdir()
+    package_folder = folder / "bare"
+    package_folder.mkdir()
     tensors = helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None)
     nodes = [helper.make_node("SplitToSequence", ["x"], ["parts"], axis=1)]
-    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3)], [tensors], bare / "model.onnx")
+    models.save(nodes, [models.tensor("x", TensorProto.FLOAT, "N", 3)], [tensors], package_folder / "model.onnx")
     result = run("push", "bare", f"{REPO}:3.0.0", code=3)
     assert "no output of the model is a tensor: 'parts' is a sequence" in result.stderr
     assert result.stdout == ""
 
 
 def test_the_only_input_of_a_model_of_batch_one_is_no_constant_in_the_skeleton(folder: Path) -> None:
-    bare = folder / "bare"
-    bare.mkdir()
+    package_folder = folder / "bare"
+    package_folder.mkdir()
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     x, y = (models.tensor(name, TensorProto.FLOAT, 1, 4) for name in ("x", "y"))
-    models.save(nodes, [x], [y], bare / "model.onnx")
+    models.save(nodes, [x], [y], package_folder / "model.onnx")
     skeleton = json.loads(run("push", "bare", f"{REPO}:3.0.0", code=3).stdout)
     fields = [{"name": "x", "array": True}]
     assert skeleton["inputs"] == [{"tensor": "x", "dtype": "float32", "shape": [1, 4], "fields": fields, "batch": False}]

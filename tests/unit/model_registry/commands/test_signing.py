@@ -15,7 +15,7 @@ REF = f"{REPO}:1.0.0"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_package: MakePackage) -> Path:
-    """The working directory, with one version pushed and one pair of keys."""
+    """Return the working directory, with one pushed version and one pair of keys."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MODEL_REGISTRY_KEY_PASSWORD", raising=False)
     make_package("v1", model=onnx_bytes())
@@ -29,8 +29,8 @@ def test_keygen_says_what_it_made_and_warns_of_a_plain_key(folder: Path) -> None
     assert result.stdout.splitlines() == ["other.key", "other.pub"]
     assert "not encrypted" in result.stderr
     assert "never overwritten" in run("keygen", "other", code=3).stderr
-    made = json.loads(run("keygen", "third", "--json").stdout)
-    assert (made["private"], made["public"], made["encrypted"]) == ("third.key", "third.pub", False)
+    created = json.loads(run("keygen", "third", "--json").stdout)
+    assert (created["private"], created["public"], created["encrypted"]) == ("third.key", "third.pub", False)
     assert (folder / "third.pub").read_text().startswith("-----BEGIN PUBLIC KEY-----")
 
 
@@ -64,9 +64,9 @@ def test_a_signature_holds_under_the_name_that_it_states(folder: Path) -> None:
     assert answer("sign", REF, "--key", "release.key")["names"] == ["flight-delay:1.0.0"]
     (folder / "policy.yaml").write_text("signatures: required\nnames: required\nkeys: [{id: release, file: release.pub}]\n")
     shutil.copytree(folder / "registry" / "flight-delay", folder / "registry" / "other")
-    for how in (("--key", "release.pub"), ("--policy", "policy.yaml")):
-        run("verify", REF, *how)
-        refused = run("verify", "oci:registry/other:1.0.0", *how, code=3).stderr
+    for options in (("--key", "release.pub"), ("--policy", "policy.yaml")):
+        run("verify", REF, *options)
+        refused = run("verify", "oci:registry/other:1.0.0", *options, code=3).stderr
         assert "as 'flight-delay:1.0.0', not as 'other:1.0.0'" in refused
     run("sign", "oci:registry/other:1.0.0", "--key", "release.key")
     run("verify", "oci:registry/other:1.0.0", "--policy", "policy.yaml")
@@ -76,7 +76,7 @@ def test_a_version_under_a_tag_of_its_own_is_signed_under_both_names(folder: Pat
     run("promote", REPO, "--to", "1.0.0")
     index = folder / "registry" / "flight-delay" / "index.json"
     document = json.loads(index.read_text())
-    (entry,) = [one for one in document["manifests"] if one["annotations"][REF_NAME] == "1.0.0"]
+    (entry,) = [entry for entry in document["manifests"] if entry["annotations"][REF_NAME] == "1.0.0"]
     document["manifests"].append(entry | {"annotations": {REF_NAME: "1.0.0-eu"}})
     index.write_text(json.dumps(document))
     signed = answer("sign", f"{REPO}:1.0.0-eu", "--key", "release.key")
@@ -150,11 +150,11 @@ def test_verify_says_whether_a_comparison_was_passed_where_the_policy_asks_for_o
 def test_what_is_attested_is_inspected(folder: Path) -> None:
     predicate = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
     (folder / "figures.json").write_text(json.dumps(predicate))
-    made = answer("attest", REF, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")
-    (found,) = answer("inspect", REF)["attestations"]
-    assert (found["type"], found["predicate"], found["verified"]) == (made["type"], predicate, False)
-    (found,) = answer("inspect", REF, "--key", "release.pub")["attestations"]
-    assert (found["verified"], found["key"]) == (True, "release.pub")
+    created = answer("attest", REF, "--predicate", "figures.json", "--type", "evaluation", "--key", "release.key")
+    (attested,) = answer("inspect", REF)["attestations"]
+    assert (attested["type"], attested["predicate"], attested["verified"]) == (created["type"], predicate, False)
+    (attested,) = answer("inspect", REF, "--key", "release.pub")["attestations"]
+    assert (attested["verified"], attested["key"]) == (True, "release.pub")
     assert "signed by release.pub" in run("inspect", REF, "--key", "release.pub").stdout
     assert "not verified" in run("inspect", REF).stdout
 
@@ -170,8 +170,8 @@ def test_what_is_attested_is_inspected(folder: Path) -> None:
 )
 def test_a_wrong_attestation_is_named(folder: Path, predicate: str, type_: str, fault: str) -> None:
     (folder / "p.json").write_bytes(predicate.encode(errors="surrogateescape"))
-    wrong = run("attest", REF, "--predicate", "p.json", "--type", type_, "--key", "release.key", code=2)
-    assert fault in wrong.stderr
-    assert "hint: " in wrong.stderr
+    rejected = run("attest", REF, "--predicate", "p.json", "--type", type_, "--key", "release.key", code=2)
+    assert fault in rejected.stderr
+    assert "hint: " in rejected.stderr
     absent = run("attest", REF, "--predicate", "nowhere", "--type", "evaluation", "--key", "release.key", code=2)
     assert "nowhere: No such file" in absent.stderr

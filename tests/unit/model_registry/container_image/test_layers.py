@@ -45,8 +45,8 @@ def test_every_packing_reads_the_same(fmt: int, size: int) -> None:
         "zstd": [zstandard.compress(data), zstandard.compress(data[:700]) + zstandard.compress(data[700:])],
     }
     for compression, packed in packings.items():
-        for one in packed:
-            assert entries(one, compression, size) == FILES
+        for archive_bytes in packed:
+            assert entries(archive_bytes, compression, size) == FILES
 
 
 def test_what_is_left_of_an_entry_is_passed_over() -> None:
@@ -56,21 +56,21 @@ def test_what_is_left_of_an_entry_is_passed_over() -> None:
 
 def test_links_devices_and_sparse_files_are_named_as_such() -> None:
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w") as made:
+    with tarfile.open(fileobj=data, mode="w") as archive:
         types = {"soft": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE, "dev": tarfile.CHRTYPE, "dir": tarfile.DIRTYPE}
         for name, kind in types.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = kind, "/etc/passwd"
-            made.addfile(entry)
+            archive.addfile(entry)
         sparse = tarfile.TarInfo("sparse")
         sparse.pax_headers = {"GNU.sparse.major": "1"}
-        made.addfile(sparse)
+        archive.addfile(sparse)
     kinds = {member.path: member.kind for member in layers.members(iter([data.getvalue()]), UnpackLimits())}
     assert kinds == {"soft": "link", "hard": "link", "dev": "special", "dir": "folder", "sparse": "special"}
 
 
 def header(size: int | str, kind: bytes = tarfile.REGTYPE) -> bytes:
-    """A header that states any size."""
+    """Return a tar header that states any size."""
     entry = tarfile.TarInfo("x")
     entry.type = kind
     block = bytearray(entry.tobuf(tarfile.USTAR_FORMAT))
@@ -134,8 +134,8 @@ def test_what_is_not_packed_as_it_says_is_refused(compression: Compression) -> N
 )
 def test_damaged_archives_are_entries_or_corrupt(damage: list[tuple[int, bytes]], compression: Compression, size: int) -> None:
     data = bytearray(PACK[compression](layer((LONG, b"hello"), ("b", b"z" * 600))))
-    for at, what in damage:
+    for at, noise in damage:
         at %= len(data)
-        data[at : at + len(what)] = what
+        data[at : at + len(noise)] = noise
     with contextlib.suppress(Corrupt):
         assert sum(map(len, entries(bytes(data), compression, size, UnpackLimits(unpacked_bytes=1 << 14)).values())) <= 1 << 14

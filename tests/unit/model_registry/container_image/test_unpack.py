@@ -38,7 +38,7 @@ Entry = tuple[str, bytes | str | None]
 
 def layer(*entries: Entry, fmt: int = tarfile.PAX_FORMAT) -> bytes:
     data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w", format=fmt) as made:
+    with tarfile.open(fileobj=data, mode="w", format=fmt) as archive:
         for path, content in entries:
             entry = tarfile.TarInfo(path)
             if content is None:
@@ -47,15 +47,18 @@ def layer(*entries: Entry, fmt: int = tarfile.PAX_FORMAT) -> bytes:
                 entry.type, entry.linkname = tarfile.SYMTYPE, content
             else:
                 entry.size = len(content)
-            made.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
+            archive.addfile(entry, io.BytesIO(content) if isinstance(content, bytes) else None)
     return data.getvalue()
 
 
 def push_image(store: LayoutStore, layers: Sequence[bytes], kind: str = OCI, **changes: Any) -> str:
-    """An image as another tool would make it; its digest."""
+    """Push an image as another tool would build it, and return its digest."""
     pack = PACKERS[kind]
     config = put(
-        store, json.dumps({"rootfs": {"type": "layers", "diff_ids": [digests.from_bytes(one) for one in layers]}}).encode()
+        store,
+        json.dumps(
+            {"rootfs": {"type": "layers", "diff_ids": [digests.from_bytes(layer_bytes) for layer_bytes in layers]}}
+        ).encode(),
     )
     document: dict[str, Any] = {
         "schemaVersion": 2,
@@ -64,8 +67,8 @@ def push_image(store: LayoutStore, layers: Sequence[bytes], kind: str = OCI, **c
                    "digest": config.digest, "size": config.size},
         "layers": [],
     } | changes  # fmt: skip
-    for one in layers:
-        blob = put(store, pack(one))
+    for layer_bytes in layers:
+        blob = put(store, pack(layer_bytes))
         document["layers"].append({"mediaType": kind, "digest": blob.digest, "size": blob.size})
     return put(store, json.dumps(document).encode()).digest
 
@@ -83,8 +86,8 @@ def flat(files: dict[str, bytes]) -> dict[str, bytes]:
 def test_every_kind_of_layer_is_read(store: LayoutStore, tmp_path: Path, kind: str) -> None:
     digest = push_image(store, [layer(("etc/passwd", b"root"), ("bin/sh", "busybox")), layer(*PACKAGE.items())], kind)
     assert pulled(store, digest, tmp_path / "out") == flat(PACKAGE)
-    found = package.read(tmp_path / "out")
-    assert found.signature is not None
+    fetched = package.read(tmp_path / "out")
+    assert fetched.signature is not None
     described = resolve_index.describe_version(store, digest, version="1.0.0")
     assert (described.name, described.version) == ("flight-delay", "1.0.0")
 
@@ -197,12 +200,12 @@ def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: P
     elsewhere = index(arm64, entry(store, arm, platform={"os": "linux", "architecture": "s390x"}))
     with pytest.raises(Refused, match="manifests for linux/arm64, linux/s390x"):
         package.pull(store, elsewhere, tmp_path / "4")
-    kept = index(proof, amd64)
+    index_digest = index(proof, amd64)
     cache = Cache(tmp_path / "cache")
-    first = cache.fetch(store, kept, version="1.0.0")
-    assert (first.digest, first.version) == (kept, "1.0.0")
+    first = cache.fetch(store, index_digest, version="1.0.0")
+    assert (first.digest, first.version) == (index_digest, "1.0.0")
     (store._path / "index.json").unlink()
-    assert cache.fetch(store, kept).model_path.read_bytes() == b"amd"
+    assert cache.fetch(store, index_digest).model_path.read_bytes() == b"amd"
 
 
 def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> None:
@@ -219,16 +222,16 @@ def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> No
     }  # fmt: skip
     digest = put(store, json.dumps(document).encode()).digest
     assert pulled(store, digest, tmp_path / "out") == {"model.onnx": b"m", "signature.json": SIGNATURE.encode()}
-    for at, (bad, message) in enumerate(
+    for at, (manifest_bytes, message) in enumerate(
         ((titled("../x", b"x"), "leads out"), (titled("d", b"d", **{manifest.UNPACK: "true"}), "folder"))
     ):
-        evil = put(store, json.dumps(document | {"layers": [titled("model.onnx", b"m"), bad]}).encode())
+        evil = put(store, json.dumps(document | {"layers": [titled("model.onnx", b"m"), manifest_bytes]}).encode())
         with pytest.raises(Corrupt, match=message):
             package.pull(store, evil.digest, tmp_path / f"evil{at}")
 
 
 def base_image(store: LayoutStore) -> BaseImage:
-    """An image of Docker's with something under /models already."""
+    """Push a Docker image with content under /models, and open it as a base."""
     return build.open_base(store, push_image(store, [layer(("bin/sh", b"#!"), ("models/old.onnx", b"old"))], DOCKER))
 
 
@@ -241,30 +244,30 @@ def test_push_makes_an_image_that_is_pulled_like_any_version(
     base = base_image(LayoutStore(tmp_path / "base" / "python"))
     notes = {"org.example.auc": "0.9"}
     pushed = package.push(store, folder, "flight-delay", "1.0.0", base=base, annotations=notes)
-    again = package.push(LayoutStore(tmp_path / "again"), folder, "flight-delay", "1.0.0", base=base, annotations=notes)
-    assert again == pushed
-    there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert pulled(store, pushed.digest, tmp_path / "out") == there
-    found = Cache(tmp_path / "cache").fetch(store, pushed.digest)
-    assert (found.name, found.version, found.annotations["org.example.auc"]) == ("flight-delay", "1.0.0", "0.9")
+    second_push = package.push(LayoutStore(tmp_path / "again"), folder, "flight-delay", "1.0.0", base=base, annotations=notes)
+    assert second_push == pushed
+    contents = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert pulled(store, pushed.digest, tmp_path / "out") == contents
+    fetched = Cache(tmp_path / "cache").fetch(store, pushed.digest)
+    assert (fetched.name, fetched.version, fetched.annotations["org.example.auc"]) == ("flight-delay", "1.0.0", "0.9")
     described = manifest.parse(store.manifest(pushed.digest))
-    assert [one.media_type for one in described.layers] == [f"{OCI}+gzip"] * 2
+    assert [layer_bytes.media_type for layer_bytes in described.layers] == [f"{OCI}+gzip"] * 2
     config = json.loads(b"".join(store.blob(described.config)))
     assert len(config["rootfs"]["diff_ids"]) == 2
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == "1.0.0"
     unpacked = gzip.decompress(b"".join(store.blob(described.layers[1])))
     assert digests.from_bytes(unpacked) == config["rootfs"]["diff_ids"][1]
     store._blob_path(described.layers[0].digest).unlink()  # the package is read without the base
-    assert pulled(store, pushed.digest, tmp_path / "lean") == there
+    assert pulled(store, pushed.digest, tmp_path / "lean") == contents
 
 
 def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
     store: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:
     pushed = package.push(store, make_package(), "m", "1", base=base_image(store))
-    plain = store.manifest(pushed.digest).replace(b',"annotations":{"io.scorestream.models":"whole"}', b"")
-    assert plain != store.manifest(pushed.digest)
-    files = pulled(store, put(store, plain).digest, tmp_path / "out")
+    without_annotation = store.manifest(pushed.digest).replace(b',"annotations":{"io.scorestream.models":"whole"}', b"")
+    assert without_annotation != store.manifest(pushed.digest)
+    files = pulled(store, put(store, without_annotation).digest, tmp_path / "out")
     assert sorted(files) == ["README.md", "golden.jsonl", "model.onnx", "signature.json"]
 
 

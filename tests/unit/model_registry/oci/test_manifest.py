@@ -29,7 +29,7 @@ def file(path: str, content: bytes = b"x") -> VersionFile:
 
 
 def version(*files: VersionFile) -> bytes:
-    config = manifest.build_config("m", "1.0.0", None, [one.content.digest for one in files])
+    config = manifest.build_config("m", "1.0.0", None, [file.content.digest for file in files])
     return manifest.build_version("m", "1.0.0", None, files, config)
 
 
@@ -38,7 +38,7 @@ def layer(**changes: Any) -> dict[str, Any]:
 
 
 def changed(**changes: Any) -> bytes:
-    """A good manifest with keys replaced; a key with the value None is left out."""
+    """Return a valid manifest with keys replaced, or left out if their value is None."""
     document = json.loads(version(file("model.onnx"))) | changes
     return json.dumps({key: value for key, value in document.items() if value is not None}).encode()
 
@@ -47,7 +47,7 @@ def test_a_version_survives_being_written() -> None:
     files = [file("model.onnx", b"weights"), file("data/a.bin", b"a")]
     parsed = manifest.parse_version(version(*files))
     assert (parsed.name, parsed.version, parsed.created) == ("m", "1.0.0", None)
-    assert [(one.path, one.content.digest) for one in parsed.files] == [
+    assert [(file.path, file.content.digest) for file in parsed.files] == [
         ("data/a.bin", digests.from_bytes(b"a")),
         ("model.onnx", digests.from_bytes(b"weights")),
     ]

@@ -35,12 +35,12 @@ FLIGHTS: list[dict[str, Any]] = [
         (ModelTensor("v", "float32", (B, 3, 1)), [{"name": "v", "array": True}], {"shape": [3, 1]}),
         (ModelTensor("words", "string", (B, 2)), [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}], {}),
     ],
-    ids=lambda one: f"{one.name} {one.dtype}{list(one.shape)}" if isinstance(one, ModelTensor) else "",
+    ids=lambda tensor: f"{tensor.name} {tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, ModelTensor) else "",
 )
 def test_fields_are_found_by_name_or_shape(tensor: ModelTensor, fields: list[Any], more: dict[str, Any]) -> None:
-    (found,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
-    assert found == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
-    parse_signature(json.dumps({"inputs": [found], "output": {"tensor": "y"}}))
+    (drafted,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
+    assert drafted == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
+    parse_signature(json.dumps({"inputs": [drafted], "output": {"tensor": "y"}}))
 
 
 def test_lengths_that_differ_are_lengths_that_vary() -> None:
@@ -50,31 +50,31 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
         ModelTensor("attention_mask", "int64", (B, "S")),
         ModelTensor("frames", "float32", (B, "T", 2)),
     ]
-    found, _ = draft.inputs(tensors, draft_events.values(events))
+    drafted, _ = draft.inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the longest that may come; the examples have up to "
-    pad, marks = found[0]["pad"], found[1]["marks"]
+    pad, marks = drafted[0]["pad"], drafted[1]["marks"]
     assert placeholders.is_placeholder(pad)
     assert placeholders.is_placeholder(marks)
-    assert found == [
+    assert drafted == [
         {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": pad,
          "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}]},
         {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids", "marks": marks},
         {"tensor": "frames", "dtype": "float32", "shape": [-1, 2], "pad": pad,
          "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}]},
     ]  # fmt: skip
-    for one in (found[0], found[2]):
-        one["fields"][0]["max_length"] = 5
-        one["pad"] = 0
-    found[1]["marks"] = "padding"
-    parse_signature(json.dumps({"inputs": found, "output": {"tensor": "y"}}))
+    for tensor in (drafted[0], drafted[2]):
+        tensor["fields"][0]["max_length"] = 5
+        tensor["pad"] = 0
+    drafted[1]["marks"] = "padding"
+    parse_signature(json.dumps({"inputs": drafted, "output": {"tensor": "y"}}))
 
 
 def test_bytes_are_found_in_base64() -> None:
     events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
     tensors = [ModelTensor("image", "uint8", (B, 2, 3)), ModelTensor("sound", "uint8", ("n",))]
-    found, notes = draft.inputs(tensors, draft_events.values(events))
+    drafted, notes = draft.inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the most bytes of an event"
-    assert found == [
+    assert drafted == [
         {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
         {"tensor": "sound", "dtype": "uint8", "shape": [-1], "batch": False,
          "fields": [{"name": "sound", "bytes": True, "max_length": most}]},
@@ -110,26 +110,26 @@ def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
         (ModelTensor("state", "float32", (2, 4)), "value FILL IN"),
         (ModelTensor("x", "bfloat16", (B, 4)), "dtype FILL IN"),
     ],
-    ids=lambda one: f"{one.name} {one.dtype}" if isinstance(one, ModelTensor) else "",
+    ids=lambda tensor: f"{tensor.name} {tensor.dtype}" if isinstance(tensor, ModelTensor) else "",
 )
 def test_what_no_event_tells_is_a_gap(tensor: ModelTensor, gap: str) -> None:
-    (found,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
-    said = [f"{place} {text}" for place, text in placeholders.find_in_document(found)]
-    assert [one for one in said if one.startswith(gap)]
+    (drafted,), _ = draft.inputs([tensor], draft_events.values(FLIGHTS))
+    gaps = [f"{place} {text}" for place, text in placeholders.find_in_document(drafted)]
+    assert [tensor for tensor in gaps if tensor.startswith(gap)]
 
 
 def test_the_fields_that_a_row_may_have_are_listed_but_for_those_of_others() -> None:
     tensors = [ModelTensor("x", "float32", (B, 3)), ModelTensor("b", "float32", (B, 1)), ModelTensor("c", "string", (B, 2))]
-    found, _ = draft.inputs(tensors, draft_events.values([{**one, "v": None} for one in FLIGHTS]))
-    assert found[0]["fields"][1:] == ["a", {"name": "deep.a", "path": "deep.a"}, {"name": "price", "path": "list[0].price"}]
-    assert found[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
+    drafted, _ = draft.inputs(tensors, draft_events.values([{**tensor, "v": None} for tensor in FLIGHTS]))
+    assert drafted[0]["fields"][1:] == ["a", {"name": "deep.a", "path": "deep.a"}, {"name": "price", "path": "list[0].price"}]
+    assert drafted[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
 
 
 def test_what_may_feed_two_tensors_is_given_to_none() -> None:
     tensors = [ModelTensor("one", "float32", (B, 3)), ModelTensor("two", "float32", (B, 3))]
-    found, notes = draft.inputs(tensors, draft_events.values(FLIGHTS))
+    drafted, notes = draft.inputs(tensors, draft_events.values(FLIGHTS))
     assert notes == []
-    for document in found:
+    for document in drafted:
         gap, *candidates = document["fields"]
         assert placeholders.is_placeholder(gap)
         assert candidates[:2] == ["a", "b"]
@@ -149,15 +149,15 @@ tensors = st.builds(
 
 
 @given(
-    st.lists(tensors, min_size=1, max_size=3, unique_by=lambda one: one.name),
+    st.lists(tensors, min_size=1, max_size=3, unique_by=lambda tensor: tensor.name),
     st.lists(st.dictionaries(st.text('ab."', max_size=3), json_values, max_size=4), min_size=1, max_size=3),
 )
-def test_any_events_make_a_signature_or_gaps(found: list[ModelTensor], events: list[dict[str, Any]]) -> None:
-    document, _ = draft.inputs(found, draft_events.values(events))
-    whole = {"inputs": document, **draft_outputs.answers([ModelTensor("y", "float32", (B, 1))], [])}
-    if not any(placeholders.find_in_document(whole)):
-        parsed = parse_signature(json.dumps(whole))
-        assert {one.tensor for one in parsed.inputs} == {one.name for one in found}
+def test_any_events_make_a_signature_or_gaps(model_tensors: list[ModelTensor], events: list[dict[str, Any]]) -> None:
+    document, _ = draft.inputs(model_tensors, draft_events.values(events))
+    signature_document = {"inputs": document, **draft_outputs.answers([ModelTensor("y", "float32", (B, 1))], [])}
+    if not any(placeholders.find_in_document(signature_document)):
+        parsed = parse_signature(json.dumps(signature_document))
+        assert {tensor.tensor for tensor in parsed.inputs} == {tensor.name for tensor in model_tensors}
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_any_events_make_a_signature_or_gaps(found: list[ModelTensor], events: l
     ],
 )
 def test_outputs_are_drafted(outputs: list[ModelTensor], labels: list[str], expected: dict[str, Any]) -> None:
-    found = draft_outputs.answers(outputs, labels)
-    assert found == expected
+    drafted = draft_outputs.answers(outputs, labels)
+    assert drafted == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
-    parse_signature(json.dumps({"inputs": inputs, **found}))
+    parse_signature(json.dumps({"inputs": inputs, **drafted}))
 
 
 @pytest.mark.parametrize("label", [(B,), (1,)])

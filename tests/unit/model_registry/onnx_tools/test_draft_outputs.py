@@ -10,20 +10,20 @@ TOKENS = ModelTensor("ids", "int64", ("t",))
 
 
 def test_an_open_first_dimension_is_a_length_where_no_input_has_one() -> None:
-    found = answers_to_one([ModelTensor("y", "int64", ("k",))], [IMAGE], [])
-    assert found == {"output": {"tensor": "y", "shape": [-1]}}
-    found = answers_to_one([ModelTensor("y", "float32", ("k", 6))], [IMAGE], [])
-    assert found == {"output": {"tensor": "y", "shape": [-1, 6]}}
+    document = answers_to_one([ModelTensor("y", "int64", ("k",))], [IMAGE], [])
+    assert document == {"output": {"tensor": "y", "shape": [-1]}}
+    document = answers_to_one([ModelTensor("y", "float32", ("k", 6))], [IMAGE], [])
+    assert document == {"output": {"tensor": "y", "shape": [-1, 6]}}
 
 
 def test_an_answer_for_each_token_is_as_long_as_the_event() -> None:
-    found = answers_to_one([ModelTensor("y", "float32", ("t", 9))], [TOKENS], [])
-    assert found == {"output": {"tensor": "y", "shape": [-1, 9]}}
+    document = answers_to_one([ModelTensor("y", "float32", ("t", 9))], [TOKENS], [])
+    assert document == {"output": {"tensor": "y", "shape": [-1, 9]}}
 
 
 def test_a_person_says_whether_an_open_first_dimension_is_a_batch_of_one() -> None:
-    found = answers_to_one([ModelTensor("y", "float32", ("n", 9))], [FILE], [])["output"]["shape"]
-    assert found == f"{BLANK}: [-1, 9] where the answer has any length, [9] where its first dimension is a batch of one"
+    document = answers_to_one([ModelTensor("y", "float32", ("n", 9))], [FILE], [])["output"]["shape"]
+    assert document == f"{BLANK}: [-1, 9] where the answer has any length, [9] where its first dimension is a batch of one"
 
 
 def test_converters_leave_the_batch_of_a_model_of_one_event_open() -> None:

@@ -14,7 +14,7 @@ Y = ModelTensor("y", "float32", ("n", 1))
 
 
 @pytest.mark.parametrize(
-    ("inputs", "output", "why"),
+    ("inputs", "output", "expected"),
     [
         ([("n", 4)], ("n", 1), ""),
         ([(None, 4)], ("batch", 1), ""),
@@ -36,10 +36,10 @@ Y = ModelTensor("y", "float32", ("n", 1))
         ([("t", 4)], (1, 1), "first axes of input 'x0' ['t', 4] and output 'y' [1, 1] differ"),
     ],
 )
-def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, why: str) -> None:
+def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, expected: str) -> None:
     tensors = [ModelTensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
-    found = draft_unbatched.reason(tensors, [ModelTensor("y", "float32", output)])
-    assert found == why or (why and why in found)
+    reason = draft_unbatched.reason(tensors, [ModelTensor("y", "float32", output)])
+    assert reason == expected or (expected and expected in reason)
 
 
 def test_a_file_of_bytes_is_no_batch() -> None:
@@ -63,21 +63,21 @@ def test_a_file_of_bytes_is_no_batch() -> None:
 def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
     tensor = ModelTensor("x", "float32", shape)
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (found,), _ = draft.inputs([drafted], draft_events.values(events))
-    whole = draft_unbatched.single(found, tensor, drafted)
+    (reason,), _ = draft.inputs([drafted], draft_events.values(events))
+    whole = draft_unbatched.single(reason, tensor, drafted)
     assert whole | document | {"batch": False} == whole
     for field in whole["fields"]:
         if isinstance(field, dict) and "max_length" in field:
             field["max_length"] = 64
-    whole["fields"] = [one for one in whole["fields"] if not placeholders.is_placeholder(one)]
+    whole["fields"] = [tensor for tensor in whole["fields"] if not placeholders.is_placeholder(tensor)]
     assert parse_signature(json.dumps({"inputs": [whole], "output": {"tensor": "y"}})).alone
 
 
 def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
     tensors = [ModelTensor("ids", "int64", (1, "len")), ModelTensor("ids_mask", "bool", (1, "len"))]
-    opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
-    found, _ = draft.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
-    ids, mask = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
+    opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
+    reason, _ = draft.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    ids, mask = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert ids["shape"] == [1, -1]
     assert "pad" not in ids
     assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
@@ -87,9 +87,9 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
 
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:
     tensors = [ModelTensor("x", "float32", (1, 2)), ModelTensor("state", "float32", (1, 1, 8))]
-    opened = [draft_unbatched.opened(one, alone=True) for one in tensors]
-    found, _ = draft.inputs(opened, draft_events.values([{"x": [1, 2]}]))
-    _, state = (draft_unbatched.single(*one) for one in zip(found, tensors, opened, strict=True))
+    opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
+    reason, _ = draft.inputs(opened, draft_events.values([{"x": [1, 2]}]))
+    _, state = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert placeholders.is_placeholder(state["value"])
     assert state["batch"] is False
 
@@ -97,8 +97,8 @@ def test_an_input_that_no_field_feeds_is_a_constant() -> None:
 def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 3, 2, 2))
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (found,), _ = draft.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
-    document = draft_unbatched.single(found, tensor, drafted)
+    (reason,), _ = draft.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    document = draft_unbatched.single(reason, tensor, drafted)
     assert document["shape"] == [1, 3, 2, 2]
     (gap,) = document["fields"]
     assert "an array of shape [1, 3, 2, 2], nested or flat; the examples have x, of shape [3, 2, 2], which does not fit" in gap
@@ -107,8 +107,8 @@ def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> No
 def test_the_only_input_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 1, 8))
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (found,), _ = draft.inputs([drafted], draft_events.values([{"a": "text"}]))
-    assert "fields" in draft_unbatched.single(found, tensor, drafted, only=True)
+    (reason,), _ = draft.inputs([drafted], draft_events.values([{"a": "text"}]))
+    assert "fields" in draft_unbatched.single(reason, tensor, drafted, only=True)
 
 
 def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
@@ -119,7 +119,7 @@ def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> No
 
 
 @pytest.mark.parametrize(
-    ("outputs", "shape", "why"),
+    ("outputs", "shape", "expected"),
     [
         ([("n", "seq", 2)], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
         ([(None, "seq")], [-1], "output 'y0' is as long as input 'ids' ('seq')"),
@@ -128,11 +128,11 @@ def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> No
         ([("n", 8)], [-1], ""),
     ],
 )
-def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], why: str) -> None:
+def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], expected: str) -> None:
     ids = ModelTensor("ids", "int64", ("n", "seq"))
-    tensors = [ModelTensor(f"y{at}", "float32", one) for at, one in enumerate(outputs)]
-    assert draft_unbatched.reason_of_lengths([ids], tensors, [{"shape": shape}]) == why
-    if why:
+    tensors = [ModelTensor(f"y{at}", "float32", tensor) for at, tensor in enumerate(outputs)]
+    assert draft_unbatched.reason_of_lengths([ids], tensors, [{"shape": shape}]) == expected
+    if expected:
         (ids,), (y,) = draft_unbatched.of_one([ids], tensors, lengths=True)
         assert (ids.shape, y.shape) == ((1, "seq"), (1, *outputs[0][1:]))
 
@@ -141,7 +141,7 @@ def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], 
 def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> None:
     x, y = ModelTensor("x", "float32", ("batch_size", 4)), ModelTensor("y", "float32", (size, 2))
     outputs = draft_unbatched.batched([x], [y])
-    assert [one.shape for one in outputs] == [(None, 2)]
+    assert [tensor.shape for tensor in outputs] == [(None, 2)]
     assert draft_unbatched.reason([x], outputs) == ""
 
 

@@ -36,7 +36,7 @@ def branch(name: str, node: Any) -> Any:
 
 def test_inputs_outputs_opsets_and_operators() -> None:
     weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
-    found = file.parse(
+    onnx_file = file.parse(
         model(
             [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Own", ["c"], ["z"], domain="org.example")],
             [info("x", "N", 2), info("c", None, 1, kind=TensorProto.STRING), info("w", 2, 1)],
@@ -44,11 +44,11 @@ def test_inputs_outputs_opsets_and_operators() -> None:
             [weights],
         )
     )
-    assert (found.ir_version, found.opsets) == (8, {"": 17, "ai.onnx.ml": 3, "org.example": 1})
-    assert found.inputs == [ModelTensor("x", "float32", ("N", 2)), ModelTensor("c", "string", (None, 1))]  # w is a constant
-    assert found.outputs == [ModelTensor("y", "float32", ("N", 1)), ModelTensor("z", "int64", ("N",))]
-    assert found.operators == {("", "MatMul"), ("org.example", "Own")}
-    assert found.external == []
+    assert (onnx_file.ir_version, onnx_file.opsets) == (8, {"": 17, "ai.onnx.ml": 3, "org.example": 1})
+    assert onnx_file.inputs == [ModelTensor("x", "float32", ("N", 2)), ModelTensor("c", "string", (None, 1))]  # w is a constant
+    assert onnx_file.outputs == [ModelTensor("y", "float32", ("N", 1)), ModelTensor("z", "int64", ("N",))]
+    assert onnx_file.operators == {("", "MatMul"), ("org.example", "Own")}
+    assert onnx_file.external == []
 
 
 def test_operators_and_weights_inside_of_branches_and_functions_count() -> None:
@@ -65,10 +65,10 @@ def test_operators_and_weights_inside_of_branches_and_functions_count() -> None:
     body = helper.make_function(
         "org.local", "Twice", ["a"], ["b"], [helper.make_node("Inner", ["a"], ["b"], domain="org.example")], OPSETS
     )
-    found = file.parse(model([choice], [info("x", "N", 1)], [info("y", "N", 1)], functions=[body]))
-    assert found.operators >= {("", "If"), ("org.example", "Deep"), ("", "Relu"), ("org.example", "Inner")}
-    assert found.functions == {("org.local", "Twice")}
-    assert found.external == [External("weights.bin", 8, 16)]
+    onnx_file = file.parse(model([choice], [info("x", "N", 1)], [info("y", "N", 1)], functions=[body]))
+    assert onnx_file.operators >= {("", "If"), ("org.example", "Deep"), ("", "Relu"), ("org.example", "Inner")}
+    assert onnx_file.functions == {("org.local", "Twice")}
+    assert onnx_file.external == [External("weights.bin", 8, 16)]
 
 
 def test_a_forest_costs_no_more_fields_than_it_has_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,16 +86,16 @@ def test_a_forest_costs_no_more_fields_than_it_has_attributes(monkeypatch: pytes
 def test_a_sequence_is_no_tensor_and_a_type_may_be_missing() -> None:
     maps = helper.make_tensor_sequence_value_info("m", TensorProto.FLOAT, None)
     untyped = onnx.ValueInfoProto(name="u")
-    found = file.parse(model([helper.make_node("Any", ["x"], ["m", "u"])], [info("x", "N", 1)], [maps, untyped]))
-    assert [tensor.dtype for tensor in found.outputs] == ["a sequence", "unknown"]
+    onnx_file = file.parse(model([helper.make_node("Any", ["x"], ["m", "u"])], [info("x", "N", 1)], [maps, untyped]))
+    assert [tensor.dtype for tensor in onnx_file.outputs] == ["a sequence", "unknown"]
 
 
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(onnx_bytes())
     assert file.read(path).inputs == [ModelTensor("x", "float32", ("N", 2))]
-    for bad in (b"", b"weights", b"\x08\x08"):
-        path.write_bytes(bad)
+    for content in (b"", b"weights", b"\x08\x08"):
+        path.write_bytes(content)
         with pytest.raises(Corrupt, match=r"model\.onnx is"):
             file.read(path)
     with pytest.raises(Unreachable, match="the model"):
@@ -103,7 +103,7 @@ def test_a_file_is_read_and_named(tmp_path: Path) -> None:
 
 
 def message(number: int, content: bytes) -> bytes:
-    """A field with a length."""
+    """Encode a field with a length."""
     size, length = len(content), bytearray()
     while size >= 0x80:
         length.append(size & 0x7F | 0x80)
@@ -112,7 +112,7 @@ def message(number: int, content: bytes) -> bytes:
 
 
 def nested(depth: int) -> bytes:
-    """A model whose graph has a node with an attribute with a graph, and so on: deeper than the library would write."""
+    """Encode a model whose graphs are nested in attributes of nodes, deeper than the library would write."""
     graph = b""
     for _ in range(depth):
         graph = message(1, message(5, message(6, graph)))

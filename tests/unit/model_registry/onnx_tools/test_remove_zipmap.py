@@ -18,7 +18,7 @@ LABEL = ModelTensor("label", "int64", ("N",))
 
 
 def zipped(path: Path, classes: dict[str, Any], rows: int | str = "N") -> None:
-    """A label and a sequence of maps of two classes, as exporters of classifiers write them."""
+    """Write a model with a label and a sequence of maps of two classes, as exporters of classifiers do."""
     softmax = helper.make_node("Softmax", ["x"], ["p"], axis=1)
     nodes = [
         softmax,
@@ -40,42 +40,42 @@ def zipped(path: Path, classes: dict[str, Any], rows: int | str = "N") -> None:
 def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: dict[str, Any]) -> None:
     path = tmp_path / "model.onnx"
     zipped(path, classes)
-    assert [one.dtype for one in file.read(path).outputs] == ["int64", MAPS]
+    assert [output.dtype for output in file.read(path).outputs] == ["int64", MAPS]
     assert remove_zipmap.is_in(file.read(path))
-    found = remove_zipmap.without(path)
-    assert found is not None
-    assert remove_zipmap.compare(path, found) == ""
-    stated = file.parse(found.data)
+    unzipped = remove_zipmap.without(path)
+    assert unzipped is not None
+    assert remove_zipmap.compare(path, unzipped) == ""
+    stated = file.parse(unzipped.data)
     assert stated.outputs[1] == ModelTensor("probability", "float32", (None, 2))
     assert not remove_zipmap.is_in(stated)
     x = np.array([[0, 0], [0, 9]], np.float32)
-    (rows,) = ort.InferenceSession(found.data).run(["probability"], {"x": x})
+    (rows,) = ort.InferenceSession(unzipped.data).run(["probability"], {"x": x})
     assert rows[0].tolist() == [0.5, 0.5]
     (names,) = classes.values()
-    assert remove_zipmap.note(found, "") == (
+    assert remove_zipmap.note(unzipped, "") == (
         f"the final ZipMap was removed (the numbers are the same): output 'probability' has a column for each class: "
         f"{names[0]}, {names[1]}"
     )
 
 
 def test_a_zipmap_without_classes_is_said_to_name_none() -> None:
-    said = remove_zipmap.note(remove_zipmap.Unzipped(b"", {"p": []}), "it does not load")
-    assert said == "the final ZipMap was removed (the numbers were not compared: it does not load): output 'p' names no classes"
+    note = remove_zipmap.note(remove_zipmap.Unzipped(b"", {"p": []}), "it does not load")
+    assert note == "the final ZipMap was removed (the numbers were not compared: it does not load): output 'p' names no classes"
 
 
 def test_a_fixed_batch_of_one_stays_in_the_output(tmp_path: Path) -> None:
     zipped(tmp_path / "model.onnx", {"classlabels_int64s": [0, 1]}, 1)
-    found = remove_zipmap.without(tmp_path / "model.onnx")
-    assert found is not None
-    assert remove_zipmap.compare(tmp_path / "model.onnx", found) == ""
-    assert file.parse(found.data).outputs[1] == ModelTensor("probability", "float32", (1, 2))
+    unzipped = remove_zipmap.without(tmp_path / "model.onnx")
+    assert unzipped is not None
+    assert remove_zipmap.compare(tmp_path / "model.onnx", unzipped) == ""
+    assert file.parse(unzipped.data).outputs[1] == ModelTensor("probability", "float32", (1, 2))
 
 
 def test_other_numbers_are_rejected(tmp_path: Path) -> None:
     zipped(tmp_path / "model.onnx", {"classlabels_int64s": [0, 1]})
-    found = remove_zipmap.without(tmp_path / "model.onnx")
-    assert found is not None
-    swapped = remove_zipmap.Unzipped(found.data, {"probability": [1, 0]})
+    unzipped = remove_zipmap.without(tmp_path / "model.onnx")
+    assert unzipped is not None
+    swapped = remove_zipmap.Unzipped(unzipped.data, {"probability": [1, 0]})
     with pytest.raises(Refused, match="output 'probability' has other numbers without ZipMap"):
         remove_zipmap.compare(tmp_path / "model.onnx", swapped)
 

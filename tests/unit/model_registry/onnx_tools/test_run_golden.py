@@ -30,9 +30,9 @@ def test_a_score_that_depends_on_its_batch_is_rejected_and_right_one_event_at_a_
 ) -> None:
     build(tmp_path / "model.onnx")
     batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": score}])
-    with pytest.raises(Refused, match=r"depends on its batch|answers events alone, but not 3 together") as found:
+    with pytest.raises(Refused, match=r"depends on its batch|answers events alone, but not 3 together") as caught:
         prepare(tmp_path)
-    assert '"batch": false' in str(found.value.hint)
+    assert '"batch": false' in str(caught.value.hint)
     batch_models.complete(tmp_path, ALONE, [GOLDEN | {"score": score}])
     assert prepare(tmp_path).ran
 
@@ -66,21 +66,21 @@ def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> 
     stated = {"inputs": [{"tensor": "x", "dtype": "int64", "shape": [], "fields": ["x"]}], "output": {"tensor": "y"}}
     batch_models.complete(tmp_path, stated, [])
     (tmp_path / "golden.jsonl").unlink()
-    with pytest.raises(Refused, match="cannot run the model") as found:
+    with pytest.raises(Refused, match="cannot run the model") as caught:
         prepare(tmp_path)
-    assert found.value.hint == run_golden.ZEROS
+    assert caught.value.hint == run_golden.ZEROS
     batch_models.complete(tmp_path, stated, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
     assert prepare(tmp_path).ran
 
 
 def alone_and_tolerant(folder: Path) -> None:
-    """A package whose golden scores are those of the events alone, and whose signature accepts other ones in batches."""
+    """Write a package with the golden scores of events alone, whose signature allows other scores in batches."""
     batch_models.quantised(folder / "model.onnx")
     events = [{"event": {"a": a, "b": 0.213, "c": 0.387, "d": 0.271}, "score": BLANK, "tolerance": 1e-4} for a in (0.5, 9.0)]
     batch_models.complete(folder, FOUR | {"batch_tolerance": 0.5}, events)
-    with pytest.raises(MissingScores) as found:
+    with pytest.raises(MissingScores) as caught:
         prepare(folder)
-    (folder / "golden.jsonl").write_text(found.value.lines)
+    (folder / "golden.jsonl").write_text(caught.value.lines)
 
 
 def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
@@ -93,19 +93,19 @@ def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_
     batch_models.masked_mean(tmp_path / "model.onnx", marks)
     batch_models.complete(tmp_path, batch_models.masked(marks), LINES)
     assert prepare(tmp_path).ran
-    wrong = {"values": "padding", "padding": None}[marks]
-    batch_models.complete(tmp_path, batch_models.masked(wrong), LINES)
-    with pytest.raises(Refused, match="padded to the length of others") as found:
+    opposite = {"values": "padding", "padding": None}[marks]
+    batch_models.complete(tmp_path, batch_models.masked(opposite), LINES)
+    with pytest.raises(Refused, match="padded to the length of others") as caught:
         prepare(tmp_path)
-    assert "\"marks\" of mask 'mask'" in str(found.value.hint)
+    assert "\"marks\" of mask 'mask'" in str(caught.value.hint)
 
 
 def test_the_answers_that_push_prints_are_those_to_each_event_alone(tmp_path: Path) -> None:
     batch_models.running_sum(tmp_path / "model.onnx")
     batch_models.complete(tmp_path, FOUR, [GOLDEN | {"score": BLANK}] * 2)
-    with pytest.raises(MissingScores) as found:
+    with pytest.raises(MissingScores) as caught:
         prepare(tmp_path)
-    assert found.value.lines.count('"score":20.0') == 2
+    assert caught.value.lines.count('"score":20.0') == 2
 
 
 def test_a_row_of_another_length_than_the_model_declares_is_no_score(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_a_row_of_another_length_than_the_model_declares_is_no_score(tmp_path: P
     weights = models.constant("w", [[1.0, 2.0]] * 4)
     models.save([helper.make_node("MatMul", ["x", "w"], ["y"])], [x], [y], tmp_path / "model.onnx", [weights])
     (tmp_path / "signature.json").write_text(json.dumps(FOUR))
-    with pytest.raises(Refused, match=r"output 'y' has the shape \(B, 2\), the model declares \(N, 1\)") as found:
+    with pytest.raises(Refused, match=r"output 'y' has the shape \(B, 2\), the model declares \(N, 1\)") as caught:
         prepare(tmp_path)
-    assert "correct the shape of that output in the model" in str(found.value.hint)
+    assert "correct the shape of that output in the model" in str(caught.value.hint)
     models.save(
         [helper.make_node("MatMul", ["x", "w"], ["y"])],
         [x],
@@ -132,6 +132,6 @@ def test_an_answer_without_a_batch_may_be_fed_one_event_at_a_time(tmp_path: Path
     nodes.append(helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT))
     models.save(nodes, [x], [y], tmp_path / "model.onnx")
     (tmp_path / "signature.json").write_text(json.dumps(FOUR))
-    with pytest.raises(Refused, match=r"has shape \(0, 2\), not one row for each of 1 events") as found:
+    with pytest.raises(Refused, match=r"has shape \(0, 2\), not one row for each of 1 events") as caught:
         prepare(tmp_path)
-    assert 'one event at a time ("batch": false), with -1 in the "shape" of the output' in str(found.value.hint)
+    assert 'one event at a time ("batch": false), with -1 in the "shape" of the output' in str(caught.value.hint)

@@ -42,7 +42,7 @@ def write(path: Path, location: str = "", domain: str = "", opset: int = 17, off
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A package's folder, weights in it and outside of it."""
+    """Return the folder of a package, with weights inside and outside of it."""
     (tmp_path / "secret.bin").write_bytes(b"s" * 100)
     package = tmp_path / "package"
     (package / "data").mkdir(parents=True)
@@ -56,9 +56,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_weights_inside_the_package_are_fine(folder: Path) -> None:
     for location in ("", "weights.bin", "data/weights.bin"):
-        found = safety.check(write(folder / "model.onnx", location), None)
-        assert [external.location for external in found.external] == [location][: bool(location)]
-    signature = derive(found.inputs, found.outputs)
+        result = safety.check(write(folder / "model.onnx", location), None)
+        assert [external.location for external in result.external] == [location][: bool(location)]
+    signature = derive(result.inputs, result.outputs)
     answers = (GoldenExample({"x": [1.0, 2.0]}, 3.0, 1e-6), GoldenExample({"x": [0.5, 0.5]}, 1.0, 1e-6))
     assert run_golden.run(folder / "model.onnx", signature, answers)
 
@@ -89,14 +89,14 @@ def test_an_opset_that_no_runtime_promises_and_another_signature_are_refused(tmp
 
 
 def test_operators_of_other_domains_are_refused_unless_allowed(tmp_path: Path) -> None:
-    contrib, own = write(tmp_path / "a.onnx", domain="com.microsoft"), write(tmp_path / "b.onnx", domain="org.example")
+    contrib, own_domain = write(tmp_path / "a.onnx", domain="com.microsoft"), write(tmp_path / "b.onnx", domain="org.example")
     safety.check(contrib, None)
     with pytest.raises(Refused, match=r"'MatMul' of domain 'com\.microsoft'"):
         safety.check(contrib, None, ())
     with pytest.raises(Refused, match=r"'MatMul' of domain 'org\.example'") as caught:
-        safety.check(own, None)
+        safety.check(own_domain, None)
     assert "model.op_domains" in caught.value.hint
-    safety.check(own, None, ("org.example",))
+    safety.check(own_domain, None, ("org.example",))
     local = OnnxFile(operators={("org.local", "F")}, functions={("org.local", "F")})
     assert safety.operator_fault(local, ()) is None
 
@@ -147,8 +147,8 @@ def shaped(*shape: int) -> Signature:
 def test_why_a_signature_does_not_fit(
     signature: Signature, inputs: list[ModelTensor], outputs: list[ModelTensor], message: str | None
 ) -> None:
-    found = find_fault(signature, inputs, outputs)
-    assert (found is None) if message is None else (found is not None and message in found)
+    result = find_fault(signature, inputs, outputs)
+    assert (result is None) if message is None else (result is not None and message in result)
 
 
 def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
@@ -161,7 +161,7 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
         ("numbers", "float32", 6),
     ]
     image = derive([ModelTensor("image", "float32", ("N", 3, 8, 8)), ModelTensor("age", "int64", (None,))], [Y])
-    assert [(one.full_shape, one.fields) for one in image.inputs] == [
+    assert [(tensor.full_shape, tensor.fields) for tensor in image.inputs] == [
         ((None, 3, 8, 8), (InputField("image", "float32", array=192, shape=(3, 8, 8)),)),
         ((None,), (InputField("age", "int64"),)),
     ]
@@ -193,7 +193,7 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
 def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[ModelTensor], outputs: list[ModelTensor], todo: str) -> None:
     with pytest.raises(Underivable) as caught:
         derive(inputs, outputs)
-    assert any(todo in one for one in caught.value.todo)
+    assert any(todo in tensor for tensor in caught.value.todo)
     assert '"inputs"' in caught.value.skeleton
 
 
@@ -202,7 +202,7 @@ def test_a_skeleton_of_shapes_and_constants() -> None:
     with pytest.raises(Underivable) as caught:
         derive([ModelTensor("x", "float32", image), ModelTensor("r", "int64", rate), ModelTensor("s", "float32", state)], [Y])
     signature = parse_signature(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
-    assert [(one.tensor, one.full_shape, one.value) for one in signature.inputs] == [
+    assert [(tensor.tensor, tensor.full_shape, tensor.value) for tensor in signature.inputs] == [
         ("x", (None, 3, -1, 8), None),
         ("r", (), 5),
         ("s", (2, 5), 5.0),
@@ -225,8 +225,8 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     document["inputs"][3]["axis"] = "time"
     document["inputs"][0]["pad"] = document["inputs"][2]["pad"] = 0
     document["inputs"][1]["marks"] = "values"
-    found = parse_signature(json.dumps(document))
-    assert [(one.full_shape, one.pad, one.mask_of) for one in found.inputs] == [
+    result = parse_signature(json.dumps(document))
+    assert [(tensor.full_shape, tensor.pad, tensor.mask_of) for tensor in result.inputs] == [
         ((None, -1), 0, None),
         ((None, -1), None, "input_ids"),
         ((None, -1), 0, None),
@@ -247,9 +247,11 @@ def test_a_skeleton_holds_what_is_known() -> None:
 
 
 def test_needs_survive_a_manifest() -> None:
-    found = runtime_requirements.derive_requirements(OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu"))
-    assert list(found.values()) == ["ai.onnx=25,ai.onnx.ml=5", "13", "1.24", "cpu,cuda"]
-    assert runtime_requirements.missing_requirement(found, onnxruntime="1.24", device="cpu") is None
+    result = runtime_requirements.derive_requirements(
+        OnnxFile(ir_version=13, opsets={"": 25, "ai.onnx.ml": 5}), ("cuda", "cpu")
+    )
+    assert list(result.values()) == ["ai.onnx=25,ai.onnx.ml=5", "13", "1.24", "cpu,cuda"]
+    assert runtime_requirements.missing_requirement(result, onnxruntime="1.24", device="cpu") is None
     assert RUNTIME not in runtime_requirements.derive_requirements(OnnxFile(ir_version=99, opsets={"": 99}))
 
 
@@ -273,8 +275,8 @@ def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None
     ],
 )  # fmt: skip
 def test_what_is_missing_is_named(stated: dict[str, str], version: str, device: str, message: str | None) -> None:
-    found = runtime_requirements.missing_requirement(stated, onnxruntime=version, device=device)
-    assert (found is None) if message is None else (found is not None and message in found)
+    result = runtime_requirements.missing_requirement(stated, onnxruntime=version, device=device)
+    assert (result is None) if message is None else (result is not None and message in result)
 
 
 @pytest.mark.parametrize("key", [OPSET, IR, RUNTIME, DEVICE])
@@ -287,12 +289,12 @@ def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) 
     model = write(tmp_path / "model.onnx")
     defaults = (InputField("a", "float32"), InputField("b", "float32", required=False, default=0.5))
     signature = Signature((TensorInput("x", "float32", defaults),), (Output("sum", "y", 0), Output("row", "y")))
-    good = GoldenExample({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
-    assert run_golden.run(model, signature, [good])
+    example = GoldenExample({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
+    assert run_golden.run(model, signature, [example])
     with pytest.raises(Refused, match=r"golden example 2 must score .*, but scores"):
-        run_golden.run(model, signature, [good, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
+        run_golden.run(model, signature, [example, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
     with pytest.raises(Refused, match="no column 1"):
-        run_golden.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [good])
+        run_golden.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [example])
     assert run_golden.run(model, signature, [])
     with pytest.raises(Refused, match="cannot run the model"):
         run_golden.run(write(model, domain="org.example"), signature, [])

@@ -48,44 +48,44 @@ def varying(*rows: list[float]) -> Tensors:
 def probe(
     stated: Signature, golden: Tensors | None, model: Model, clock: Callable[[], float] = lambda: 0.0, **more: Any
 ) -> list[int]:
-    """The sizes of the runs that the probe made."""
+    """Run the probe and return the sizes of its runs."""
     sizes = []
 
     def run(tensors: Tensors) -> dict[str, Any]:
-        given = InputAssembler(stated).all_tensors(tensors)
+        feeds = InputAssembler(stated).all_tensors(tensors)
         sizes.append(len(next(iter(tensors.values()))))
-        return {"y": np.asarray(model(given))}
+        return {"y": np.asarray(model(feeds))}
 
     batch_probe.check_batch_independence(stated, golden, run, Fails, clock=clock, **more)
     return sizes
 
 
-def linear(given: Arrays) -> Any:
-    return given["x"] @ WEIGHTS
+def linear(feeds: Arrays) -> Any:
+    return feeds["x"] @ WEIGHTS
 
 
-def centred(given: Arrays) -> Any:
-    return (given["x"] - given["x"].mean(axis=0)) @ WEIGHTS
+def centred(feeds: Arrays) -> Any:
+    return (feeds["x"] - feeds["x"].mean(axis=0)) @ WEIGHTS
 
 
-def running_sum(given: Arrays) -> Any:
-    return np.cumsum(given["x"] @ WEIGHTS)
+def running_sum(feeds: Arrays) -> Any:
+    return np.cumsum(feeds["x"] @ WEIGHTS)
 
 
-def quantised(given: Arrays) -> Any:
+def quantised(feeds: Arrays) -> Any:
     """As dynamic quantisation: 255 steps over the range of the whole batch."""
-    step = np.abs(given["x"]).max() / 127
-    return np.round(given["x"] / step) * step @ WEIGHTS
+    step = np.abs(feeds["x"]).max() / 127
+    return np.round(feeds["x"] / step) * step @ WEIGHTS
 
 
-def masked_mean(given: Arrays) -> Any:
+def masked_mean(feeds: Arrays) -> Any:
     with np.errstate(invalid="ignore"):
-        return (given["x"] * given["mask"]).sum(axis=1) / given["mask"].sum(axis=1)
+        return (feeds["x"] * feeds["mask"]).sum(axis=1) / feeds["mask"].sum(axis=1)
 
 
-def masked_mean_of_padding(given: Arrays) -> Any:
-    """The mean over the values that the mask does not mark."""
-    return masked_mean({"x": given["x"], "mask": ~given["mask"]})
+def masked_mean_of_padding(feeds: Arrays) -> Any:
+    """Return the mean of the values that the mask does not mark."""
+    return masked_mean({"x": feeds["x"], "mask": ~feeds["mask"]})
 
 
 @pytest.mark.parametrize("golden", [fixed(*ONE), fixed(*MORE), None], ids=["one", "three", "none"])
@@ -98,11 +98,13 @@ def test_a_model_that_scores_events_one_by_one_passes(golden: Tensors | None) ->
 def test_a_score_that_depends_on_other_events_is_refused_with_the_difference_and_the_remedy(
     model: Model, golden: Tensors | None
 ) -> None:
-    with pytest.raises(Refused, match=r"depends on its batch: beside other events, .* alone, but .*; the largest diff") as one:
+    with pytest.raises(
+        Refused, match=r"depends on its batch: beside other events, .* alone, but .*; the largest diff"
+    ) as caught:
         probe(signature(FOUR), golden, model)
-    assert '"batch": false' in str(one.value.hint)
-    assert '{"tensor": "x", "shape": [1, 4], "batch": false}' in str(one.value.hint)
-    assert "batch_tolerance" in str(one.value.hint)
+    assert '"batch": false' in str(caught.value.hint)
+    assert '{"tensor": "x", "shape": [1, 4], "batch": false}' in str(caught.value.hint)
+    assert "batch_tolerance" in str(caught.value.hint)
 
 
 def test_one_event_at_a_time_is_right_for_a_model_of_a_series() -> None:
@@ -120,15 +122,15 @@ def test_dynamic_quantisation_is_refused_unless_the_signature_accepts_its_differ
 
 
 def test_rounding_by_another_batch_size_is_no_difference() -> None:
-    def rounded(given: Arrays) -> Any:
-        return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-6 * len(given["x"]))
+    def rounded(feeds: Arrays) -> Any:
+        return (feeds["x"] @ WEIGHTS) * np.float32(1 + 1e-6 * len(feeds["x"]))
 
     assert probe(signature(FOUR), fixed(*MORE), rounded)
 
 
 def test_a_device_may_round_as_float16_does() -> None:
-    def coarse(given: Arrays) -> Any:
-        return (given["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(given["x"]))
+    def coarse(feeds: Arrays) -> Any:
+        return (feeds["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(feeds["x"]))
 
     assert probe(signature(FOUR), fixed(*MORE), coarse, coarse=True)
     with pytest.raises(Refused, match="depends on its batch"):
@@ -144,16 +146,16 @@ def test_no_batch_is_larger_than_those_that_are_served() -> None:
 
 
 def test_a_text_of_another_event_is_refused() -> None:
-    def largest(given: Arrays) -> Any:
-        return np.array([f"class {given['x'].argmax()}"] * len(given["x"]), object)
+    def largest(feeds: Arrays) -> Any:
+        return np.array([f"class {feeds['x'].argmax()}"] * len(feeds["x"]), object)
 
     with pytest.raises(Refused, match=r"scores 'class 3' alone, but 'class \d+'"):
         probe(signature(FOUR), fixed(*MORE), largest)
 
 
 def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> None:
-    def numbered(given: Arrays) -> Any:
-        return np.full(len(given["x"]), 70_000 + len(given["x"]))
+    def numbered(feeds: Arrays) -> Any:
+        return np.full(len(feeds["x"]), 70_000 + len(feeds["x"]))
 
     with pytest.raises(Refused, match=r"scores '70001' alone, but '700\d+'; .* and 0 is allowed"):
         probe(signature(FOUR), fixed(*MORE), numbered)
@@ -164,35 +166,35 @@ def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
     random = np.random.default_rng(0)
     for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
         with pytest.raises(Refused, match="two answers to one event"):
-            probe(stated, fixed(*ONE), lambda given: random.random(np.atleast_2d(given["x"]).shape[0]))
+            probe(stated, fixed(*ONE), lambda feeds: random.random(np.atleast_2d(feeds["x"]).shape[0]))
 
 
 def test_a_model_that_answers_one_event_only_is_refused_with_its_error_and_the_remedy() -> None:
-    def single(given: Arrays) -> Any:
-        if len(given["x"]) > 1:
+    def single(feeds: Arrays) -> Any:
+        if len(feeds["x"]) > 1:
             raise Fails("cannot reshape {8} to {1,4}")
-        return linear(given)
+        return linear(feeds)
 
-    with pytest.raises(Refused, match=r"answers events alone, but not 3 together: cannot reshape") as found:
+    with pytest.raises(Refused, match=r"answers events alone, but not 3 together: cannot reshape") as caught:
         probe(signature(FOUR), fixed(*ONE), single)
-    assert '"batch": false' in str(found.value.hint)
+    assert '"batch": false' in str(caught.value.hint)
 
 
 def test_variations_that_a_model_cannot_answer_are_left_out() -> None:
-    def strict(given: Arrays) -> Any:
-        if (given["x"] % 1).any():
+    def strict(feeds: Arrays) -> Any:
+        if (feeds["x"] % 1).any():
             raise Fails("no whole number")
-        return linear(given)
+        return linear(feeds)
 
     assert max(probe(signature(FOUR), fixed(*MORE), strict)) > 1
 
 
 @pytest.mark.parametrize("factor", batch_probe.FACTORS)
 def test_no_number_becomes_zero_that_was_none(factor: float) -> None:
-    whole = signature({**FOUR, "dtype": "int64"})
+    integers = signature({**FOUR, "dtype": "int64"})
     rows = {"x": np.array([[1, -1, 7, 0]])}
-    found = batch_probe._varied(whole, rows, factor)["x"]
-    assert ((found == 0) == (rows["x"] == 0)).all()
+    caught = batch_probe._varied(integers, rows, factor)["x"]
+    assert ((caught == 0) == (rows["x"] == 0)).all()
 
 
 @pytest.mark.parametrize(
@@ -201,32 +203,32 @@ def test_no_number_becomes_zero_that_was_none(factor: float) -> None:
 def test_a_mask_marks_values_or_padding(marks: str, model: Model) -> None:
     right = signature(X, {**MASK, "marks": marks})
     assert probe(right, varying([1, 3], [2, 4, 9]), model)
-    wrong = signature(X, {**MASK, "marks": {"values": "padding", "padding": "values"}[marks]})
-    with pytest.raises(Refused, match="padded to the length of others") as found:
-        probe(wrong, varying([1, 3], [2, 4, 9]), model)
-    assert "\"marks\" of mask 'mask'" in str(found.value.hint)
+    opposite = signature(X, {**MASK, "marks": {"values": "padding", "padding": "values"}[marks]})
+    with pytest.raises(Refused, match="padded to the length of others") as caught:
+        probe(opposite, varying([1, 3], [2, 4, 9]), model)
+    assert "\"marks\" of mask 'mask'" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("golden", [varying([4]), varying([1] * 64), varying([1, 1, 1, 5], [4]), None])
 def test_a_model_that_counts_padding_is_refused_and_right_at_exact_lengths(golden: Tensors | None) -> None:
-    def mean(given: Arrays) -> Any:
-        return given["x"].mean(axis=1)
+    def mean(feeds: Arrays) -> Any:
+        return feeds["x"].mean(axis=1)
 
-    with pytest.raises(Refused, match="padded to the length of others") as found:
+    with pytest.raises(Refused, match="padded to the length of others") as caught:
         probe(signature(X), golden, mean)
-    assert 'leave "pad" out' in str(found.value.hint)
+    assert 'leave "pad" out' in str(caught.value.hint)
     assert probe(signature(EXACT), golden, mean)
 
 
 def test_padding_is_compared_with_the_exact_length_where_one_bucket_holds_all_lengths() -> None:
     short = {**X, "fields": [{"name": "x", "array": True, "max_length": 8}]}
     with pytest.raises(Refused, match="padded to the length of others"):
-        probe(signature(short), varying([1, 2], [3, 4]), lambda given: given["x"].mean(axis=1))
+        probe(signature(short), varying([1, 2], [3, 4]), lambda feeds: feeds["x"].mean(axis=1))
 
 
 def test_events_of_one_length_that_depend_on_each_other_are_told_from_padding() -> None:
-    def centred_mean(given: Arrays) -> Any:
-        mean = masked_mean(given)
+    def centred_mean(feeds: Arrays) -> Any:
+        mean = masked_mean(feeds)
         return mean - mean.mean()
 
     for inputs in ((X, MASK), (EXACT, MASK)):
@@ -235,10 +237,10 @@ def test_events_of_one_length_that_depend_on_each_other_are_told_from_padding() 
 
 
 def test_an_event_that_is_too_short_without_padding_is_compared_as_it_is_served() -> None:
-    def window(given: Arrays) -> Any:
-        if given["x"].shape[1] < 4:
+    def window(feeds: Arrays) -> Any:
+        if feeds["x"].shape[1] < 4:
             raise Fails("the window has 4 steps")
-        return given["x"].sum(axis=1)
+        return feeds["x"].sum(axis=1)
 
     assert probe(signature(X), varying([1, 3]), window)
 
@@ -247,27 +249,27 @@ def test_an_event_that_is_too_short_without_padding_is_compared_as_it_is_served(
 @pytest.mark.parametrize("inputs", [X, EXACT, {**EXACT, "shape": [1, -1], "batch": False}], ids=["padded", "exact", "alone"])
 def test_a_model_with_fewer_positions_than_the_largest_length_is_refused(inputs: dict[str, Any], golden: Any) -> None:
     def positions(most: int) -> Model:
-        def model(given: Arrays) -> Any:
-            if given["x"].shape[1] > most:
+        def model(feeds: Arrays) -> Any:
+            if feeds["x"].shape[1] > most:
                 raise Fails(f"index {most} is out of bounds")
-            return given["x"].sum(axis=1)
+            return feeds["x"].sum(axis=1)
 
         return model
 
     if golden and "batch" in inputs:
         golden = {"x": ragged([row.reshape(1, -1) for row in golden["x"]], 2)}
-    with pytest.raises(Refused, match="does not answer an event of the largest length, 64: index 40") as found:
+    with pytest.raises(Refused, match="does not answer an event of the largest length, 64: index 40") as caught:
         probe(signature(inputs), golden, positions(40))
-    assert "max_length" in str(found.value.hint)
+    assert "max_length" in str(caught.value.hint)
     assert probe(signature(inputs), golden, positions(64))
 
 
 @pytest.mark.parametrize("most", [16, 64])
 def test_a_model_that_answers_one_length_only_is_refused_without_golden_examples_of_another(most: int) -> None:
-    def frozen(given: Arrays) -> Any:
-        if given["x"].shape[1] != most:
-            raise Fails(f"{most} by {given['x'].shape[1]}")
-        return given["x"].sum(axis=1)
+    def frozen(feeds: Arrays) -> Any:
+        if feeds["x"].shape[1] != most:
+            raise Fails(f"{most} by {feeds['x'].shape[1]}")
+        return feeds["x"].sum(axis=1)
 
     inputs = {**EXACT, "fields": [{"name": "x", "array": True, "max_length": most}]}
     with pytest.raises(Refused, match=f"does not answer generated events that are shorter than the largest length, {most}"):
@@ -278,9 +280,9 @@ def test_a_model_that_answers_one_length_only_is_refused_without_golden_examples
 def test_several_lengths_share_a_run_only_where_they_are_padded() -> None:
     other = {**EXACT, "tensor": "z", "axis": "other", "fields": [{"name": "z", "array": True, "max_length": 64}]}
     rows = varying([1, 3], [2, 4, 9]) | {"z": varying([1], [1, 2])["x"]}
-    assert probe(signature(X, other), rows, lambda given: given["x"].sum(axis=1) + given["z"].sum(axis=1))
+    assert probe(signature(X, other), rows, lambda feeds: feeds["x"].sum(axis=1) + feeds["z"].sum(axis=1))
     rows = varying([1, 3], [2, 4, 9]) | {"z": varying([1], [1])["x"]}
-    assert max(probe(signature(X, other), rows, lambda given: given["x"].sum(axis=1) + given["z"].sum(axis=1))) > 5
+    assert max(probe(signature(X, other), rows, lambda feeds: feeds["x"].sum(axis=1) + feeds["z"].sum(axis=1))) > 5
 
 
 def test_a_slow_model_is_compared_in_one_batch() -> None:

@@ -31,15 +31,15 @@ def signature(*inputs: dict[str, Any]) -> Signature:
 
 
 def test_what_a_signature_says_of_lengths() -> None:
-    found = signature(IDS, TYPES, MASK, COUNT, {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False})
-    assert [one.full_shape for one in found.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
-    assert [one.tensor for one in found.fed] == ["ids", "types"]
-    assert [(one.array, one.max_length, one.varies) for one in found.fields] == [(512, 512, True)] * 2
-    assert found.varies
+    parsed = signature(IDS, TYPES, MASK, COUNT, {"tensor": "rate", "dtype": "int64", "value": 16000, "batch": False})
+    assert [tensor.full_shape for tensor in parsed.inputs] == [(None, -1), (None, -1), (None, -1), (None,), ()]
+    assert [tensor.tensor for tensor in parsed.fed] == ["ids", "types"]
+    assert [(tensor.array, tensor.max_length, tensor.varies) for tensor in parsed.fields] == [(512, 512, True)] * 2
+    assert parsed.varies
     frames = signature(IDS | {"dtype": "float32", "shape": [80, -1], "pad": "nan", "axis": "time"}).inputs[0]
     assert (frames.width, frames.fields[0].max_length, frames.axis) == (80 * 512, 512, "time")
-    assert describe_tensor(found.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
-    assert describe_tensor(found.inputs[2]) == "int64 (B, -1), mask of ids"
+    assert describe_tensor(parsed.inputs[0]) == "int64 (B, -1), -1 up to 512, padded with 0"
+    assert describe_tensor(parsed.inputs[2]) == "int64 (B, -1), mask of ids"
     assert describe_tensor(signature(IDS, MASK | {"marks": "padding"}).inputs[1]) == "int64 (B, -1), mask of the padding of ids"
 
 
@@ -56,10 +56,10 @@ def test_what_a_signature_says_of_lengths() -> None:
     ],
 )
 def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
-    found = signature(*inputs)
-    again = parse_signature(found.to_json())
-    assert again.to_json() == found.to_json()
-    assert repr(again) == repr(found)  # NaN is not itself
+    parsed = signature(*inputs)
+    reparsed = parse_signature(parsed.to_json())
+    assert reparsed.to_json() == parsed.to_json()
+    assert repr(reparsed) == repr(parsed)  # NaN is not itself
 
 
 FIELD = {"name": "ids", "array": True, "max_length": 512}
@@ -113,7 +113,7 @@ def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("value", "shape", "said"),
+    ("value", "shape", "message"),
     [
         ([1, 2, 3], (-1,), None),
         ([], (-1,), None),
@@ -133,16 +133,16 @@ def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> N
         ([[], []], (2, -1), None),
     ],
 )
-def test_what_is_wrong_with_an_array(value: Any, shape: tuple[int, ...], said: str | None) -> None:
+def test_what_is_wrong_with_an_array(value: Any, shape: tuple[int, ...], message: str | None) -> None:
     most = 4 * max(2 if 2 in shape else 1, 1)
-    found = array_fault(value, most, shape, lambda one: value_fault(one, "int64"))
-    assert (found is None) if said is None else (found is not None and (found[0] + found[1]).startswith(said))
+    parsed = array_fault(value, most, shape, lambda tensor: value_fault(tensor, "int64"))
+    assert (parsed is None) if message is None else (parsed is not None and (parsed[0] + parsed[1]).startswith(message))
 
 
 def field(shape: list[int], length: int, **more: Any) -> Any:
     bound = "max_length" if -1 in shape else "length"
-    one = {"name": "x", "array": True, bound: length}
-    return signature({"tensor": "x", "dtype": "int64", "shape": shape, "fields": [one], **more}).fields[0]
+    tensor = {"name": "x", "array": True, bound: length}
+    return signature({"tensor": "x", "dtype": "int64", "shape": shape, "fields": [tensor], **more}).fields[0]
 
 
 def test_which_arrays_are_good_for_another_field() -> None:

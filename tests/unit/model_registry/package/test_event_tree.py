@@ -29,7 +29,7 @@ def test_what_stands_at_a_path(path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("text.x", "text is a string, not an object with 'x'"),
         ("after.amount.x", "after.amount is a number, not an object with 'x'"),
@@ -40,10 +40,10 @@ def test_what_stands_at_a_path(path: str, value: Any) -> None:
         ("bytes.x", "bytes is of the type bytes, not an object with 'x'"),
     ],
 )
-def test_a_step_through_something_else_is_said(path: str, said: str) -> None:
+def test_a_step_through_something_else_is_said(path: str, message: str) -> None:
     with pytest.raises(WrongStep) as caught:
         look_up(EVENT, parse(path))
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def of(*paths: str) -> list[tuple[str, tuple[Step, ...]]]:
@@ -55,7 +55,7 @@ def test_the_tree_of_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("paths", "said"),
+    ("paths", "message"),
     [
         (("a", "a.b"), "field 'f1' is read at a.b, and field 'f0' at a"),
         (("a.b.c", "a"), "field 'f1' is read at a, and field 'f0' inside of it"),
@@ -65,10 +65,10 @@ def test_the_tree_of_fields() -> None:
         (tuple(f"a{n}.b" for n in range(MAX_PARTS)), "the paths lead through 4097 objects"),
     ],
 )  # fmt: skip
-def test_fields_that_no_event_has_together(paths: tuple[str, ...], said: str) -> None:
+def test_fields_that_no_event_has_together(paths: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=r"the paths|read at") as caught:
         build_tree(of(*paths))
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_a_field_beside_others() -> None:

@@ -21,7 +21,7 @@ def signature(*inputs: dict[str, Any]) -> Signature:
     return parse_signature(json.dumps(GOOD | {"inputs": inputs}))
 
 
-def one(dtype: str = "float32", *fields: Any, **more: Any) -> Signature:
+def signature_of(dtype: str = "float32", *fields: Any, **more: Any) -> Signature:
     return signature({"tensor": "x", "dtype": dtype, "fields": fields, **more})
 
 
@@ -35,31 +35,34 @@ MIXED = signature(
 
 
 def test_a_signature_says_again_what_it_read() -> None:
-    again = parse_signature(MIXED.to_json())
-    assert again.to_json() == MIXED.to_json()
-    image, a, b, c, t, s = again.fields
+    reparsed = parse_signature(MIXED.to_json())
+    assert reparsed.to_json() == MIXED.to_json()
+    image, a, b, c, t, s = reparsed.fields
     assert (image.raw, image.array, image.shape, image.source) == (True, 4, None, None)
     assert (s.raw, s.array, s.source) == (True, None, "value")
     assert [field.source for field in (a, b, c, t)] == [None, "header:b", "key", "time"]
     assert c.default is not None
     assert math.isnan(float(c.default))
-    assert [one.full_shape for one in again.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
+    assert [tensor.full_shape for tensor in reparsed.inputs] == [(None, 2, 2), (None, 3), (None,), (None, 1)]
 
 
 def test_a_length_says_it_where_there_is_no_shape() -> None:
-    found = one("int16", BYTES | {"length": 5})
-    assert (found.inputs[0].full_shape, binary_fields.size(found.fields[0])) == ((None, 5), 10)
-    assert binary_fields.size(one("float64", BYTES, shape=[]).fields[0]) == 8
+    parsed = signature_of("int16", BYTES | {"length": 5})
+    assert (parsed.inputs[0].full_shape, binary_fields.size(parsed.fields[0])) == ((None, 5), 10)
+    assert binary_fields.size(signature_of("float64", BYTES, shape=[]).fields[0]) == 8
 
 
 def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
     inside = field_sources.only_value_fields(MIXED)
-    assert [(one.tensor, [field.name for field in one.fields]) for one in inside.inputs] == [("image", ["image"]), ("x", ["a"])]
+    assert [(tensor.tensor, [field.name for field in tensor.fields]) for tensor in inside.inputs] == [
+        ("image", ["image"]),
+        ("x", ["a"]),
+    ]
     assert [field.name for field in field_sources.fields_outside_value(MIXED)] == ["b", "c", "t", "s"]
     assert {field.source for field in field_sources.read_by_name(MIXED).fields} == {None}
-    plain = one("float32", "a", "b")
-    assert field_sources.only_value_fields(plain) is plain
-    assert field_sources.read_by_name(plain) is plain
+    value_only = signature_of("float32", "a", "b")
+    assert field_sources.only_value_fields(value_only) is value_only
+    assert field_sources.read_by_name(value_only) is value_only
 
 
 @pytest.mark.parametrize(
@@ -83,13 +86,13 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
 )  # fmt: skip
 def test_every_mistake_is_named(dtype: str, field: dict[str, Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as caught:
-        one(dtype, {"name": "image", **field}, **more)
+        signature_of(dtype, {"name": "image", **field}, **more)
     assert message in str(caught.value)
 
 
 def test_a_field_of_bytes_is_alone_in_its_tensor() -> None:
     with pytest.raises(SignatureError, match="a tensor takes one field of bytes and no other beside it; use a tensor for each"):
-        one("uint8", BYTES, "b")
+        signature_of("uint8", BYTES, "b")
 
 
 def line(**event: Any) -> bytes:
@@ -101,11 +104,11 @@ GOLDEN = {"image": "AAECAw==", "a": 1, "b": 2.5, "t": 1_700_000_000_000, "s": "w
 
 def test_golden_examples_have_everything_by_name() -> None:
     (example,) = parse_lines(line(**GOLDEN), MIXED)
-    found = run_golden.fed(MIXED, [example.event])
-    assert found["image"].tolist() == [[[0, 1], [2, 3]]]
-    assert found["x"].tolist()[0][:2] == [1.0, 2.5]
-    assert found["t"].tolist() == [1_700_000_000_000]
-    assert found["s"].tolist() == [["é"]]
+    parsed = run_golden.fed(MIXED, [example.event])
+    assert parsed["image"].tolist() == [[[0, 1], [2, 3]]]
+    assert parsed["x"].tolist()[0][:2] == [1.0, 2.5]
+    assert parsed["t"].tolist() == [1_700_000_000_000]
+    assert parsed["s"].tolist() == [["é"]]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +129,8 @@ def test_a_golden_example_of_another_kind_is_named(change: dict[str, Any], messa
 
 
 def changes(*new: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    old = one("float32", "a", {"name": "b", "from": "header:b"})
-    return compatibility._signatures(old, one("float32", *new))
+    old = signature_of("float32", "a", {"name": "b", "from": "header:b"})
+    return compatibility._signatures(old, signature_of("float32", *new))
 
 
 @pytest.mark.parametrize(
@@ -148,12 +151,12 @@ def changes(*new: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     ],
 )
 def test_another_place_of_a_value_is_a_break(new: list[Any], lines: Any, breaks: tuple[str, ...]) -> None:
-    told = changes(*new)
-    assert told[0] == lines or len(told[0]) == lines
-    assert told[1] == breaks
+    differences = changes(*new)
+    assert differences[0] == lines or len(differences[0]) == lines
+    assert differences[1] == breaks
 
 
 def test_bytes_in_place_of_an_array_are_a_break() -> None:
-    array = one("uint8", {"name": "image", "array": True}, shape=[2, 2])
-    told = compatibility._signatures(array, one("uint8", BYTES, shape=[2, 2]))
-    assert told[1] == ("field image was uint8[2, 2] and is the bytes of uint8[4]",)
+    array = signature_of("uint8", {"name": "image", "array": True}, shape=[2, 2])
+    differences = compatibility._signatures(array, signature_of("uint8", BYTES, shape=[2, 2]))
+    assert differences[1] == ("field image was uint8[2, 2] and is the bytes of uint8[4]",)

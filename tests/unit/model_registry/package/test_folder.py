@@ -199,5 +199,5 @@ def test_a_model_for_a_server_is_a_package_too(tmp_path: Path, model: str) -> No
     ready = prepare.prepare(tmp_path / "package")
 
     assert ready.remote
-    found = package.read(tmp_path / "package")
-    assert found.model_path.name == model.partition("/")[0]
+    server_package = package.read(tmp_path / "package")
+    assert server_package.model_path.name == model.partition("/")[0]

@@ -55,19 +55,19 @@ def test_scores_of_every_shape(make_package: MakePackage, score: str) -> None:
 def test_array_fields_of_golden_examples(make_package: MakePackage) -> None:
     signature = """{"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "array": true, "length": 2}]}],
      "output": {"tensor": "p"}}"""
-    good = '{"event": {"a": [1, 2]}, "score": 1, "tolerance": 0}'
-    assert package.read(make_package("good", signature=signature, golden=good)).golden
-    for at, bad in enumerate(("[1]", "[1, 2, 3]", "[1, 200]", "1")):
+    valid_line = '{"event": {"a": [1, 2]}, "score": 1, "tolerance": 0}'
+    assert package.read(make_package("good", signature=signature, golden=valid_line)).golden
+    for at, array_text in enumerate(("[1]", "[1, 2, 3]", "[1, 200]", "1")):
         with pytest.raises(Refused, match="event field 'a'"):
-            package.read(make_package(f"bad{at}", signature=signature, golden=good.replace("[1, 2]", bad)))
+            package.read(make_package(f"bad{at}", signature=signature, golden=valid_line.replace("[1, 2]", array_text)))
 
 
 def test_golden_events_have_their_fields_at_their_paths(make_package: MakePackage) -> None:
     signature = """{"inputs": [{"tensor": "x", "dtype": "int8", "fields": [{"name": "a", "path": "after.list[1]"}]}],
      "output": {"tensor": "p"}}"""
-    good = '{"event": {"after": {"list": [null, 5]}}, "score": 1, "tolerance": 0}'
-    assert package.read(make_package("good", signature=signature, golden=good)).golden
+    valid_line = '{"event": {"after": {"list": [null, 5]}}, "score": 1, "tolerance": 0}'
+    assert package.read(make_package("good", signature=signature, golden=valid_line)).golden
     with pytest.raises(Refused, match=r"event field 'a' \(after.list\[1\]\): it is required, but missing or null"):
-        package.read(make_package("missing", signature=signature, golden=good.replace(", 5", "")))
+        package.read(make_package("missing", signature=signature, golden=valid_line.replace(", 5", "")))
     with pytest.raises(Refused, match=r"event field 'a' \(after.list\[1\]\): after.list is a number, not an array"):
-        package.read(make_package("wrong", signature=signature, golden=good.replace("[null, 5]", "5")))
+        package.read(make_package("wrong", signature=signature, golden=valid_line.replace("[null, 5]", "5")))

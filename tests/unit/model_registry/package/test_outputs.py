@@ -27,14 +27,14 @@ def signature(**parts: Any) -> Signature:
 
 
 def test_what_outputs_mean() -> None:
-    found = signature(output=[BOXES, BREED], decision={"argmax": True, "output": "breed"})
-    assert found.outputs == (
+    parsed = signature(output=[BOXES, BREED], decision={"argmax": True, "output": "breed"})
+    assert parsed.outputs == (
         Output("boxes", "boxes", shape=(-1, 4)),
         Output("breed", "p", top=2, labels=("cat", "dog", "eel")),
     )
-    assert found.decision == Argmax(output="breed")
-    assert found.decided == found.outputs[1]
-    assert [describe_output(found, one) for one in found.outputs] == [
+    assert parsed.decision == Argmax(output="breed")
+    assert parsed.decided == parsed.outputs[1]
+    assert [describe_output(parsed, output) for output in parsed.outputs] == [
         "(B, -1, 4) of boxes",
         "the 2 largest of p, of cat, dog, eel",
     ]
@@ -47,8 +47,8 @@ def test_what_outputs_mean() -> None:
     )
     assert several.decision == Decision(0.5, "high", "low", "risk")
     assert describe_decision(several) == "high (score of risk 0.5 or more), else low"
-    for one in (found, unsure, several):
-        assert parse_signature(one.to_json()) == one
+    for output in (parsed, unsure, several):
+        assert parse_signature(output.to_json()) == output
 
 
 @pytest.mark.parametrize(
@@ -113,17 +113,17 @@ json_values = st.recursive(
     json_values,
     st.booleans(),
 )
-def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str, one: Any, other: Any, several: bool) -> None:
-    stated: Any = {"tensor": "p", "top": 2, of_output: one}
+def test_any_value_anywhere_is_read_or_refused(of_output: str, of_decision: str, first: Any, other: Any, several: bool) -> None:
+    stated: Any = {"tensor": "p", "top": 2, of_output: first}
     try:
-        found = signature(
+        parsed = signature(
             output=[BREED | stated, BOXES] if several else stated,
             labels=LABELS,
             decision={"argmax": True, of_decision: other} | ({"output": "breed"} if several else {}),
         )
     except SignatureError:
         return
-    assert parse_signature(found.to_json()) == found
+    assert parse_signature(parsed.to_json()) == parsed
 
 
 numbers = st.sampled_from([np.float32, np.float64, np.float16, np.int64, np.uint8, np.int8])
@@ -136,8 +136,8 @@ def test_the_largest_are_those_of_a_sort(data: st.DataObject, dtype: Any) -> Non
     elements = few if data.draw(st.booleans()) else arrays.from_dtype(np.dtype(dtype), allow_nan=False)
     rows = data.draw(arrays.arrays(dtype, shape, elements=elements))
     count = data.draw(st.integers(1, shape[1]))
-    plain = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
-    assert model_outputs.largest_indices(rows, count).tolist() == [[at for _, at in row] for row in plain]
+    sorted_rows = [sorted((-number, at) for at, number in enumerate(row))[:count] for row in rows.tolist()]
+    assert model_outputs.largest_indices(rows, count).tolist() == [[at for _, at in row] for row in sorted_rows]
 
 
 def test_the_largest_of_rows_with_nan_are_some_of_them() -> None:
@@ -176,7 +176,7 @@ def test_what_is_read_of_a_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "found", "message"),
+    ("parts", "actual", "message"),
     [
         ({"output": ONE | {"index": 3}}, P, r"output 'p' has shape \(2, 3\), and no column 3"),
         ({"output": ONE | {"index": 0}}, P[:, 0], r"output 'p' has shape \(2,\), and no column 0"),
@@ -188,9 +188,9 @@ def test_what_is_read_of_a_batch() -> None:
         ({"output": ONE}, np.zeros((1024, 65536), bool), "the answers to 1024 events have 67108864 elements; at most 33554432"),
     ],
 )  # fmt: skip
-def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], found: Any, message: str) -> None:
+def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], actual: Any, message: str) -> None:
     with pytest.raises(OutputMismatch, match=message):
-        model_outputs.read_outputs(signature(**parts), {"p": found})
+        model_outputs.read_outputs(signature(**parts), {"p": actual})
 
 
 def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:
@@ -198,7 +198,7 @@ def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("found", "same"),
+    ("actual", "same"),
     [
         (classes(("cat", 0.5), ("dog", 0.3)), True),
         (classes(("cat", 0.495), ("dog", 0.304)), True),
@@ -210,14 +210,17 @@ def classes(*pairs: tuple[str, float]) -> list[dict[str, Any]]:
     ],
     ids=["the same", "within the tolerance", "another class", "swapped", "off", "fewer", "numbers"],
 )
-def test_classes_agree_within_a_tolerance(found: Any, same: bool) -> None:
-    assert agrees(classes(("cat", 0.5), ("dog", 0.3)), found, 0.01) is same
+def test_classes_agree_within_a_tolerance(actual: Any, same: bool) -> None:
+    assert agrees(classes(("cat", 0.5), ("dog", 0.3)), actual, 0.01) is same
 
 
 def test_classes_nearer_than_the_tolerance_change_places() -> None:
-    expected, found = classes(("cat", 0.405), ("dog", 0.4), ("eel", 0.1)), classes(("dog", 0.404), ("cat", 0.401), ("eel", 0.1))
-    assert agrees(expected, found, 0.01)
-    assert not agrees(expected, found, 0.001)
+    expected, parsed = (
+        classes(("cat", 0.405), ("dog", 0.4), ("eel", 0.1)),
+        classes(("dog", 0.404), ("cat", 0.401), ("eel", 0.1)),
+    )
+    assert agrees(expected, parsed, 0.01)
+    assert not agrees(expected, parsed, 0.001)
 
 
 def test_nested_arrays_agree_within_a_tolerance() -> None:

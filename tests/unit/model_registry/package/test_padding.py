@@ -46,10 +46,10 @@ def test_buckets() -> None:
 @given(st.integers(0, 1 << 20), st.integers(1, 1 << 20))
 def test_a_bucket_holds_its_lengths_and_wastes_a_third_at_most(length: int, longest: int) -> None:
     length = min(length, longest)
-    found = bucket(length, longest)
-    assert length <= found <= longest
-    assert found <= max(SMALLEST_BUCKET, 1.5 * length)
-    assert bucket(found, longest) == found
+    result = bucket(length, longest)
+    assert length <= result <= longest
+    assert result <= max(SMALLEST_BUCKET, 1.5 * length)
+    assert bucket(result, longest) == result
 
 
 @given(st.dictionaries(st.integers(1, 600), st.integers(1, 50), min_size=1))
@@ -68,8 +68,8 @@ def test_few_events_join_the_next_longer_ones_where_a_run_costs_more(counts: dic
 
 @given(lengths, st.booleans())
 def test_groups_are_all_rows_once(sizes: list[int], padded: bool) -> None:
-    found = LengthPlan(signature(X | {"pad": -1 if padded else None}, *MADE))
-    groups = [run.rows for run in found.plan(rows(sizes))]
+    result = LengthPlan(signature(X | {"pad": -1 if padded else None}, *MADE))
+    groups = [run.rows for run in result.plan(rows(sizes))]
     assert sorted(int(row) for group in groups for row in group) == list(range(len(sizes)))
     for group in groups:
         assert list(group) == sorted(group)
@@ -109,14 +109,14 @@ def test_answers_come_in_the_order_of_the_events(sizes: list[int]) -> None:
         shapes.append(fed["x"].shape)
         return {"y": (fed["x"] * fed["m"]).sum(axis=1)}
 
-    found = run_all(LengthPlan(stated).plan(rows(sizes)), rows(sizes), run)["y"]
-    assert found.tolist() == [size * (at + 1) for at, size in enumerate(sizes)]
+    result = run_all(LengthPlan(stated).plan(rows(sizes)), rows(sizes), run)["y"]
+    assert result.tolist() == [size * (at + 1) for at, size in enumerate(sizes)]
     assert len({length for _, length in shapes}) == len(shapes) or sum(b * n for b, n in shapes) > MAX_STEPS // 2
 
 
 def test_a_run_has_a_bound() -> None:
-    found = LengthPlan(signature(X)).plan(rows([512] * 100))
-    assert [len(run.rows) for run in found] == [MAX_STEPS // 512] * 3 + [4]
+    result = LengthPlan(signature(X)).plan(rows([512] * 100))
+    assert [len(run.rows) for run in result] == [MAX_STEPS // 512] * 3 + [4]
     wide = signature(X | {"shape": [-1, 1_000], "fields": [FIELD | {"max_length": 1_000}]})
     tensors = {"x": ragged((np.zeros((100, 1_000), np.float32) for _ in range(100)), 100)}
     most = MAX_ELEMENTS // (bucket(100, 1_000) * 1_000)
@@ -130,8 +130,8 @@ def test_a_run_has_a_bound() -> None:
 
 
 def test_a_run_may_have_a_smaller_bound() -> None:
-    found = LengthPlan(signature(X)).plan(rows([512, 5, 512, 6]), 1_000)
-    assert [(run.rows.tolist(), run.steps) for run in found] == [([1, 3], 16), ([0], 512), ([2], 512)]
+    result = LengthPlan(signature(X)).plan(rows([512, 5, 512, 6]), 1_000)
+    assert [(run.rows.tolist(), run.steps) for run in result] == [([1, 3], 16), ([0], 512), ([2], 512)]
 
 
 def test_any_axis_and_any_dtype() -> None:
@@ -140,23 +140,23 @@ def test_any_axis_and_any_dtype() -> None:
         {"tensor": "m", "dtype": "float16", "mask_of": "x", "shape": [1, 1, -1]},
         {"tensor": "n", "dtype": "uint16", "length_of": "x", "shape": [1]},
     )
-    one = np.array(list("abcdef"), object).reshape(2, 1, 3)
-    found = InputAssembler(stated).all_tensors({"x": ragged([one, np.empty((2, 0, 3), object)], 2)})
-    assert found["x"].shape == (2, 2, SMALLEST_BUCKET, 3)
-    assert found["x"][0, :, 0].tolist() == [["a", "b", "c"], ["d", "e", "f"]]
-    assert set(found["x"][1].ravel()) | set(found["x"][0, :, 1:].ravel()) == {"-"}
-    assert (found["m"].dtype.name, found["m"].shape) == ("float16", (2, 1, 1, SMALLEST_BUCKET))
-    assert (found["n"].dtype.name, found["n"].tolist()) == ("uint16", [[1], [0]])
+    row = np.array(list("abcdef"), object).reshape(2, 1, 3)
+    result = InputAssembler(stated).all_tensors({"x": ragged([row, np.empty((2, 0, 3), object)], 2)})
+    assert result["x"].shape == (2, 2, SMALLEST_BUCKET, 3)
+    assert result["x"][0, :, 0].tolist() == [["a", "b", "c"], ["d", "e", "f"]]
+    assert set(result["x"][1].ravel()) | set(result["x"][0, :, 1:].ravel()) == {"-"}
+    assert (result["m"].dtype.name, result["m"].shape) == ("float16", (2, 1, 1, SMALLEST_BUCKET))
+    assert (result["n"].dtype.name, result["n"].tolist()) == ("uint16", [[1], [0]])
 
 
 def test_two_axes_have_lengths_of_their_own() -> None:
     other = X | {"tensor": "z", "axis": "other", "fields": [FIELD | {"name": "z"}]}
     stated = signature(X, other, {"tensor": "m", "dtype": "bool", "mask_of": "z"})
     tensors = rows([3, 300, 3]) | {"z": ragged((np.ones(size, np.float32) for size in (100, 4, 97)), 3)}
-    found = LengthPlan(stated)
-    assert found.mismatches(tensors) == {}
-    assert [run.rows.tolist() for run in found.plan(tensors)] == [[0, 2], [1]]
-    dense = found.pad({name: tensor[[0, 2]] for name, tensor in tensors.items()})
+    result = LengthPlan(stated)
+    assert result.mismatches(tensors) == {}
+    assert [run.rows.tolist() for run in result.plan(tensors)] == [[0, 2], [1]]
+    dense = result.pad({name: tensor[[0, 2]] for name, tensor in tensors.items()})
     assert (dense["x"].shape, dense["z"].shape, dense["m"].sum(axis=1).tolist()) == ((2, 8), (2, 128), [100, 97])
 
 

@@ -44,7 +44,7 @@ def test_constants() -> None:
     signature = parse_signature(
         json.dumps(GOOD | {"inputs": [*GOOD["inputs"], {"tensor": "k", "dtype": "bool", "value": False}]})
     )
-    assert [one.tensor for one in signature.fed] == ["x", "carrier"]
+    assert [tensor.tensor for tensor in signature.fed] == ["x", "carrier"]
     assert [field.name for field in signature.fields] == ["f0", "f1", "carrier"]
 
 

@@ -53,11 +53,11 @@ def tensors(draw: st.DrawFn, name: str, field_names: list[str]) -> TensorInput:
 @st.composite
 def constants(draw: st.DrawFn) -> TensorInput:
     dtype = draw(st.sampled_from(DTYPES))
-    shape, one = draw(st.lists(st.integers(1, 3), max_size=3)), values(dtype)
-    filled: st.SearchStrategy[Any] = one
+    shape, value = draw(st.lists(st.integers(1, 3), max_size=3)), values(dtype)
+    filled: st.SearchStrategy[Any] = value
     for length in reversed(shape):
         filled = st.lists(filled, min_size=length, max_size=length).map(tuple)
-    return TensorInput("constant", dtype, (), tuple(shape), draw(one | filled), draw(st.booleans()))
+    return TensorInput("constant", dtype, (), tuple(shape), draw(value | filled), draw(st.booleans()))
 
 
 @st.composite
@@ -84,9 +84,9 @@ def signatures(draw: st.DrawFn) -> Signature:
 @given(signatures())
 def test_a_signature_survives_being_written(signature: Signature) -> None:
     text = signature.to_json()
-    again = parse_signature(text)
-    assert again.to_json() == text
-    assert repr(again) == repr(signature)  # not ==: NaN is not itself
+    reparsed = parse_signature(text)
+    assert reparsed.to_json() == text
+    assert repr(reparsed) == repr(signature)  # not ==: NaN is not itself
 
 
 def test_what_the_contract_s_example_means() -> None:
@@ -223,8 +223,8 @@ def test_any_value_anywhere_is_read_or_refused(key: str, value: Any) -> None:
 
 
 @given(st.lists(json_values | st.text('ab.[]0"\\u', max_size=8), min_size=1, max_size=3))
-def test_any_path_is_read_or_refused(found: list[Any]) -> None:
-    fields = [{"name": f"f{number}", "path": path} for number, path in enumerate(found)]
+def test_any_path_is_read_or_refused(segments: list[Any]) -> None:
+    fields = [{"name": f"f{number}", "path": path} for number, path in enumerate(segments)]
     try:
         signature = parse_signature(json.dumps(GOOD | {"inputs": [{"tensor": "x", "dtype": "int8", "fields": fields}]}))
     except SignatureError:

@@ -42,9 +42,9 @@ def away(store: LayoutStore) -> LayoutStore:
 
 
 def test_a_signed_version_passes_and_passes_again_without_the_registry(store: LayoutStore, signed: str, proofs: Path) -> None:
-    asked = PolicyAdmission(policy(TWO, ONE), proofs)
-    assert asked.check(store, signed, "1.0.0", NOW) == "key-2"
-    assert asked.check(away(store), signed, "1.0.0", NOW) == "key-2"
+    policy_admission = PolicyAdmission(policy(TWO, ONE), proofs)
+    assert policy_admission.check(store, signed, "1.0.0", NOW) == "key-2"
+    assert policy_admission.check(away(store), signed, "1.0.0", NOW) == "key-2"
     assert PolicyAdmission(policy(ONE), proofs).check(away(store), signed, "1.0.0", NOW) == "key-1"
 
 
@@ -97,24 +97,24 @@ def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: Layou
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
 def test_a_damaged_proof_proves_nothing_and_is_replaced(store: LayoutStore, signed: str, proofs: Path, damage: bytes) -> None:
-    asked = PolicyAdmission(policy(ONE), proofs)
-    asked.check(store, signed, "1.0.0", NOW)
-    (kept,) = proofs.iterdir()
-    kept.write_bytes(damage)
+    policy_admission = PolicyAdmission(policy(ONE), proofs)
+    policy_admission.check(store, signed, "1.0.0", NOW)
+    (stored,) = proofs.iterdir()
+    stored.write_bytes(damage)
     with pytest.raises(Unreachable):
-        asked.check(away(store), signed, "1.0.0", NOW)
-    asked.check(store, signed, "1.0.0", NOW)
-    assert asked.check(away(store), signed, "1.0.0", NOW) == "key-1"
+        policy_admission.check(away(store), signed, "1.0.0", NOW)
+    policy_admission.check(store, signed, "1.0.0", NOW)
+    assert policy_admission.check(away(store), signed, "1.0.0", NOW) == "key-1"
 
 
 def test_a_proof_of_another_version_proves_nothing(store: LayoutStore, proofs: Path) -> None:
-    one, two = version(store, "one"), version(store, "two")
-    signatures.sign(store, one, ONE, NOW)
-    asked = PolicyAdmission(policy(ONE), proofs)
-    asked.check(store, one, "1.0.0", NOW)
-    shutil.copy(proofs / f"{digests.hex_digits(one)}.json", proofs / f"{digests.hex_digits(two)}.json")
+    first, second = version(store, "one"), version(store, "two")
+    signatures.sign(store, first, ONE, NOW)
+    policy_admission = PolicyAdmission(policy(ONE), proofs)
+    policy_admission.check(store, first, "1.0.0", NOW)
+    shutil.copy(proofs / f"{digests.hex_digits(first)}.json", proofs / f"{digests.hex_digits(second)}.json")
     with pytest.raises(Refused):
-        asked.check(store, two, "1.0.0", NOW)
+        policy_admission.check(store, second, "1.0.0", NOW)
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: LayoutStore, tmp_path: Path) -> None:
@@ -125,16 +125,16 @@ def test_a_folder_that_cannot_be_written_keeps_nothing_and_harms_nothing(store: 
 
 
 def test_the_proofs_that_were_not_used_longest_go(store: LayoutStore, proofs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = PolicyAdmission(policy(ONE), proofs)
+    policy_admission = PolicyAdmission(policy(ONE), proofs)
     signed = [version(store, str(number)) for number in range(6)]
     for number, digest in enumerate(signed[:-1]):
         signatures.sign(store, digest, ONE, NOW)
-        asked.check(store, digest, "1.0.0", NOW)
+        policy_admission.check(store, digest, "1.0.0", NOW)
         os.utime(proofs / f"{digests.hex_digits(digest)}.json", (number, number))
-    asked.check(away(store), signed[0], "1.0.0", NOW)
+    policy_admission.check(away(store), signed[0], "1.0.0", NOW)
     monkeypatch.setattr(kept_proofs, "MAX_ENTRIES", 3)
     signatures.sign(store, signed[-1], ONE, NOW)
-    asked.check(store, signed[-1], "1.0.0", NOW)
+    policy_admission.check(store, signed[-1], "1.0.0", NOW)
     assert {path.stem for path in proofs.iterdir()} == {digests.hex_digits(digest) for digest in (signed[0], *signed[-2:])}
 
 
@@ -143,11 +143,11 @@ def test_a_policy_file_is_what_admits(store: LayoutStore, tmp_path: Path) -> Non
     assert admission(None, tmp_path).check(away(store), digest, "1.0.0", NOW) is None
     (tmp_path / "one.pub").write_bytes(ONE.public().pem())
     (tmp_path / "policy.yaml").write_text("signatures: required\nkeys: [{id: release, file: one.pub}]\n")
-    asked = admission(tmp_path / "policy.yaml", tmp_path)
+    policy_admission = admission(tmp_path / "policy.yaml", tmp_path)
     with pytest.raises(Refused):
-        asked.check(store, digest, "1.0.0", NOW)
+        policy_admission.check(store, digest, "1.0.0", NOW)
     signatures.sign(store, digest, ONE, NOW)
-    assert asked.check(store, digest, "1.0.0", NOW) == "release"
+    assert policy_admission.check(store, digest, "1.0.0", NOW) == "release"
     with pytest.raises(BadFile):
         admission(tmp_path / "nowhere.yaml", tmp_path)
 

@@ -32,22 +32,22 @@ GOOD: dict[str, dict[str, Any]] = {
 def test_what_was_attested_is_read_with_who_vouches(store: LayoutStore, type_: str) -> None:
     digest = version(store)
     referrer = attest(store, digest, type_, GOOD[type_], ONE, NOW)
-    (found,) = list_attestations(store, digest, trusted(ONE), NOW)
-    assert (found.type, found.predicate, found.referrer) == (type_uri(type_), GOOD[type_], referrer)
-    assert found.verified
-    assert found.key_id == "key-1"
+    (attestation,) = list_attestations(store, digest, trusted(ONE), NOW)
+    assert (attestation.type, attestation.predicate, attestation.referrer) == (type_uri(type_), GOOD[type_], referrer)
+    assert attestation.verified
+    assert attestation.key_id == "key-1"
 
 
 def test_what_nobody_trusted_signed_is_shown_as_such(store: LayoutStore) -> None:
-    one, two = version(store, "one"), version(store, "two")
-    attest(store, one, "evaluation", GOOD["evaluation"], ONE, NOW)
-    (found,) = list_attestations(store, one, trusted(TWO), NOW)
-    assert (found.verified, found.fault) == (False, "no trusted key signed it")
-    content = next(signatures.collect(store, one)).data
-    referrers.attach(store, two, bundle.MEDIA_TYPE, content, {})
-    (found,) = list_attestations(store, two, trusted(ONE), NOW)
-    assert not found.verified
-    assert "another digest" in found.fault
+    first, second = version(store, "one"), version(store, "two")
+    attest(store, first, "evaluation", GOOD["evaluation"], ONE, NOW)
+    (attestation,) = list_attestations(store, first, trusted(TWO), NOW)
+    assert (attestation.verified, attestation.fault) == (False, "no trusted key signed it")
+    content = next(signatures.collect(store, first)).data
+    referrers.attach(store, second, bundle.MEDIA_TYPE, content, {})
+    (attestation,) = list_attestations(store, second, trusted(ONE), NOW)
+    assert not attestation.verified
+    assert "another digest" in attestation.fault
 
 
 def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
@@ -60,17 +60,19 @@ def test_signatures_and_noise_are_no_attestations(store: LayoutStore) -> None:
 def test_types() -> None:
     names = {"slsa-provenance": PROVENANCE, "test-result": TEST_RESULT, "evaluation": EVALUATION, "comparison": COMPARISON}
     assert {name: type_uri(name) for name in names} == names
-    for bad in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
+    for type_name in ("slsa", "", "ftp://x", "https://x\n", "https://sigstore.dev/cosign/sign/v1"):
         with pytest.raises(BadReference, match="no type of an attestation"):
-            type_uri(bad)
+            type_uri(type_name)
 
 
 def test_a_comparison_is_attested_whatever_its_verdict_and_of_a_first_model_too(store: LayoutStore) -> None:
     digest = version(store)
-    said = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [comparison(digest, champion=None)]
-    for one in said:
-        attest(store, digest, "comparison", one, ONE, NOW)
-    assert [found.predicate for found in list_attestations(store, digest, trusted(ONE), NOW)] == said
+    comparisons = [comparison(digest, verdict) for verdict in ("passed", "refused", "same")] + [
+        comparison(digest, champion=None)
+    ]
+    for attested in comparisons:
+        attest(store, digest, "comparison", attested, ONE, NOW)
+    assert [attestation.predicate for attestation in list_attestations(store, digest, trusted(ONE), NOW)] == comparisons
 
 
 RULE = {"name": "leak", "value": 0, "bound": 0, "passed": True}

@@ -76,19 +76,19 @@ def test_nor_does_a_comparison_for_a_signature(store: LayoutStore, digest: str) 
 
 
 def test_without_the_rule_no_comparison_is_looked_for(store: LayoutStore, digest: str) -> None:
-    plain = Policy(Path("policy.yaml"), False, tuple(trusted(ONE)), frozenset())
-    assert PolicyAdmission(plain, None).check(store, digest, "1.0.0", NOW) is None
-    assert PolicyAdmission(plain, None).compared(away(store), digest, NOW) is None
+    without_rule = Policy(Path("policy.yaml"), False, tuple(trusted(ONE)), frozenset())
+    assert PolicyAdmission(without_rule, None).check(store, digest, "1.0.0", NOW) is None
+    assert PolicyAdmission(without_rule, None).compared(away(store), digest, NOW) is None
 
 
 def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest: str, folder: Path) -> None:
     signatures.sign(store, digest, ONE, NOW)
     passes(store, digest)
-    asked = PolicyAdmission(policy(ONE, required=True), folder)
+    policy_admission = PolicyAdmission(policy(ONE, required=True), folder)
     with pytest.raises(Unreachable):
-        asked.check(away(store), digest, "1.0.0", NOW)
-    assert asked.check(store, digest, "1.0.0", NOW) == "key-1"
-    assert asked.check(away(store), digest, "1.0.0", NOW) == "key-1"
+        policy_admission.check(away(store), digest, "1.0.0", NOW)
+    assert policy_admission.check(store, digest, "1.0.0", NOW) == "key-1"
+    assert policy_admission.check(away(store), digest, "1.0.0", NOW) == "key-1"
     with pytest.raises(Refused, match="denied"):
         PolicyAdmission(policy(ONE, denied=digest), folder).check(away(store), digest, "1.0.0", NOW)
     for untrusting in (PolicyAdmission(policy(TWO), folder), PolicyAdmission(policy(ONE, days=1), folder)):
@@ -99,19 +99,19 @@ def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest:
 @pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
 def test_a_damaged_or_foreign_proof_proves_nothing(store: LayoutStore, digest: str, folder: Path, damage: bytes) -> None:
     passes(store, digest)
-    asked = PolicyAdmission(policy(ONE), folder)
-    asked.compared(store, digest, NOW)
-    (kept,) = (folder / "comparisons").iterdir()
-    content = kept.read_bytes()
-    kept.write_bytes(damage)
+    policy_admission = PolicyAdmission(policy(ONE), folder)
+    policy_admission.compared(store, digest, NOW)
+    (stored,) = (folder / "comparisons").iterdir()
+    content = stored.read_bytes()
+    stored.write_bytes(damage)
     with pytest.raises(Unreachable):
-        asked.compared(away(store), digest, NOW)
+        policy_admission.compared(away(store), digest, NOW)
     other = version(store, "two")
-    kept.with_name(f"{other.removeprefix('sha256:')}.json").write_bytes(content)
+    stored.with_name(f"{other.removeprefix('sha256:')}.json").write_bytes(content)
     with pytest.raises(Refused):
-        asked.compared(store, other, NOW)
-    assert asked.compared(store, digest, NOW) == "key-1"
-    assert asked.compared(away(store), digest, NOW) == "key-1"
+        policy_admission.compared(store, other, NOW)
+    assert policy_admission.compared(store, digest, NOW) == "key-1"
+    assert policy_admission.compared(away(store), digest, NOW) == "key-1"
 
 
 def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_proves_nothing(
@@ -119,8 +119,8 @@ def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_prove
 ) -> None:
     """Whoever holds the key may sign any bytes by other tools; and a comparison of one version copied to another one."""
     other = version(store, "two")
-    for said in ({"verdict": "passed"}, comparison(other), comparison(digest) | {"rules": []}):
-        signatures.attach(store, digest, COMPARISON, bundle.build_statement(digest, COMPARISON, said), ONE, NOW)
+    for predicate in ({"verdict": "passed"}, comparison(other), comparison(digest) | {"rules": []}):
+        signatures.attach(store, digest, COMPARISON, bundle.build_statement(digest, COMPARISON, predicate), ONE, NOW)
     passes(store, other)
     (theirs,) = signatures.collect(store, other)
     referrers.attach(store, digest, bundle.MEDIA_TYPE, theirs.data, {})
@@ -134,10 +134,10 @@ def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_prove
 
 def test_signatures_and_comparisons_are_kept_apart(store: LayoutStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signature_cache, "MAX_ENTRIES", 2)
-    asked = PolicyAdmission(policy(ONE, required=True), folder)
+    policy_admission = PolicyAdmission(policy(ONE, required=True), folder)
     for number in range(2):
-        one = version(store, str(number))
-        signatures.sign(store, one, ONE, NOW)
-        passes(store, one)
-        asked.check(store, one, "1.0.0", NOW)
+        first_version = version(store, str(number))
+        signatures.sign(store, first_version, ONE, NOW)
+        passes(store, first_version)
+        policy_admission.check(store, first_version, "1.0.0", NOW)
     assert len(list(folder.glob("*.json"))) == len(list((folder / "comparisons").glob("*.json"))) == 2

@@ -42,13 +42,13 @@ def test_an_encrypted_key_wants_its_password_and_a_plain_one_none(tmp_path: Path
     assert "MODEL_REGISTRY_KEY_PASSWORD" in missing.value.hint
     with pytest.raises(BadFile, match="password is wrong"):
         keys.read_private(private, b"wrong")
-    plain, _, key = keys.generate(tmp_path / "plain", None)
-    assert keys.read_private(plain, b"for another key").public().fingerprint == key.fingerprint
+    private_path, _, key = keys.generate(tmp_path / "plain", None)
+    assert keys.read_private(private_path, b"for another key").public().fingerprint == key.fingerprint
 
 
-@pytest.mark.parametrize("there", ["k.key", "k.pub"])
-def test_nothing_is_ever_overwritten(tmp_path: Path, there: str) -> None:
-    (tmp_path / there).write_text("precious")
+@pytest.mark.parametrize("existing", ["k.key", "k.pub"])
+def test_nothing_is_ever_overwritten(tmp_path: Path, existing: str) -> None:
+    (tmp_path / existing).write_text("precious")
     with pytest.raises(Refused, match="never overwritten"):
         keys.generate(tmp_path / "k", None)
     assert [path.read_text() for path in tmp_path.iterdir()] == ["precious"]
@@ -56,12 +56,12 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, there: str) -> None:
 
 @pytest.mark.parametrize("written", [0, 2])
 def test_a_disk_that_fills_up_leaves_no_half_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
-    left = [None] * written
+    remaining = [None] * written
 
     def full(_: int) -> None:
-        if not left:
+        if not remaining:
             raise OSError(errno.ENOSPC, "No space left on device")
-        left.pop()
+        remaining.pop()
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(Unreachable, match="No space left"):
@@ -72,10 +72,10 @@ def test_a_disk_that_fills_up_leaves_no_half_pair(tmp_path: Path, monkeypatch: p
 
 
 def other_keys() -> dict[str, bytes]:
-    plain = serialization.NoEncryption()
+    private_path = serialization.NoEncryption()
     return {
-        "rsa": rsa.generate_private_key(65537, 2048).private_bytes(PEM, PKCS8, plain),
-        "p384": ec.generate_private_key(ec.SECP384R1()).private_bytes(PEM, PKCS8, plain),
+        "rsa": rsa.generate_private_key(65537, 2048).private_bytes(PEM, PKCS8, private_path),
+        "p384": ec.generate_private_key(ec.SECP384R1()).private_bytes(PEM, PKCS8, private_path),
         "cosign": b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n",
         "empty": b"",
         "noise": b"\xff" * 100,

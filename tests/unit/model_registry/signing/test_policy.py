@@ -33,8 +33,8 @@ def test_a_key_is_for_versions_and_moves_unless_its_use_names_one_of_them(folder
     assert both.signed_moves
     assert both.keys == both.move_keys
     keys = "[{id: a, file: one.pub, use: versions}, {id: b, file: two.pub, use: moves}]"
-    apart = read(folder, f"signatures: required\nmoves: signed\nkeys: {keys}")
-    assert [[key.id for key in keys] for keys in (apart.keys, apart.move_keys)] == [["a"], ["b"]]
+    separate = read(folder, f"signatures: required\nmoves: signed\nkeys: {keys}")
+    assert [[key.id for key in keys] for keys in (separate.keys, separate.move_keys)] == [["a"], ["b"]]
     assert not read(folder, "signatures: required\nkeys: [{id: a, file: one.pub}]").signed_moves
     for text in (
         "signatures: optional\nmoves: signed",
@@ -50,7 +50,7 @@ def test_a_key_is_for_versions_and_moves_unless_its_use_names_one_of_them(folder
 
 def test_a_policy_is_read_with_its_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
-    found = read(
+    parsed = read(
         folder,
         f"""
 signatures: required
@@ -60,15 +60,15 @@ keys:
 denied: ["{DENIED}"]
 """,
     )
-    assert (found.required, found.named) == (True, False)
+    assert (parsed.required, parsed.named) == (True, False)
     assert read(folder, "signatures: optional\nnames: required\nkeys: [{id: a, file: one.pub}]").named
     assert read(folder, "signatures: optional\ncomparisons: required\nkeys: [{id: a, file: one.pub}]").compared
-    assert not found.compared
-    assert [(key.id, key.key.fingerprint) for key in found.keys] == [
+    assert not parsed.compared
+    assert [(key.id, key.key.fingerprint) for key in parsed.keys] == [
         ("new", ONE.public().fingerprint),
         ("old", TWO.public().fingerprint),
     ]
-    assert found.denied == {DENIED}
+    assert parsed.denied == {DENIED}
     optional = read(folder, "signatures: optional\nkeys:\n")
     assert (optional.required, optional.keys) == (False, ())
 
@@ -84,8 +84,8 @@ denied: ["{DENIED}"]
     ],
 )
 def test_a_key_ends_when_it_says(folder: Path, written: str, until: datetime | None) -> None:
-    found = read(folder, f"signatures: required\nkeys: [{{id: a, file: one.pub, not_after: {written}}}]")
-    assert found.keys[0].not_after == until
+    parsed = read(folder, f"signatures: required\nkeys: [{{id: a, file: one.pub, not_after: {written}}}]")
+    assert parsed.keys[0].not_after == until
 
 
 WRONG = {

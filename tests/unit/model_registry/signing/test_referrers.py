@@ -22,8 +22,8 @@ def digest(store: LayoutStore) -> str:
 
 
 def read(store: LayoutStore, digest: str) -> list[str]:
-    """The digests of the good ones."""
-    return [found.digest for found, parsed in referrers.read(store, digest, TYPE) if isinstance(parsed, Manifest)]
+    """Return the digests of the readable referrers."""
+    return [entries.digest for entries, parsed in referrers.read(store, digest, TYPE) if isinstance(parsed, Manifest)]
 
 
 def test_what_was_attached_is_listed_under_the_tag(store: LayoutStore, digest: str) -> None:
@@ -80,39 +80,43 @@ def test_a_list_that_never_stands_still_ends_clearly(store: LayoutStore, digest:
 
 def lies(store: LayoutStore, digest: str) -> dict[str, Descriptor]:
     """Entries of a list of referrers that are not what they seem."""
-    good = referrers.attach(store, digest, TYPE, b"one", {})
+    valid_entry = referrers.attach(store, digest, TYPE, b"one", {})
     other = referrers.attach(store, put_manifest(store, "another").digest, TYPE, b"two", {})
     absent = digests.from_bytes(b"absent")
     return {
         "of another version": other,
-        "of nothing": rewritten(store, good, subject=None),
-        "not there": msgspec.structs.replace(good, digest=absent),
-        "no manifest": msgspec.structs.replace(good, digest=manifest.parse(store.manifest(good.digest)).layers[0].digest),
-        "no digest": msgspec.structs.replace(good, digest="sha256:../../../etc/passwd"),
-        "another type, called ours": msgspec.structs.replace(rewritten(store, good, artifactType="x/y"), artifact_type=TYPE),
+        "of nothing": rewritten(store, valid_entry, subject=None),
+        "not there": msgspec.structs.replace(valid_entry, digest=absent),
+        "no manifest": msgspec.structs.replace(
+            valid_entry, digest=manifest.parse(store.manifest(valid_entry.digest)).layers[0].digest
+        ),
+        "no digest": msgspec.structs.replace(valid_entry, digest="sha256:../../../etc/passwd"),
+        "another type, called ours": msgspec.structs.replace(
+            rewritten(store, valid_entry, artifactType="x/y"), artifact_type=TYPE
+        ),
     }
 
 
 def test_a_list_that_lies_yields_nothing_and_harms_nothing(store: LayoutStore, digest: str) -> None:
-    found = lies(store, digest)
-    for lie in found.values():
+    entries = lies(store, digest)
+    for lie in entries.values():
         assert read(LyingStore(store._path, [lie]), digest) == []
-    good = referrers.attach(store, digest, TYPE, b"one", {})
-    assert read(LyingStore(store._path, [*found.values(), good]), digest) == [good.digest]
+    valid_entry = referrers.attach(store, digest, TYPE, b"one", {})
+    assert read(LyingStore(store._path, [*entries.values(), valid_entry]), digest) == [valid_entry.digest]
 
 
 def test_a_signature_that_a_lying_list_names_for_another_version_does_not_count(store: LayoutStore) -> None:
-    one, two = version(store, "one"), version(store, "two")
-    signatures.sign(store, one, ONE, NOW)
-    liar = LyingStore(store._path, referrers.listed(store, one))
+    first, second = version(store, "one"), version(store, "two")
+    signatures.sign(store, first, ONE, NOW)
+    liar = LyingStore(store._path, referrers.listed(store, first))
     with pytest.raises(Refused, match="belongs to something else"):
-        signatures.verify(liar, two, trusted(ONE), NOW)
+        signatures.verify(liar, second, trusted(ONE), NOW)
 
 
-@pytest.mark.parametrize("found", [b"", b"{}", b"noise"])
-def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, found: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"{}", b"noise"])
+def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, content: bytes) -> None:
     referrers.attach(store, digest, TYPE, b"one", {})
-    store._blob_path(store.resolve(referrers.fallback_tag(digest)).digest).write_bytes(found)
+    store._blob_path(store.resolve(referrers.fallback_tag(digest)).digest).write_bytes(content)
     with pytest.raises(Corrupt):
         referrers.listed(store, digest)
     store.move_tags({referrers.fallback_tag(digest): put_manifest(store, "no list")}, expect={})
@@ -123,11 +127,15 @@ def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, found: bytes
 @pytest.mark.parametrize("listed_as", [None, "", manifest.EMPTY_TYPE])
 def test_an_entry_without_a_type_is_looked_into(store: LayoutStore, digest: str, listed_as: str | None) -> None:
     """Registries that go by the config's media type list artifacts as the empty type."""
-    good = referrers.attach(store, digest, TYPE, b"one", {})
-    assert read(LyingStore(store._path, [msgspec.structs.replace(good, artifact_type=listed_as)]), digest) == [good.digest]
+    valid_entry = referrers.attach(store, digest, TYPE, b"one", {})
+    assert read(LyingStore(store._path, [msgspec.structs.replace(valid_entry, artifact_type=listed_as)]), digest) == [
+        valid_entry.digest
+    ]
 
 
 class Counting(LyingStore):
+    """A store that counts the requested manifests."""
+
     asked = 0
 
     def manifest(self, digest: str) -> bytes:
@@ -139,9 +147,9 @@ def test_a_huge_list_is_read_up_to_a_limit(store: LayoutStore, digest: str) -> N
     absent = Descriptor(media_type=manifest.MANIFEST_TYPE, digest=digests.from_bytes(b"absent"), size=1, artifact_type=TYPE)
     others = [msgspec.structs.replace(absent, artifact_type="x/y")] * 10_000
     counting = Counting(store._path, others + [absent] * 10_000)
-    *found, (_, last) = referrers.read(counting, digest, TYPE)
-    assert len(found) == counting.asked == referrers.MAX_READ
-    assert all(isinstance(parsed, NotFound) for _, parsed in found)
+    *entries, (_, last) = referrers.read(counting, digest, TYPE)
+    assert len(entries) == counting.asked == referrers.MAX_READ
+    assert all(isinstance(parsed, NotFound) for _, parsed in entries)
     assert "only 256 were read" in str(last)
 
 
@@ -154,9 +162,9 @@ def test_a_list_of_many_reads_no_more_than_the_first_good_signature(store: Layou
 
 def test_the_type_may_stand_in_the_config_only(store: LayoutStore, digest: str) -> None:
     """Older clients write no artifactType; then the config's media type says it (image-spec, "artifact usage")."""
-    good = referrers.attach(store, digest, bundle.MEDIA_TYPE, b"one", {})
-    document = msgspec.json.decode(store.manifest(good.digest))
+    valid_entry = referrers.attach(store, digest, bundle.MEDIA_TYPE, b"one", {})
+    document = msgspec.json.decode(store.manifest(valid_entry.digest))
     document["config"]["mediaType"] = document.pop("artifactType")
     old = store.push_manifest(manifest.encode(document))
     liar = LyingStore(store._path, [old])
-    assert [found.digest for found, _ in referrers.read(liar, digest, bundle.MEDIA_TYPE)] == [old.digest]
+    assert [entries.digest for entries, _ in referrers.read(liar, digest, bundle.MEDIA_TYPE)] == [old.digest]

@@ -27,9 +27,9 @@ def signed(digest: str = DIGEST, predicate_type: str = bundle.SIGNED) -> bytes:
 
 @pytest.fixture(params=[LayoutStore, ApiStore])
 def repository(request: pytest.FixtureRequest, store: LayoutStore) -> LayoutStore:
-    """A store without, and one with the referrers API."""
-    made: LayoutStore = request.param(store._path)
-    return made
+    """Return a store without and one with the referrers API."""
+    created: LayoutStore = request.param(store._path)
+    return created
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_keys_rotate(repository: LayoutStore) -> None:
 
 
 def test_a_signature_that_was_moved_to_another_version_is_refused(repository: LayoutStore) -> None:
-    one, two = version(repository, "one"), version(repository, "two")
-    referrers.attach(repository, two, bundle.MEDIA_TYPE, signed(one), {})
+    first, second = version(repository, "one"), version(repository, "two")
+    referrers.attach(repository, second, bundle.MEDIA_TYPE, signed(first), {})
     with pytest.raises(Refused, match="for another digest"):
-        signatures.verify(repository, two, trusted(ONE), NOW)
+        signatures.verify(repository, second, trusted(ONE), NOW)
 
 
 def test_a_bad_signature_beside_a_good_one_harms_nothing(repository: LayoutStore, digest: str) -> None:
@@ -81,8 +81,8 @@ def test_a_bad_signature_beside_a_good_one_harms_nothing(repository: LayoutStore
 def test_a_damaged_bundle_is_refused(store: LayoutStore) -> None:
     digest = version(store)
     signatures.sign(store, digest, ONE, NOW)
-    (found,) = referrers.listed(store, digest)
-    blob = store._blob_path(manifest.parse(store.manifest(found.digest)).layers[0].digest)
+    (listed,) = referrers.listed(store, digest)
+    blob = store._blob_path(manifest.parse(store.manifest(listed.digest)).layers[0].digest)
     blob.write_bytes(blob.read_bytes()[:-1] + b" ")
     with pytest.raises(Refused, match="has digest"):
         signatures.verify(store, digest, trusted(ONE), NOW)
@@ -166,18 +166,18 @@ def test_the_encoding_that_is_signed_is_that_of_the_dsse_specification() -> None
 @given(st.data())
 def test_a_bundle_with_anything_changed_never_verifies_for_another_digest(data: st.DataObject) -> None:
     """Bytes flipped, cut or put in: it may still verify (a changed hint), but never for what was not signed."""
-    good = GOOD
-    at = data.draw(st.integers(0, len(good)))
+    bundle_bytes = GOOD
+    at = data.draw(st.integers(0, len(bundle_bytes)))
     noise = data.draw(st.binary(max_size=4))
-    bad = good[:at] + noise + good[at + data.draw(st.integers(0, 4)) :]
+    damaged = bundle_bytes[:at] + noise + bundle_bytes[at + data.draw(st.integers(0, 4)) :]
     try:
-        statement, _ = signatures.check(bad, DIGEST, trusted(ONE), NOW)
+        statement, _ = signatures.check(damaged, DIGEST, trusted(ONE), NOW)
     except RegistryError:
         pass
     else:
-        assert statement == bundle.parse_statement(bundle.parse(good).payload)
+        assert statement == bundle.parse_statement(bundle.parse(bundle_bytes).payload)
     with pytest.raises(RegistryError):
-        signatures.check(bad, OTHER, trusted(ONE), NOW)
+        signatures.check(damaged, OTHER, trusted(ONE), NOW)
 
 
 JSON = st.recursive(

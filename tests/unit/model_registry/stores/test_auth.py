@@ -105,9 +105,9 @@ def test_a_password_buys_tokens(auth: Authenticator, realm: Realm, config: Path)
 def test_an_identity_token_buys_tokens(auth: Authenticator, realm: Realm, config: Path) -> None:
     config.write_text(json.dumps({"auths": {REGISTRY: {"identitytoken": "long"}}}))
     auth.answer(ASKED, PULL, None)
-    (asked,) = realm.asked
-    form = parse_qs(asked.read().decode())
-    assert (asked.method, form["grant_type"], form["refresh_token"]) == ("POST", ["refresh_token"], ["long"])
+    (request,) = realm.asked
+    form = parse_qs(request.read().decode())
+    assert (request.method, form["grant_type"], form["refresh_token"]) == ("POST", ["refresh_token"], ["long"])
     assert form["scope"] == [*PULL]
 
 
@@ -131,7 +131,7 @@ def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) 
 
 
 @pytest.mark.parametrize(
-    ("origin", "named", "asked"),
+    ("origin", "named", "requested"),
     [
         (f"https://{REGISTRY}", f"http://{REGISTRY}/service/token", f"https://{REGISTRY}/service/token"),
         (f"https://{REGISTRY}:8443", f"http://{REGISTRY}/service/token", f"https://{REGISTRY}:8443/service/token"),
@@ -140,13 +140,13 @@ def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) 
     ],
 )
 def test_a_realm_behind_a_proxy_that_ends_tls_is_asked_with_tls(
-    realm: Realm, config: Path, origin: str, named: str, asked: str
+    realm: Realm, config: Path, origin: str, named: str, requested: str
 ) -> None:
     """Harbor behind a load balancer names its realm with http (harbor 3933)."""
     assert not config.exists()
     auth = Authenticator(REGISTRY, httpx.URL(origin), ("auth.example.com",), realm.fetch, lambda: 0.0)
     assert auth.answer(f'Bearer realm="{named}"', PULL, None)
-    assert str(realm.asked[0].url.copy_with(query=None)) == asked
+    assert str(realm.asked[0].url.copy_with(query=None)) == requested
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_the_scopes_of_a_challenge_are_asked_for_beside_the_own(
 ) -> None:
     """Gateways rewrite paths (oras-go 650), others are a registry's own (oras-dotnet 395) or several (container-libs 1130)."""
     assert auth.answer(f'{ASKED},scope="{stated}"', PUSH, None)
-    found = parse_qs(realm.asked[0].url.query.decode())["scope"]
-    assert found == scopes if scopes else len(found) < 20
+    requested_scopes = parse_qs(realm.asked[0].url.query.decode())["scope"]
+    assert requested_scopes == scopes if scopes else len(requested_scopes) < 20
     assert auth.header(PUSH) == "Bearer t1"
 
 
@@ -174,8 +174,8 @@ def test_the_scopes_of_a_challenge_are_not_asked_for_at_a_realm_elsewhere(realm:
     """Its tokens may be good for other registries, of which this one wants to know something."""
     assert not config.exists()
     auth = Authenticator(REGISTRY, httpx.URL(f"https://{REGISTRY}"), ("auth.example.com",), realm.fetch, lambda: 0.0)
-    asked = 'Bearer realm="https://auth.example.com/token",service="other",scope="repository:secret:pull,push"'
-    assert auth.answer(asked, PULL, None)
+    request = 'Bearer realm="https://auth.example.com/token",service="other",scope="repository:secret:pull,push"'
+    assert auth.answer(request, PULL, None)
     assert parse_qs(realm.asked[0].url.query.decode())["scope"] == [*PULL]
 
 
@@ -219,14 +219,14 @@ def test_a_registry_may_ask_for_a_password_after_a_token(auth: Authenticator, co
     assert auth.header(PULL) == "Basic " + base64.b64encode(b"u:p").decode()
 
 
-@pytest.mark.parametrize("asked", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
-def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
-    assert not auth.answer(asked, PULL, None)
+@pytest.mark.parametrize("requested", ["", 'Basic realm="x"', "Negotiate", "gibberish ==="])
+def test_nothing_to_say(auth: Authenticator, requested: str) -> None:
+    assert not auth.answer(requested, PULL, None)
     assert auth.header(PULL) is None
 
 
 @pytest.mark.parametrize(
-    ("header", "found"),
+    ("header", "expected"),
     [
         ('Basic realm="x"', [("basic", {"realm": "x"})]),
         ('Bearer realm="u",service="reg, one",scope="a:pull,push"',
@@ -242,8 +242,8 @@ def test_nothing_to_say(auth: Authenticator, asked: str) -> None:
         ("", []),
     ],
 )  # fmt: skip
-def test_headers(header: str, found: list[tuple[str, dict[str, str]]]) -> None:
-    assert parse_challenges(header) == found
+def test_headers(header: str, expected: list[tuple[str, dict[str, str]]]) -> None:
+    assert parse_challenges(header) == expected
 
 
 PIECES = st.sampled_from(["Bearer ", 'realm="', '"', ",", "=", "\\", "a"])

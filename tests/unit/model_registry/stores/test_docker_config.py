@@ -32,7 +32,7 @@ def helper(folder: Path, name: str, script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "found"),
+    ("document", "expected"),
     [
         (None, None),
         ({}, None),
@@ -58,7 +58,7 @@ def helper(folder: Path, name: str, script: str) -> None:
 )
 @pytest.mark.parametrize("at_home", [False, True])
 def test_what_stands_in_the_file(
-    config: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool, document: Any, found: Credentials | None
+    config: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool, document: Any, expected: Credentials | None
 ) -> None:
     if at_home:
         monkeypatch.delenv("DOCKER_CONFIG")
@@ -67,7 +67,7 @@ def test_what_stands_in_the_file(
         config.parent.mkdir()
     if document is not None:
         config.write_text(json.dumps(document))
-    assert find_credentials(REGISTRY) == found
+    assert find_credentials(REGISTRY) == expected
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff{}"])

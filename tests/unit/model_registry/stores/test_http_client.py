@@ -28,8 +28,8 @@ PAGE = "https://registry.example.com/v2/team/x/tags/list?n=2"
 def test_the_next_page_is_found_among_links_of_any_scheme(link: str, following: str | None) -> None:
     """Registries behind a proxy that ends TLS link to http (pulp_container 220); links may be several (RFC 8288)."""
     client = OciClient("registry.example.com", StoreOptions(), Timing())
-    found = client.next_page(OciResponse(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))
-    assert found == (None if following is None else httpx.URL(PAGE).copy_with(query=following.encode()))
+    page = client.next_page(OciResponse(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))
+    assert page == (None if following is None else httpx.URL(PAGE).copy_with(query=following.encode()))
     elsewhere = httpx.Headers({"Link": '<https://registry.example.org/?last=b>; rel="next"'})
     with pytest.raises(Corrupt, match=r"next page of its list at registry\.example\.org"):
         client.next_page(OciResponse(200, elsewhere, httpx.URL(PAGE), b""))

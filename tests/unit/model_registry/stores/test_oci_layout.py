@@ -26,6 +26,8 @@ PROCESSES, MOVES = 3, 20
 
 
 class TestLayoutStore(StoreConformance):
+    """The conformance tests of stores for the store in a folder."""
+
     MENDS = True
 
     @pytest.fixture
@@ -49,15 +51,15 @@ def test_the_folder_is_an_image_layout(store: LayoutStore, tmp_path: Path) -> No
 
 
 def test_what_other_tools_wrote_is_kept(store: LayoutStore, tmp_path: Path) -> None:
-    one = put_manifest(store, "one")
-    store.move_tags({"1.0.0": one}, expect={})
+    descriptor = put_manifest(store, "one")
+    store.move_tags({"1.0.0": descriptor}, expect={})
     index = tmp_path / "registry" / "flight-delay" / "index.json"
     document = json.loads(index.read_text())
     foreign = dict(document["manifests"][0], annotations={"x": "y"}, platform={"os": "linux"})
     index.write_text(
         json.dumps(document | {"annotations": {"made": "elsewhere"}, "manifests": [*document["manifests"], foreign]})
     )
-    store.move_tags({"2.0.0": one}, expect={})
+    store.move_tags({"2.0.0": descriptor}, expect={})
     after = json.loads(index.read_text())
     assert after["annotations"] == {"made": "elsewhere"}
     assert foreign in after["manifests"]
@@ -98,11 +100,11 @@ def test_a_clock_that_stands_still_or_goes_back_hides_no_move(store: LayoutStore
     index = tmp_path / "registry" / "flight-delay" / "index.json"
     future = index.stat().st_mtime_ns + 10**12
     os.utime(index, ns=(future, future))
-    seen = [future]
+    times = [future]
     for target in targets * 2:
         store.move_tags({"prod": target}, expect={})
-        seen.append(index.stat().st_mtime_ns)
-    assert seen == sorted(set(seen))
+        times.append(index.stat().st_mtime_ns)
+    assert times == sorted(set(times))
 
 
 def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_path: Path) -> None:
@@ -204,8 +206,8 @@ def test_a_fifo_in_the_place_of_content_is_named_and_waits_for_nobody(folder: Pa
     path = store._blob_path(content) if content else folder / "registry" / "m" / "index.json"
     path.unlink()
     os.mkfifo(path)
-    said = run("pull", "oci:registry/m:1.0.0", "./pulled", code=3).stderr
-    assert f"{path} is no regular file" in said
+    stderr = run("pull", "oci:registry/m:1.0.0", "./pulled", code=3).stderr
+    assert f"{path} is no regular file" in stderr
     assert not (folder / "pulled").exists()
     if place != "index.json":
         run("push", "./v1", "oci:registry/m:1.0.0")  # the same push replaces it

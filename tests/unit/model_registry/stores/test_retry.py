@@ -14,8 +14,8 @@ def test_backoff_grows_and_ends() -> None:
     attempts = AttemptLimit(MINUTE, now=0)
     waits = [attempts.delay(0, dice=1.0) for _ in range(MOST_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
-    for asked, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
-        assert AttemptLimit(MINUTE, now=0).delay(0, dice=0.5, retry_after=asked) == wait
+    for retry_seconds, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
+        assert AttemptLimit(MINUTE, now=0).delay(0, dice=0.5, retry_after=retry_seconds) == wait
 
 
 def test_progress_begins_the_count_anew() -> None:
@@ -58,8 +58,8 @@ def test_the_header_is_seconds_or_a_date() -> None:
 
 @given(st.text(max_size=40))
 def test_any_header_reads_or_not(text: str) -> None:
-    found = retry_after(text, 0)
-    assert found is None or found >= 0
+    delay = retry_after(text, 0)
+    assert delay is None or delay >= 0
 
 
 def test_an_answer_has_to_get_on() -> None:

@@ -27,10 +27,10 @@ def test_skopeo_inspects_a_version_and_a_channel(store: LayoutStore, make_packag
     pushed = package.push(store, make_package(), "flight-delay", "1.0.0")
     channel.promote(store, "prod", "1.0.0", MoveRequest("op", "", datetime.now(UTC)))
     for tag in ("1.0.0", "prod"):
-        seen = json.loads(skopeo("inspect", f"{store.repository}:{tag}"))
-        assert seen["Digest"] == pushed.digest
-        assert seen["Labels"]["org.opencontainers.image.version"] == "1.0.0"
-        assert len(seen["Layers"]) == 4
+        inspected = json.loads(skopeo("inspect", f"{store.repository}:{tag}"))
+        assert inspected["Digest"] == pushed.digest
+        assert inspected["Labels"]["org.opencontainers.image.version"] == "1.0.0"
+        assert len(inspected["Layers"]) == 4
         assert skopeo("inspect", "--raw", f"{store.repository}:{tag}").encode() == store.manifest(pushed.digest)
 
 
@@ -53,7 +53,7 @@ def test_an_image_is_read_and_copied(store: LayoutStore, make_package: MakePacka
     (tmp_path / "docker").mkdir()
     skopeo("copy", f"{store.repository}:1.0.0", f"dir:{tmp_path}/docker", "--format", "v2s2")
     skopeo("copy", f"dir:{tmp_path}/docker", f"oci:{tmp_path}/mirror:1.0.0")
-    seen = json.loads(skopeo("inspect", f"oci:{tmp_path}/mirror:1.0.0"))
-    assert (seen["Architecture"], seen["Labels"]["org.opencontainers.image.version"]) == ("amd64", "1.0.0")
+    inspected = json.loads(skopeo("inspect", f"oci:{tmp_path}/mirror:1.0.0"))
+    assert (inspected["Architecture"], inspected["Labels"]["org.opencontainers.image.version"]) == ("amd64", "1.0.0")
     mirror = LayoutStore(tmp_path / "mirror")
-    assert package.pull(mirror, seen["Digest"], tmp_path / "out").model_path.name == "model.onnx"
+    assert package.pull(mirror, inspected["Digest"], tmp_path / "out").model_path.name == "model.onnx"

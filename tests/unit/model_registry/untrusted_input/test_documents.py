@@ -92,12 +92,12 @@ def test_a_message_is_short_and_holds_no_value() -> None:
 @settings(max_examples=300, deadline=None)
 def test_what_is_read_can_be_written_and_all_else_is_unreadable(value: bytes | None, type_: type[Any]) -> None:
     try:
-        found = documents.decode(value, type_)
+        decoded = documents.decode(value, type_)
     except UnreadableDocument:
         return
-    again = msgspec.json.encode(found)
-    orjson.dumps(msgspec.to_builtins(found))
-    assert found == documents.decode(again, type_)
+    encoded = msgspec.json.encode(decoded)
+    orjson.dumps(msgspec.to_builtins(decoded))
+    assert decoded == documents.decode(encoded, type_)
 
 
 @given(hostile_records.values())

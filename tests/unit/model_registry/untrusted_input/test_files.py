@@ -14,8 +14,8 @@ def fifo(path: Path) -> None:
 
 
 def unix_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        made.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
 
 
 def device(path: Path) -> None:

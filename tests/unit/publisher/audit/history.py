@@ -15,6 +15,8 @@ DIGESTS = ("sha256:a", "sha256:b", "sha256:c")
 
 @dataclass(frozen=True)
 class Answer:
+    """An answer in an output partition."""
+
     source: Partition
     offset: int
     kind: Kind
@@ -92,7 +94,7 @@ def clean_histories(draw: st.DrawFn) -> History:
 
 
 def _reigns(draw: st.DrawFn, offsets: list[int]) -> list[Swap]:
-    """The first version from the first offset on, then swaps to another one each time, revisions rising."""
+    """Draw swaps: the first version from the first offset on, then another one each time, with rising revisions."""
     cuts = sorted(draw(st.sets(st.sampled_from(offsets[1:]), max_size=3)))
     reigns = [Swap(offsets[0], 1, DIGESTS[0])]
     for revision, cut in enumerate(cuts, 2):

@@ -14,11 +14,11 @@ def arm(offset: int, key: bytes | None) -> str:
 
 
 def assignment() -> Assignment:
-    made = Assignment(SOURCE)
+    assigned = Assignment(SOURCE)
     for offset, revision, percent in reversed(SHARES):
         for _ in range(2):  # a record a role
-            made.add(Shares(offset, revision, percent, SEED))
-    return made
+            assigned.add(Shares(offset, revision, percent, SEED))
+    return assigned
 
 
 def answers() -> list[Answered]:
@@ -27,18 +27,18 @@ def answers() -> list[Answered]:
 
 
 def test_right_answers_are_no_fault_and_a_champion_may_answer_for_the_canary() -> None:
-    given = answers()
-    assert {one.arm for one in given[:100] + given[300:]} == {"champion"}
-    assert {one.arm for one in given[200:300]} == {"champion", "canary"}
-    assert assignment().misassigned(given) == []
-    assert assignment().misassigned(one._replace(role="champion") for one in given) == []
-    assert Assignment(SOURCE).misassigned(given[:100]) == []
+    answered = answers()
+    assert {answer.arm for answer in answered[:100] + answered[300:]} == {"champion"}
+    assert {answer.arm for answer in answered[200:300]} == {"champion", "canary"}
+    assert assignment().misassigned(answered) == []
+    assert assignment().misassigned(answer._replace(role="champion") for answer in answered) == []
+    assert Assignment(SOURCE).misassigned(answered[:100]) == []
 
 
 def test_each_wrong_arm_and_each_wrong_role_is_found() -> None:
     other = {"champion": "canary", "canary": "champion"}
-    given = answers()
-    assert assignment().misassigned(one._replace(arm=other[one.arm]) for one in given) == list(range(400))
-    assert assignment().misassigned(one._replace(role="shadow") for one in given) == list(range(400))
-    wrong = [one.offset for one in given if one.arm == "champion"]
-    assert assignment().misassigned(one._replace(role="canary") for one in given) == wrong
+    answered = answers()
+    assert assignment().misassigned(answer._replace(arm=other[answer.arm]) for answer in answered) == list(range(400))
+    assert assignment().misassigned(answer._replace(role="shadow") for answer in answered) == list(range(400))
+    offsets = [answer.offset for answer in answered if answer.arm == "champion"]
+    assert assignment().misassigned(answer._replace(role="canary") for answer in answered) == offsets

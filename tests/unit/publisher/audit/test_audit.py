@@ -150,12 +150,12 @@ def test_what_lies_outside_the_window_is_passed_over(history: History, lo: int, 
 @given(clean_histories(), st.data())
 def test_the_sum_holds_whatever_is_broken(history: History, data: st.DataObject) -> None:
     windows = {partition: history.window(partition) for partition in history.inputs}
-    kept = data.draw(st.lists(st.sampled_from(history.answers), max_size=60))
+    remaining = data.draw(st.lists(st.sampled_from(history.answers), max_size=60))
     history.inputs[P0] = data.draw(st.lists(st.sampled_from(history.inputs[P0]), unique=True))
-    history.answers = kept
+    history.answers = remaining
     report = audited(history, windows)
     answers = report.scored + report.expired + report.dead_lettered
-    assert answers == len(kept)
+    assert answers == len(remaining)
     assert answers == report.events - report.missing - report.pending + report.duplicates + report.phantoms
 
 

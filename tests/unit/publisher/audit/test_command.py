@@ -88,8 +88,8 @@ def test_findings_are_told_with_their_places(topics: Topics) -> None:
     for offset in (0, 2, 1, 1, 9):
         topics.score(0, offset)
     report = topics.report()
-    found = {"missing": 2, "duplicates": 1, "phantoms": 1, "out_of_order": 2}
-    assert {name: report[name] for name in found} == found
+    counts = {"missing": 2, "duplicates": 1, "phantoms": 1, "out_of_order": 2}
+    assert {name: report[name] for name in counts} == counts
     assert report["examples"] == {
         "missing": [f"{topics.name}/0/3", f"{topics.name}/0/4"],
         "duplicates": [f"{topics.name}/0/1"],
@@ -163,7 +163,7 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--from", "yesterday"], "'yesterday' is no time"),
         (["--from", "2025-01-01", "--to", "2025-01-01T00:00:00Z"], "is not before"),
@@ -176,7 +176,7 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
     ],
 )
 def test_what_ends_it(
-    topics: Topics, options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    topics: Topics, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topics.inputs(0, 1)
     topics.score(0, 0)
@@ -184,13 +184,13 @@ def test_what_ends_it(
     assert ended(monkeypatch, [*arguments, *(option.format(name=topics.name) for option in options)]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said.format(name=topics.name) in printed.err
+    assert message.format(name=topics.name) in printed.err
 
 
 def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # not listening: refused
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))  # not listening: refused
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
         arguments = ["--bootstrap-servers", address, "--input", "a", "--output", "b", "--timeout", "0.5"]
         assert ended(monkeypatch, arguments) == 4
     assert f"error: no Kafka broker answers at {address}" in capsys.readouterr().err

@@ -18,9 +18,9 @@ def test_a_letter_stands_for_the_offsets_from_its_first_one_to_its_source() -> N
 
 
 def test_a_first_offset_among_the_headers_of_the_event_counts_for_nothing() -> None:
-    told = dead_source([("dead.source", b"eu/flights/0/7"), ("dead.first", b"0"), SOURCE])
-    assert told == DeadSource(40, LAST, ranged=False)
-    assert dead_source([("dead.first", b"0"), SOURCE]) == told
+    source = dead_source([("dead.source", b"eu/flights/0/7"), ("dead.first", b"0"), SOURCE])
+    assert source == DeadSource(40, LAST, ranged=False)
+    assert dead_source([("dead.first", b"0"), SOURCE]) == source
 
 
 @pytest.mark.parametrize("first", [b"41", b"-1", b"", b"x", None, b"9" * 5_000, "\u0661".encode()])
@@ -30,7 +30,7 @@ def test_a_letter_with_a_bad_first_offset_is_unreadable(first: bytes | None) -> 
 
 
 def audited(*inputs: int) -> Audit:
-    """The log has the offsets 0 to 99."""
+    """Audit a log with the offsets 0 to 99."""
     audit = Audit({PARTITION: Window(0, 100)})
     audit.inputs(PARTITION, np.array(inputs, np.int64))
     return audit

@@ -17,32 +17,32 @@ PLACE = ("scores", "copies", 0)
 
 
 def count(source: list[int], copies: list[int], due: int = 1_000, complete: bool = True) -> CopyReport:
-    """Records are their own hashes; those from 500 on are somebody else's."""
+    """Count records that are their own hashes; records from 500 on are of another region."""
     report = CopyReport()
-    found = np.array(copies, np.int64)
+    hashes = np.array(copies, np.int64)
     compare(
         report,
         PLACE,
         Column(np.array(source, np.int64), np.array(source, np.int64)),
         due,
-        Copies(found, np.arange(len(copies)), found < 500, complete),
+        Copies(hashes, np.arange(len(copies)), hashes < 500, complete),
     )
     return report
 
 
 @settings(max_examples=100)
 @given(st.sets(st.integers(0, 30)), st.lists(st.integers(0, 30), max_size=40))
-def test_it_counts_as_a_plain_count_does(there: set[int], copies: list[int]) -> None:
-    source = sorted(there)
+def test_it_counts_as_a_plain_count_does(existing: set[int], copies: list[int]) -> None:
+    source = sorted(existing)
     report = count(source, copies)
-    times = Counter(number for number in copies if number in there)
+    times = Counter(number for number in copies if number in existing)
     assert (report.source, report.copies) == (len(source), sum(times.values()))
-    assert report.missing == len(there - set(copies))
+    assert report.missing == len(existing - set(copies))
     assert report.duplicates == sum(times.values()) - len(times)
-    assert report.phantoms == sum(number not in there for number in copies)
-    firsts = list(dict.fromkeys(number for number in copies if number in there))
-    seen = [number for number in copies if number in there]
-    late = sum(number < max(seen[: seen.index(number) + 1]) for number in firsts)
+    assert report.phantoms == sum(number not in existing for number in copies)
+    firsts = list(dict.fromkeys(number for number in copies if number in existing))
+    expected = [number for number in copies if number in existing]
+    late = sum(number < max(expected[: expected.index(number) + 1]) for number in firsts)
     assert report.out_of_order == late
     assert report.clean == (not (report.missing or report.duplicates or report.phantoms or late))
 
@@ -87,18 +87,18 @@ def swap(topic_id: str, scores: list[int] | None = None, letters: list[int] | No
 
 def test_answers_before_the_first_to_the_new_topic_are_gone() -> None:
     logs = Logs({"flights": "new"})
-    assert not logs.gone(HERE, OUT[0], 0)
+    assert not logs.is_deleted(HERE, OUT[0], 0)
     assert not logs.present(swap("old"))
-    assert logs.gone(HERE, OUT[0], 99)  # nothing of the new one is answered
+    assert logs.is_deleted(HERE, OUT[0], 99)  # nothing of the new one is answered
     assert logs.present(swap("new", [7, 3], [1]))
     assert logs.present(swap("new", [70, 30], [10]))  # the first one holds
-    assert [logs.gone(HERE, OUT[0], at) for at in (6, 7)] == [True, False]
-    assert [logs.gone(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
-    assert [logs.gone(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
-    assert not logs.gone(HERE, ("scores", 2), 0)  # a partition of the output that was added since
+    assert [logs.is_deleted(HERE, OUT[0], at) for at in (6, 7)] == [True, False]
+    assert [logs.is_deleted(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
+    assert [logs.is_deleted(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
+    assert not logs.is_deleted(HERE, ("scores", 2), 0)  # a partition of the output that was added since
     without_ids = Logs({})
-    assert all(without_ids.present(swap(told)) for told in ("", "old", "new"))
-    assert not without_ids.gone(HERE, OUT[0], 0)
+    assert all(without_ids.present(swap(topic_id)) for topic_id in ("", "old", "new"))
+    assert not without_ids.is_deleted(HERE, OUT[0], 0)
 
 
 DIGESTS = ["a", "b", "c"]
@@ -137,9 +137,9 @@ def by_definition(scores: str, swaps: list[Swap]) -> list[int]:
         highest = max([highest, *(record.revision for record in records if record.offset <= offset)])
         if digest == ".":
             continue
-        mine = [record for record in records if record.digest == digest]
-        past = [record.revision for record in mine if record.offset <= offset]
-        revision = max(past) if past else min((record.revision for record in mine), default=-(10**9))
+        own_records = [record for record in records if record.digest == digest]
+        past = [record.revision for record in own_records if record.offset <= offset]
+        revision = max(past) if past else min((record.revision for record in own_records), default=-(10**9))
         if revision < highest:
             late.append(offset)
         highest = max(highest, revision)

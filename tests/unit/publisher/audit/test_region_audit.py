@@ -52,7 +52,7 @@ def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> Non
 
 def test_what_is_gone_is_told_and_what_is_unreadable_is_a_fault_with_its_place() -> None:
     audit = RegionsAudit()
-    audit.gone(3)
+    audit.count_deleted(3)
     for offset in range(EXAMPLES + 2):
         audit.unreadable("eu west", ("scores", 1), offset)
     report = audit.report()

@@ -71,7 +71,7 @@ GUARANTEES = {
 
 
 def library_properties(folder: Path) -> set[str]:
-    """The names of all properties, as the installed library lists them."""
+    """Return the names of all properties that the installed library lists."""
     library_folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
     library, libc = ctypes.CDLL(str(next(library_folder.glob("librdkafka*")))), ctypes.CDLL(None)
     libc.fopen.restype = ctypes.c_void_p

@@ -33,15 +33,17 @@ class Script:
         return ScriptedChild(self, careful)
 
     def taken(self, turns: int, readable: Callable[[Partition], bool] = lambda _: True) -> list[Taken]:
-        found = []
+        results = []
         for _ in range(turns):
             self.now += 2.0
-            if (taken := self.sandboxed.take(0.0, readable)) is not None:
-                found.append(taken)
-        return found
+            if (result := self.sandboxed.take(0.0, readable)) is not None:
+                results.append(result)
+        return results
 
 
 class ScriptedChild:
+    """A sandbox process whose answers are scripted."""
+
     def __init__(self, script: Script, careful: bool) -> None:
         self._script, self._careful = script, careful
 
@@ -78,7 +80,7 @@ def test_a_suspect_is_cleared_at_its_end_and_the_process_ends() -> None:
 def test_a_suspect_is_cleared_when_enough_is_read() -> None:
     script = Script(records(5, size=ENOUGH_BYTES))
     script.sandboxed.add(PARTITION, 5)
-    assert [taken.cleared for taken in script.taken(1)] == [True]
+    assert [result.cleared for result in script.taken(1)] == [True]
 
 
 def test_a_suspect_whose_fetch_the_broker_rejects_is_left_to_the_usual_reader() -> None:
@@ -101,30 +103,30 @@ def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> 
 def test_a_usual_process_continues_after_a_careful_one_has_read_enough() -> None:
     script = Script(Again(), records(5), records(6, size=CAREFUL_BYTES), records(7))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for taken in script.taken(4) for row in taken.rows] == [5, 6, 7]
+    assert [row.offset for result in script.taken(4) for row in result.rows] == [5, 6, 7]
     assert script.started == [False, True, False]
 
 
 def test_an_end_beside_the_records_before_it_clears_a_suspect() -> None:
     script = Script(Records(records(5, 6).rows, ended=True))
     script.sandboxed.add(PARTITION, 5)
-    (taken,) = script.taken(1)
-    assert ([row.offset for row in taken.rows], taken.cleared) == ([5, 6], True)
+    (result,) = script.taken(1)
+    assert ([row.offset for row in result.rows], result.cleared) == ([5, 6], True)
 
 
 def test_a_process_that_dies_without_a_word_is_replaced_by_a_careful_one() -> None:
     script = Script("dies", records(5))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for taken in script.taken(2) for row in taken.rows] == [5]
+    assert [row.offset for result in script.taken(2) for row in result.rows] == [5]
     assert script.started == [False, True]
 
 
 def test_what_ends_two_careful_processes_is_passed_one_offset_at_a_time() -> None:
     script = Script("dies", "dies", "dies", records(6))
     script.sandboxed.add(PARTITION, 5)
-    taken = script.taken(5)
-    assert [(t.unreadable.first, t.unreadable.last) for t in taken if t.unreadable] == [(5, 5)]
-    assert [row.offset for t in taken for row in t.rows] == [6]
+    result = script.taken(5)
+    assert [(t.unreadable.first, t.unreadable.last) for t in result if t.unreadable] == [(5, 5)]
+    assert [row.offset for t in result for row in t.rows] == [6]
 
 
 def test_a_silent_process_is_replaced() -> None:
@@ -140,7 +142,7 @@ def test_a_silent_process_is_replaced() -> None:
 def test_a_broker_without_an_answer_costs_no_record() -> None:
     script = Script(Nothing(), records(5))
     script.sandboxed.add(PARTITION, 5)
-    assert [row.offset for taken in script.taken(2) for row in taken.rows] == [5]
+    assert [row.offset for result in script.taken(2) for row in result.rows] == [5]
     assert script.started == [False]
 
 
@@ -149,12 +151,12 @@ def test_an_answer_about_a_position_that_was_left_does_not_count() -> None:
     script.sandboxed.add(PARTITION, 5)
     script.taken(1)
     script.sandboxed.add(PARTITION, 2)
-    assert [row.offset for taken in script.taken(2) for row in taken.rows] == [2]
+    assert [row.offset for result in script.taken(2) for row in result.rows] == [2]
 
 
 def test_suspects_take_turns_and_one_that_is_not_readable_waits() -> None:
     script = Script(records(5), records(1), records(6))
     script.sandboxed.add(PARTITION, 5)
     script.sandboxed.add(OTHER, 1)
-    assert [taken.partition for taken in script.taken(2)] == [PARTITION, OTHER]
+    assert [result.partition for result in script.taken(2)] == [PARTITION, OTHER]
     assert script.taken(1, lambda _: False) == []

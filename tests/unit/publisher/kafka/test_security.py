@@ -17,7 +17,7 @@ LOGIN = {"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "username": "me"}
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a password, certificates and keys, right ones and wrong ones."""
+    """Return a folder with a password, and valid and invalid certificates and keys."""
     folder = tmp_path_factory.mktemp("files")
     authority = trustme.CA()
     for name in ("one", "two"):
@@ -83,11 +83,11 @@ def test_extra_does_not_undo_what_security_says(files: Path) -> None:
 
 def test_the_properties_of_a_client(files: Path) -> None:
     proof = SecuritySettings.model_validate({**LOGIN, "password_file": files / "password", "ca_file": files / "one.crt"})
-    found = kafka.client(KafkaSettings(bootstrap_servers="b:1", security=proof), "me")
-    assert found["security.protocol"] == "SASL_SSL"
-    assert found["sasl.password"] == "hush"
-    assert found["ssl.ca.location"] == str(files / "one.crt")
-    assert found["ssl.endpoint.identification.algorithm"] == "https"
+    properties = kafka.client(KafkaSettings(bootstrap_servers="b:1", security=proof), "me")
+    assert properties["security.protocol"] == "SASL_SSL"
+    assert properties["sasl.password"] == "hush"
+    assert properties["ssl.ca.location"] == str(files / "one.crt")
+    assert properties["ssl.endpoint.identification.algorithm"] == "https"
     assert security.properties(SecuritySettings()) == {}
 
 

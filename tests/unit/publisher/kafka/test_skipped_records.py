@@ -14,7 +14,7 @@ def test_all_are_counted_and_few_are_named(caplog: pytest.LogCaptureFixture) -> 
             skipped.skip("a", 1, offset, ValueError("no JSON"))
         skipped.skip("b", 0, 7, "x")
     assert skipped.counts == {"a": 1_000, "b": 1}
-    said = [record.getMessage() for record in caplog.records]
-    assert said[0] == "a[1]@0 is skipped as unreadable: no JSON (1 of this topic so far)"
-    assert said[-1] == "b[0]@7 is skipped as unreadable: x (1 of this topic so far)"
-    assert len(said) == SHOWN + 3 + 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0] == "a[1]@0 is skipped as unreadable: no JSON (1 of this topic so far)"
+    assert messages[-1] == "b[0]@7 is skipped as unreadable: x (1 of this topic so far)"
+    assert len(messages) == SHOWN + 3 + 1

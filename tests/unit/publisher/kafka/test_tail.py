@@ -24,65 +24,65 @@ def record(partition: int, offset: int, milliseconds: int) -> Message:
 class Scripted(TopicFollower):
     """Is told these records and ends, so many at a time."""
 
-    def __init__(self, partitions: int, told: Sequence[Message | End], at_a_time: int = 1) -> None:
+    def __init__(self, partitions: int, messages: Sequence[Message | End], at_a_time: int = 1) -> None:
         self.unread: set[Partition] = {(TOPIC, number) for number in range(partitions)}
         self._open: Offsets = {}
-        self._told = [told[at : at + at_a_time] for at in range(0, len(told), at_a_time)]
+        self._told = [messages[at : at + at_a_time] for at in range(0, len(messages), at_a_time)]
 
     def _written(self) -> Offsets:
         return {}
 
     def poll(self, seconds: float = 0.0) -> Iterator[Message]:  # noqa: ARG002
-        for one in self._told.pop(0) if self._told else ():
-            if isinstance(one, Message):
-                yield one
+        for message in self._told.pop(0) if self._told else ():
+            if isinstance(message, Message):
+                yield message
             else:
-                self.unread.discard((TOPIC, one))
+                self.unread.discard((TOPIC, message))
 
 
-def read(partitions: int, *told: Message | End, at_a_time: int = 1) -> list[tuple[int | None, int | None, int]]:
-    """The partition, offset and time of each record, as they come."""
-    found = Scripted(partitions, told, at_a_time).oldest_first()
-    return [(message.partition(), message.offset(), message.timestamp()[1]) for message in found]
+def read(partitions: int, *messages: Message | End, at_a_time: int = 1) -> list[tuple[int | None, int | None, int]]:
+    """Return the partition, offset and time of each record in the order of arrival."""
+    merged = Scripted(partitions, messages, at_a_time).oldest_first()
+    return [(message.partition(), message.offset(), message.timestamp()[1]) for message in merged]
 
 
 def test_partitions_that_are_read_one_by_one_are_merged_by_time() -> None:
-    found = read(2, record(0, 0, 10), record(0, 1, 30), 0, record(1, 0, 20), record(1, 1, 40), 1)
-    assert [milliseconds for *_, milliseconds in found] == [10, 20, 30, 40]
+    merged = read(2, record(0, 0, 10), record(0, 1, 30), 0, record(1, 0, 20), record(1, 1, 40), 1)
+    assert [milliseconds for *_, milliseconds in merged] == [10, 20, 30, 40]
 
 
 def test_a_partition_whose_times_go_back_keeps_its_order() -> None:
-    found = read(2, record(0, 0, 50), record(0, 1, 10), 0, record(1, 0, 20), 1)
-    assert found == [(1, 0, 20), (0, 0, 50), (0, 1, 10)]
+    merged = read(2, record(0, 0, 50), record(0, 1, 10), 0, record(1, 0, 20), 1)
+    assert merged == [(1, 0, 20), (0, 0, 50), (0, 1, 10)]
 
 
 def test_a_record_comes_as_soon_as_no_older_one_can_follow() -> None:
-    told = [record(0, 0, 10), record(1, 0, 20), record(0, 1, 30)]
-    assert next(Scripted(2, told).oldest_first()) is told[0]
+    messages = [record(0, 0, 10), record(1, 0, 20), record(0, 1, 30)]
+    assert next(Scripted(2, messages).oldest_first()) is messages[0]
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "HELD_RECORDS", 2)
-    told = [record(0, at, at) for at in range(3)]
-    assert next(Scripted(2, told).oldest_first()) is told[0]
+    messages = [record(0, at, at) for at in range(3)]
+    assert next(Scripted(2, messages).oldest_first()) is messages[0]
 
 
 def test_a_partition_that_gives_nothing_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "SILENCE_SECONDS", 0.01)
-    found = Scripted(2, [record(0, 0, 10), 0]).oldest_first()
-    assert next(found).offset() == 0  # what was read comes before that is told
+    merged = Scripted(2, [record(0, 0, 10), 0]).oldest_first()
+    assert next(merged).offset() == 0  # what was read comes before that is told
     with pytest.raises(Fatal, match="topic scores cannot be read to its end"):
-        next(found)
+        next(merged)
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5), min_size=1, max_size=4), st.integers(1, 7))
 def test_every_record_comes_once_in_the_order_of_its_partition(times: list[list[int]], at_a_time: int) -> None:
     logs = [[(number, at, time) for at, time in enumerate(log)] for number, log in enumerate(times)]
-    told: list[Message | End] = []
+    messages: list[Message | End] = []
     for number, log in enumerate(logs):
-        told += [record(*row) for row in log]
-        told.append(number)
-    found = read(len(logs), *told, at_a_time=at_a_time)
-    assert [[row for row in found if row[0] == number] for number in range(len(logs))] == logs
+        messages += [record(*row) for row in log]
+        messages.append(number)
+    merged = read(len(logs), *messages, at_a_time=at_a_time)
+    assert [[row for row in merged if row[0] == number] for number in range(len(logs))] == logs
     if all(log == sorted(log) for log in times):
-        assert [time for *_, time in found] == sorted(time for log in times for time in log)
+        assert [time for *_, time in merged] == sorted(time for log in times for time in log)

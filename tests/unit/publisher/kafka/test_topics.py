@@ -24,12 +24,12 @@ def test_a_client_that_has_lost_its_way_is_replaced(monkeypatch: pytest.MonkeyPa
     late = KafkaException(KafkaError(KafkaError._TIMED_OUT, "Failed while waiting for controller"))
     lost.describe_cluster.return_value.result.side_effect = late
     well.describe_cluster.return_value.result.return_value.cluster_id = "c1"
-    made = [lost, well]
-    monkeypatch.setattr(kafka, "admin", lambda *_: made.pop(0))
-    asked = Topics(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
+    clients = [lost, well]
+    monkeypatch.setattr(kafka, "admin", lambda *_: clients.pop(0))
+    topics_client = Topics(KafkaSettings(bootstrap_servers="nowhere:9092"), "relay", "eu (source)", 1.0)
     with pytest.raises(Retriable, match="waiting for controller"):
-        asked.id()
-    assert asked.id() == "c1"
+        topics_client.id()
+    assert topics_client.id() == "c1"
 
 
 SETTINGS = KafkaSettings(bootstrap_servers="nowhere:9092")
@@ -40,9 +40,9 @@ MakeReader = Callable[[set[int]], GroupReader]
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> MakeReader:
-    """A reader of a group in which the positions of these partitions are undecided."""
+    """Return a function that creates a reader of a group with undecided positions in these partitions."""
 
-    def made(undecided: set[int]) -> GroupReader:
+    def make_reader(undecided: set[int]) -> GroupReader:
         def committed(partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:  # noqa: ARG001
             if undecided & {p.partition for p in partitions}:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
@@ -53,7 +53,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> MakeReader:
         monkeypatch.setattr(kafka, "reader", lambda *_, **__: consumer)
         return GroupReader(SETTINGS, "c", "g", decided=True)
 
-    return made
+    return make_reader
 
 
 def test_where_all_are_decided_none_is_asked_for_alone(reader: MakeReader) -> None:
@@ -63,11 +63,11 @@ def test_where_all_are_decided_none_is_asked_for_alone(reader: MakeReader) -> No
 
 def test_the_decided_are_left_out_call_by_call(reader: MakeReader) -> None:
     group = reader({1, 3})
-    left = group.undecided(FLIGHTS, singly=False)
-    assert left == FLIGHTS
+    undecided = group.undecided(FLIGHTS, singly=False)
+    assert undecided == FLIGHTS
     for expected in ([2, 3, 4, 1], [4, 1, 3], [3, 1], [1, 3]):
-        left = group.undecided(left, singly=True)
-        assert [number for _, number in left] == expected
+        undecided = group.undecided(undecided, singly=True)
+        assert [number for _, number in undecided] == expected
 
 
 def test_a_coordinator_that_is_away_says_nothing_of_transactions(reader: MakeReader) -> None:
@@ -76,16 +76,16 @@ def test_a_coordinator_that_is_away_says_nothing_of_transactions(reader: MakeRea
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "told"),
+    ("code", "error", "message"),
     [
         (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAllowed, "no right to Describe on group 'g'"),
         (KafkaError._TRANSPORT, Retriable, "eu does not answer"),
     ],
 )
-def test_a_refusal_names_the_right(code: int, error: type[Exception], told: str) -> None:
+def test_a_refusal_names_the_right(code: int, error: type[Exception], message: str) -> None:
     admin = MagicMock()
     admin.describe_consumer_groups.return_value["g"].result.side_effect = KafkaException(KafkaError(code))
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         ConsumerGroups(admin, SETTINGS, "eu", 1.0).members("g")
 
 
@@ -111,8 +111,8 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
         "c": frozenset({WRITE}),
         "d": frozenset[AclOperation](),
     }
-    found = {"a": frozenset({READ, DESCRIBE}), "b": frozenset({WRITE}), "c": None}
-    assert acls.missing(needed, found) == [Right(WRITE, "topic", "a")]
+    rights = {"a": frozenset({READ, DESCRIBE}), "b": frozenset({WRITE}), "c": None}
+    assert acls.missing(needed, rights) == [Right(WRITE, "topic", "a")]
     assert acls.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
     assert acls.missing({"unknown": frozenset({READ})}, {}) == []
 

@@ -22,19 +22,19 @@ from tests.support.waiting import STEP_SECONDS, until
 
 
 def registry() -> CollectorRegistry:
-    made = CollectorRegistry()
-    Gauge("answers", "", registry=made).set(42)
-    return made
+    collectors = CollectorRegistry()
+    Gauge("answers", "", registry=collectors).set(42)
+    return collectors
 
 
 @pytest.fixture
 def server() -> Iterator[HealthServer]:
-    made = HealthServer("127.0.0.1:0", registry(), lambda: None, lambda: "not yet")
-    with contextlib.closing(made):
-        yield made
+    collectors = HealthServer("127.0.0.1:0", registry(), lambda: None, lambda: "not yet")
+    with contextlib.closing(collectors):
+        yield collectors
 
 
-def asked(server: HealthServer, path: str, method: str = "GET", **more: object) -> tuple[int, bytes]:
+def send_request(server: HealthServer, path: str, method: str = "GET", **more: object) -> tuple[int, bytes]:
     with contextlib.closing(http.client.HTTPConnection(server.address, timeout=STEP_SECONDS)) as connection:
         connection.request(method, path, **more)  # type: ignore[arg-type]
         answer = connection.getresponse()
@@ -56,7 +56,7 @@ def sent(client: socket.socket, data: bytes) -> bool:
 
 
 def rest(client: socket.socket) -> bytes:
-    """What is received until the server closes."""
+    """Receive bytes until the server closes the connection."""
     received = bytearray()
     with contextlib.suppress(ConnectionResetError):
         while part := client.recv(65_536):
@@ -65,20 +65,20 @@ def rest(client: socket.socket) -> bytes:
 
 
 def test_the_routes_answer(server: HealthServer) -> None:
-    assert asked(server, "/livez") == (200, b'{"status": "ok", "reason": null}\n')
-    status, told = asked(server, "/readyz")
-    assert (status, json.loads(told)["reason"]) == (503, "not yet")
-    status, told = asked(server, "/metrics")
-    assert (status, b"answers 42.0" in told) == (200, True)
-    assert asked(server, "/")[0] == 404
-    assert asked(server, "/livez", "POST", body=b"x" * 1_000_000)[0] == 405
+    assert send_request(server, "/livez") == (200, b'{"status": "ok", "reason": null}\n')
+    status, content = send_request(server, "/readyz")
+    assert (status, json.loads(content)["reason"]) == (503, "not yet")
+    status, content = send_request(server, "/metrics")
+    assert (status, b"answers 42.0" in content) == (200, True)
+    assert send_request(server, "/")[0] == 404
+    assert send_request(server, "/livez", "POST", body=b"x" * 1_000_000)[0] == 405
 
 
 @pytest.mark.parametrize("style", Style)
 def test_a_flood_of_one_kind_does_not_silence_it(server: HealthServer, style: Style) -> None:
     with ConnectionFlood(server.address, 300, [style]) as flood:
         assert flood.full.wait(STEP_SECONDS)
-        assert [asked(server, path)[0] for path in ("/livez", "/readyz", "/metrics")] == [200, 503, 200]
+        assert [send_request(server, path)[0] for path in ("/livez", "/readyz", "/metrics")] == [200, 503, 200]
 
 
 def test_at_the_limit_the_oldest_connection_is_closed_for_a_new_one(server: HealthServer) -> None:
@@ -117,16 +117,16 @@ def test_a_request_that_does_not_parse_harms_nothing(server: HealthServer, head:
     with connected(server) as client:
         client.sendall(head)
         rest(client)
-    assert asked(server, "/livez")[0] == 200
+    assert send_request(server, "/livez")[0] == 200
 
 
 def test_the_first_of_pipelined_requests_is_answered_whole(server: HealthServer) -> None:
     with connected(server) as client:
         client.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 1_000)
         client.shutdown(socket.SHUT_WR)
-        told = rest(client)
-    assert told.count(b"HTTP/1.0 200") == 1
-    assert told.endswith(b'"reason": null}\n')
+        content = rest(client)
+    assert content.count(b"HTTP/1.0 200") == 1
+    assert content.endswith(b'"reason": null}\n')
 
 
 def test_a_check_that_raises_is_an_answer_of_500() -> None:
@@ -134,28 +134,28 @@ def test_a_check_that_raises_is_an_answer_of_500() -> None:
         raise RuntimeError("no")
 
     with contextlib.closing(HealthServer("127.0.0.1:0", registry(), fails, lambda: None)) as server:
-        assert asked(server, "/livez")[0] == 500
-        assert asked(server, "/readyz")[0] == 200
+        assert send_request(server, "/livez")[0] == 500
+        assert send_request(server, "/readyz")[0] == 200
 
 
 def test_no_connection_outlives_the_server() -> None:
     server = HealthServer("127.0.0.1:0", registry(), lambda: None, lambda: None)
     with connected(server) as client:
-        until(lambda: asked(server, "/livez")[0] == 200, "an answer")
+        until(lambda: send_request(server, "/livez")[0] == 200, "an answer")
         server.close()
         assert rest(client) == b""
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:99999", "192.0.2.1:0"])
 def test_an_address_that_cannot_be_listened_on_is_named(listen: str) -> None:
-    with pytest.raises(Fatal, match=f"cannot listen on http.listen {listen}: ") as told:
+    with pytest.raises(Fatal, match=f"cannot listen on http.listen {listen}: ") as content:
         HealthServer(listen, registry(), lambda: None, lambda: None)
-    assert told.value.exit_code == USAGE
+    assert content.value.exit_code == USAGE
 
 
 def test_connections_take_an_eighth_of_the_descriptors_at_most() -> None:
-    found = [connection_limit(limit) for limit in (16, 256, 1_024, 1_048_576, resource.RLIM_INFINITY)]
-    assert found == [FEWEST_CONNECTIONS, 32, CONNECTIONS, CONNECTIONS, CONNECTIONS]
+    limits = [connection_limit(limit) for limit in (16, 256, 1_024, 1_048_576, resource.RLIM_INFINITY)]
+    assert limits == [FEWEST_CONNECTIONS, 32, CONNECTIONS, CONNECTIONS, CONNECTIONS]
 
 
 EXHAUSTED = """

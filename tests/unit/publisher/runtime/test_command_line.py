@@ -21,23 +21,23 @@ PROGRAMS = ("scorer", "publisher", "model_registry")
 
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_every_program_tells_its_version_and_completes(package: str) -> None:
-    def said(*options: str) -> str:
+    def printed(*options: str) -> str:
         command = [sys.executable, "-m", package, *options]
         named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell to be found
         return subprocess.run(command, capture_output=True, text=True, check=True, env=named).stdout
 
-    assert said("--version").strip() == version("scorestream")
-    assert "COMPLETE" in said("--show-completion", "bash")
+    assert printed("--version").strip() == version("scorestream")
+    assert "COMPLETE" in printed("--show-completion", "bash")
 
 
-def found() -> Iterator[Finding]:
+def findings() -> Iterator[Finding]:
     yield Finding("broker", True, "answers", "not told")
     yield Finding("topic", False, "[red]x[/] is missing", "make it")
 
 
 def test_findings_are_told_as_they_come_and_one_that_is_not_ok_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as end:
-        print_findings(found(), as_json=False)
+        print_findings(findings(), as_json=False)
     assert end.value.exit_code == 1
     assert capsys.readouterr().err == "ok   broker: answers\nFAIL topic: [red]x[/] is missing\n     hint: make it\n"
     print_findings([Finding("broker", True, "answers")], as_json=False)
@@ -54,7 +54,7 @@ def test_findings_print_no_credentials_of_urls(as_json: bool, capfdbinary: pytes
 
 def test_findings_as_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     with pytest.raises(typer.Exit):
-        print_findings(found(), as_json=True)
+        print_findings(findings(), as_json=True)
     printed = capfdbinary.readouterr()
     document = json.loads(printed.out)
     assert (document["ok"], [finding["ok"] for finding in document["checks"]]) == (False, [True, False])
@@ -62,7 +62,7 @@ def test_findings_as_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (Fatal("no broker", "is it running?"), 4, "error: no broker\nhint: is it running?\n"),
         (Fatal("refused", "", 3), 3, "error: refused\n"),
@@ -72,7 +72,7 @@ def test_findings_as_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     ],
 )
 def test_an_error_is_a_line_and_a_hint(
-    error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = typer.Typer()
 
@@ -84,7 +84,7 @@ def test_an_error_is_a_line_and_a_hint(
     app.pretty_exceptions_enable = False
     with pytest.raises(SystemExit) as end:
         command_line.run(app)
-    assert (end.value.code, capsys.readouterr().err.strip()) == (code, said.strip())
+    assert (end.value.code, capsys.readouterr().err.strip()) == (code, message.strip())
 
 
 def test_a_verb_is_imported_when_it_is_asked_for() -> None:

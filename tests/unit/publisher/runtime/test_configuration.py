@@ -47,15 +47,15 @@ def kinds() -> Iterator[Any]:
     """Every place of every configuration with what a wrong value there would be."""
     for model in MODELS:
         for name, kind in places(model):
-            for wrong in (f"{CANARY}", [CANARY], URL, f"htp{URL[4:]}", URL.partition("://")[2]):
-                if is_section(kind) or is_secret(kind) or "@" in wrong:
-                    yield pytest.param(model, name, wrong, id=f"{model.__name__}-{name}-{str(wrong)[:8]}")
+            for value in (f"{CANARY}", [CANARY], URL, f"htp{URL[4:]}", URL.partition("://")[2]):
+                if is_section(kind) or is_secret(kind) or "@" in value:
+                    yield pytest.param(model, name, value, id=f"{model.__name__}-{name}-{str(value)[:8]}")
             if is_section(kind):
                 yield pytest.param(model, f"{name}.passwort", CANARY, id=f"{model.__name__}-{name}.passwort")
 
 
-def told(model: type[Configuration], values: dict[str, Any], *flags: str) -> str:
-    """The error of a configuration; empty where it has none."""
+def error_text(model: type[Configuration], values: dict[str, Any], *flags: str) -> str:
+    """Return the error of a configuration; empty if it is valid."""
     try:
         configuration.load(model, merged(merged(MODELS[model], SECRETS[model]), values), flags)
     except SettingsError as error:
@@ -67,15 +67,15 @@ def told(model: type[Configuration], values: dict[str, Any], *flags: str) -> str
 def test_a_wrong_value_in_any_place_is_not_repeated_where_it_may_be_a_secret(
     model: type[Configuration], name: str, wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert seen_in(told(model, nested(name, wrong))) == []
-    assert seen_in(told(model, {}, f"{name}={wrong}")) == []
+    assert seen_in(error_text(model, nested(name, wrong))) == []
+    assert seen_in(error_text(model, {}, f"{name}={wrong}")) == []
     monkeypatch.setenv(f"{model.model_config['env_prefix']}{name.upper().replace('.', '__')}", str(wrong))
-    assert seen_in(told(model, {})) == []
+    assert seen_in(error_text(model, {})) == []
 
 
 @pytest.mark.parametrize("fault", BETWEEN)
 def test_a_fault_between_settings_names_them_and_prints_no_value_of_others(fault: str) -> None:
-    message = told(Settings, BETWEEN[fault])
+    message = error_text(Settings, BETWEEN[fault])
     assert seen_in(message) == []
     assert len(message.splitlines()) == 1
     assert any(part in message for name, _ in flatten(BETWEEN[fault]) for part in name.split(".")[1:]), message
@@ -83,7 +83,7 @@ def test_a_fault_between_settings_names_them_and_prints_no_value_of_others(fault
 
 def test_regions_and_topics_of_a_relay_that_are_equal_print_nothing_else() -> None:
     for values in ({"destination": {"region": "eu"}}, {"refusal_topic": "scorestream.checkpoints"}):
-        message = told(RelaySettings, values)
+        message = error_text(RelaySettings, values)
         assert message
         assert seen_in(message) == []
 
@@ -98,7 +98,7 @@ def test_a_variable_that_is_no_json_is_named_without_its_value(monkeypatch: pyte
     for name in ("SCORER_KAFKA", "SCORER_KAFKA__EXTRA"):
         with monkeypatch.context() as variable:
             variable.setenv(name, f"sasl.password={CANARY}")
-            message = told(Settings, {})
+            message = error_text(Settings, {})
         assert name.partition("__")[0] in message or "kafka" in message
         assert seen_in(message) == []
 

@@ -24,16 +24,16 @@ def test_a_stop_ends_a_start_whose_tries_fail_at_once() -> None:
 def test_a_step_is_repeated_until_its_dependency_answers() -> None:
     outages = Outages()
     waiter = DependencyWaiter(lambda: None, lambda: None, outages, threading.Event())
-    seen: list[str | None] = []
+    observed: list[str | None] = []
 
     def step() -> int:
-        seen.append(outages.summary())
-        if len(seen) == 1:
+        observed.append(outages.summary())
+        if len(observed) == 1:
             raise DependencyUnavailable("registry", "timed out")
         return 7
 
     assert waiter.retry_until_available(step) == 7
-    assert seen == [None, "registry: timed out"]
+    assert observed == [None, "registry: timed out"]
     assert outages.summary() is None
 
 

@@ -14,13 +14,13 @@ from tests.support.canary import URL, seen_in
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
-    """What is logged, one JSON object a line; the root logger is as before afterwards."""
+    """Capture the log, one JSON object a line, and restore the root logger afterwards."""
     root, stream = logging.getLogger(), io.StringIO()
-    kept, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     monkeypatch.setattr(sys, "stderr", stream)
     logs.configure({"scorer": "n.a"})
     yield stream
-    root.handlers[:], root.level = kept, level
+    root.handlers[:], root.level = handlers, level
 
 
 def test_credentials_of_urls_are_masked_in_messages_arguments_and_tracebacks(written: io.StringIO) -> None:

@@ -18,13 +18,13 @@ def record(message: str, name: str = "librdkafka") -> logging.LogRecord:
 def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None:
     now = 0.0
     repeats = RepeatFilter(lambda: now)
-    said = [repeats.filter(record(f"FAIL [r0#producer-{k}]: refused (after {k} ms)")) for k in range(5)]
-    assert said == [True, False, False, False, False]
+    passed = [repeats.filter(record(f"FAIL [r0#producer-{k}]: refused (after {k} ms)")) for k in range(5)]
+    assert passed == [True, False, False, False, False]
     assert repeats.filter(record("FAIL [r0#producer-1]: reset"))
     now = REPEAT_SECONDS
-    again = record("FAIL [r0#producer-9]: refused (after 9 ms)")
-    assert repeats.filter(again)
-    assert again.getMessage() == "FAIL [r0#producer-9]: refused (after 9 ms) (4 more like this)"
+    next_record = record("FAIL [r0#producer-9]: refused (after 9 ms)")
+    assert repeats.filter(next_record)
+    assert next_record.getMessage() == "FAIL [r0#producer-9]: refused (after 9 ms) (4 more like this)"
 
 
 def test_other_loggers_may_say_the_same_thing_twice() -> None:
@@ -59,10 +59,10 @@ libc.malloc_stats()
 @pytest.mark.parametrize(("environment", "arenas"), [({}, 2), ({"MALLOC_ARENA_MAX": "5"}, 5)])
 def test_threads_share_arenas(environment: dict[str, str], arenas: int) -> None:
     clean = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ARENAS], env={**clean, **environment}, capture_output=True, text=True, check=True
     ).stderr
-    assert told.count("Arena ") == arenas
+    assert process.count("Arena ") == arenas
 
 
 TIDIED = """
@@ -99,8 +99,8 @@ print(gone() is None, held - resident() >= 40_000_000)
 
 
 def test_what_is_not_used_any_more_goes_back_to_the_system() -> None:
-    told = subprocess.run([sys.executable, "-c", TIDIED], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["True", "True"]
+    process = subprocess.run([sys.executable, "-c", TIDIED], capture_output=True, text=True, check=True).stdout
+    assert process.split() == ["True", "True"]
 
 
 HANGS = """

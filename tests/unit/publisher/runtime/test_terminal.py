@@ -15,25 +15,25 @@ from tests.support.hostile_records import ESCAPES
 ACTIVE = {"\x1b", "\x9b", "\x07", "\u202e", "\x00", "\r"}
 
 
-def printed(*things: object, **given: object) -> str:
+def printed(*things: object, **options: object) -> str:
     out = io.StringIO()
-    PlainConsole(file=out, width=200, force_terminal=False).print(*things, **given)  # type: ignore[arg-type]
+    PlainConsole(file=out, width=200, force_terminal=False).print(*things, **options)  # type: ignore[arg-type]
     return out.getvalue()
 
 
 def table() -> Table:
-    made = Table(ESCAPES, title=ESCAPES)
-    made.add_row(ESCAPES)
-    made.add_row(Text(ESCAPES))
-    return made
+    rich_table = Table(ESCAPES, title=ESCAPES)
+    rich_table.add_row(ESCAPES)
+    rich_table.add_row(Text(ESCAPES))
+    return rich_table
 
 
 @pytest.mark.parametrize("thing", [ESCAPES, Text(ESCAPES), table(), Group(ESCAPES, Text(ESCAPES)), [ESCAPES]])
 def test_what_a_terminal_would_act_on_is_escaped_and_markup_is_text(thing: object) -> None:
-    said = printed(thing)
-    assert not ACTIVE & set(said)
-    assert "\\x1b[31m" in said
-    assert "[/bold]" in said or isinstance(thing, Table)
+    text = printed(thing)
+    assert not ACTIVE & set(text)
+    assert "\\x1b[31m" in text
+    assert "[/bold]" in text or isinstance(thing, Table)
 
 
 def test_markup_that_ends_nothing_is_text_too() -> None:

@@ -146,8 +146,10 @@ class ScriptedQueue:
 
 
 class ScriptedCommits:
-    """A coordinator, which takes commits in the order they were sent in. The outcome of one that does not wait is told with
-    `answer`, as it is within a consumer's poll."""
+    """A coordinator that processes commits in the order in which they were sent.
+
+    `answer` reports the outcome of a commit that does not wait, as a consumer's poll does.
+    """
 
     def __init__(self, log: Log, fails: Fails) -> None:
         self.log, self.fails = log, fails

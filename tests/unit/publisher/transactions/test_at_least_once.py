@@ -17,6 +17,8 @@ REFUSED = KafkaError(KafkaError.NOT_COORDINATOR, retriable=True)
 
 
 class Surroundings:
+    """A session with scripted producers and commits."""
+
     def __init__(self, fails: Fails = lambda _: None, room: int = 1_000) -> None:
         self.log = Log()
         self.producers: list[ScriptedQueue] = []
@@ -79,8 +81,8 @@ def test_commits_that_fail_are_made_again_later_and_told_once_and_their_end_too(
             at.later(0.0)
             assert not at.commits.begun
     assert at.log.committed == [6, 7, 8]
-    said = [record.getMessage() for record in caplog.records]
-    assert [line.split(";")[0] for line in said] == ["a checkpoint was not committed", "checkpoints are committed again"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert [line.split(";")[0] for line in messages] == ["a checkpoint was not committed", "checkpoints are committed again"]
 
 
 def test_positions_that_cannot_be_committed_for_long_are_given_up() -> None:
@@ -157,16 +159,16 @@ class ScriptedConsumer:
 def test_the_outcome_of_a_commit_reaches_who_began_it() -> None:
     commits = GroupCommits(ScriptedConsumer)  # type: ignore[arg-type]
     consumer: ScriptedConsumer = commits.consumer  # type: ignore[assignment]
-    told: list[tuple[str, KafkaError | None]] = []
+    outcomes: list[tuple[str, KafkaError | None]] = []
     first, second = [TopicPartition("e", 0, 1)], [TopicPartition("e", 0, 2)]
-    commits.begin(first, lambda error: told.append(("first", error)))
-    commits.begin(second, lambda error: told.append(("second", error)))
+    commits.begin(first, lambda error: outcomes.append(("first", error)))
+    commits.begin(second, lambda error: outcomes.append(("second", error)))
     consumer.on_commit(None, [TopicPartition("e", 0, 2)])
     consumer.on_commit(REFUSED, [TopicPartition("e", 0, 1)])
     consumer.on_commit(None, [TopicPartition("e", 0, 7)])
     consumer.refuses = REFUSED
-    commits.begin(first, lambda error: told.append(("third", error)))
-    assert told == [("second", None), ("first", REFUSED), ("third", REFUSED)]
+    commits.begin(first, lambda error: outcomes.append(("third", error)))
+    assert outcomes == [("second", None), ("first", REFUSED), ("third", REFUSED)]
 
 
 offsets = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4)

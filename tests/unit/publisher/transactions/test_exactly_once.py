@@ -35,13 +35,13 @@ def opened(log: Log) -> Iterator[Open]:
                 log.made.append(name)
                 return kind(name, log, fails)
 
-            made = TransactionSession(
+            opened_session = TransactionSession(
                 producer, IDS, **{"transaction_seconds": 0.0, "context": Context(Clock(monotonic=lambda: log.now)), **more}
             )
-            ending.callback(made.close)
+            ending.callback(opened_session.close)
             if start:
-                made.open()
-            return made
+                opened_session.open()
+            return opened_session
 
         yield make
 
@@ -69,37 +69,37 @@ def test_records_may_go_without_offsets_and_offsets_without_records(log: Log, op
 
 
 def test_the_wait_for_transactions_of_others_has_an_age_too(log: Log, opened: Open) -> None:
-    seen: list[float | None] = []
+    ages: list[float | None] = []
     log.now = 7.0
     under_test: TransactionSession = opened(
-        wait_until_decided=lambda _: seen.append(under_test.counters.open_since), start=False
+        wait_until_decided=lambda _: ages.append(under_test.counters.open_since), start=False
     )
     under_test.open()
     under_test.recover()
-    assert seen == [7.0, 7.0]
+    assert ages == [7.0, 7.0]
     assert under_test.counters.open_since is None
 
 
 def test_the_age_of_the_open_transaction_is_known_until_it_is_decided(log: Log, opened: Open) -> None:
     failures = iter([None, (retriable(KafkaError._TIMED_OUT), False)])
-    seen: list[float | None] = []
+    ages: list[float | None] = []
 
     def fails(call: str) -> tuple[KafkaError, bool] | None:
         if call in ("produce", "commit"):
-            seen.append(under_test.counters.open_since)
+            ages.append(under_test.counters.open_since)
         return next(failures) if call == "commit" else None
 
     under_test = opened(fails)
     log.now = 5.0
     under_test.publish([RECORD], OFFSETS, "metadata")
-    seen.append(under_test.counters.open_since)
+    ages.append(under_test.counters.open_since)
     log.now = 7.0
     with pytest.raises(Aborted):
         under_test.publish([RECORD], OFFSETS, "metadata")
-    seen.append(under_test.counters.open_since)
+    ages.append(under_test.counters.open_since)
     under_test.recover()
-    seen.append(under_test.counters.open_since)
-    assert seen == [5.0, 5.0, None, 7.0, 7.0, 7.0, None]
+    ages.append(under_test.counters.open_since)
+    assert ages == [5.0, 5.0, None, 7.0, 7.0, 7.0, None]
 
 
 def test_an_id_whose_producer_is_fenced_while_it_begins_gets_another(
@@ -159,12 +159,12 @@ def test_a_commit_is_repeated_while_its_outcome_can_still_be_had(log: Log, opene
 
 @pytest.mark.parametrize("call", ["offsets", "commit"])
 def test_a_call_that_never_returns_is_left_to_itself(log: Log, opened: Open, call: str) -> None:
-    hanging, again = [True], threading.Event()
+    hanging, released = [True], threading.Event()
 
     def fails(at: str) -> None:
         if at == call and hanging:
             hanging.clear()
-            again.wait()
+            released.wait()
 
     under_test = opened(fails, hang_seconds=0.0, context=Context())
     with pytest.raises(Aborted, match="not returned"):
@@ -172,19 +172,19 @@ def test_a_call_that_never_returns_is_left_to_itself(log: Log, opened: Open, cal
     under_test.recover()
     under_test.publish([RECORD], OFFSETS, "metadata")
     assert log.visible == [b"{}"]
-    again.set()
+    released.set()
 
 
 def test_brokers_that_are_away_are_waited_for_until_the_owner_gives_up(opened: Open) -> None:
-    away, asked = [False], threading.Event()
+    away, checked = [False], threading.Event()
 
     def fails(at: str) -> tuple[KafkaError, bool] | None:
         return (retriable(KafkaError._TRANSPORT), False) if away[0] and at in {"init", "commit"} else None
 
     def waiting() -> None:
-        if asked.is_set():
+        if checked.is_set():
             raise Aborted("asked to stop")
-        asked.set()
+        checked.set()
 
     under_test = opened(fails, context=Context(raise_if_cancelled=waiting))
     away[0] = True

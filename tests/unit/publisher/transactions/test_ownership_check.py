@@ -34,9 +34,9 @@ class Lane:
     def _fails(self, at: str) -> tuple[KafkaError, bool] | None:
         if at != "commit":
             return None
-        how = self._commits.pop(0) if len(self._commits) > 1 else self._commits[0]
-        self.log.now += SLOW_COMMIT_SECONDS if how == "slow" else 0.0
-        return (UNFIT, False) if how == "unfit" else None
+        outcome = self._commits.pop(0) if len(self._commits) > 1 else self._commits[0]
+        self.log.now += SLOW_COMMIT_SECONDS if outcome == "slow" else 0.0
+        return (UNFIT, False) if outcome == "unfit" else None
 
     def copy(self) -> None:
         def write(produce: Callable[..., None]) -> bool:

@@ -21,6 +21,8 @@ from tests.unit.publisher.transactions.scripted import ERRORS, Fails, Log, Scrip
 
 
 class TestTransactions(SessionConformance):
+    """The conformance tests of sessions for transactions."""
+
     exactly_once = True
 
     def stage(self, fails: Fails = lambda _: None) -> Stage:
@@ -36,6 +38,8 @@ class TestTransactions(SessionConformance):
 
 
 class TestCheckpoints(SessionConformance):
+    """The conformance tests of sessions for checkpoints."""
+
     exactly_once = False
 
     def stage(self, fails: Fails = lambda _: None) -> Stage:
@@ -70,8 +74,8 @@ def test_the_table_allows_only_whole_transactions(steps: list[SessionStep]) -> N
             return
         state = advance(state, step)
     if steps and steps[-1] is SessionStep.COMMITTED:
-        whole = [SessionStep.BEGIN, SessionStep.SEND_OFFSETS, SessionStep.COMMIT, SessionStep.COMMITTED]
-        assert whole == steps[-4:] or [whole[0], *whole[2:]] == steps[-3:]
+        complete = [SessionStep.BEGIN, SessionStep.SEND_OFFSETS, SessionStep.COMMIT, SessionStep.COMMITTED]
+        assert complete == steps[-4:] or [complete[0], *complete[2:]] == steps[-3:]
 
 
 @pytest.mark.parametrize("step", [SessionStep.BEGIN, SessionStep.SEND_OFFSETS])
@@ -81,6 +85,8 @@ def test_only_commits_and_initialisations_are_repeated(step: SessionStep, error:
 
 
 class Client:
+    """A client with one call."""
+
     def answer(self) -> int:
         return 7
 
@@ -96,11 +102,11 @@ def alive(name: str) -> bool:
 
 def test_what_a_call_held_is_let_go_while_the_thread_waits_for_the_next() -> None:
     thread, client = CallThread("holds"), Client()
-    gone = weakref.ref(client)
+    reference = weakref.ref(client)
     future = thread.submit(client.answer)
     assert future.result(10) == 7
     del client, future
-    until(lambda: gone() is None)
+    until(lambda: reference() is None)
     assert alive("holds")
     thread.close()
     until(lambda: not alive("holds"))

@@ -20,8 +20,11 @@ IN = ("in", 0)
 
 
 class Cluster:
-    """A partition that is written, and readers of committed records are stopped at `stable` of its `end`; the group's positions
-    in `undecided` belong to an open transaction. `errors` are answered first. `asked` says how the group was."""
+    """A written partition, in which readers of committed records stop at `stable` before its `end`.
+
+    The group's positions in `undecided_places` belong to an open transaction. `errors` are raised first; `asked` records the
+    requests for the group's positions.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.end, self.stable = 10, 5
@@ -60,7 +63,7 @@ class Cluster:
         return dict.fromkeys(partitions, self.stable if isolation == IsolationLevel.READ_COMMITTED else self.end)
 
     def decide(self, later: int = 0) -> None:
-        """What was open has ended, and so many records of later transactions are there."""
+        """End the open transactions, and add this number of records of later ones."""
         self.stable, self.end = self.end, self.end + later
 
 

@@ -57,16 +57,16 @@ PATHS = {
 
 
 def by_path(signature: Signature, paths: Mapping[str, str]) -> Signature:
-    """The same fields, read from elsewhere."""
+    """Return the signature with the fields read from these paths."""
     document = json.loads(signature.to_json())
     for tensor in document["inputs"]:
-        stated = [{"name": one} if isinstance(one, str) else one for one in tensor["fields"]]
-        tensor["fields"] = [one | ({"path": paths[one["name"]]} if one["name"] in paths else {}) for one in stated]
+        stated = [{"name": entry} if isinstance(entry, str) else entry for entry in tensor["fields"]]
+        tensor["fields"] = [entry | ({"path": paths[entry["name"]]} if entry["name"] in paths else {}) for entry in stated]
     return parse_signature(json.dumps(document))
 
 
 def nested(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event for MIXED as one for NESTED."""
+    """Convert an event for MIXED to one for NESTED."""
     return build_event((parse(PATHS.get(name, name)), value) for name, value in event.items())
 
 
@@ -99,7 +99,7 @@ mixed_events = st.fixed_dictionaries(
 
 
 def plain(signature: Signature, event: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The tensors' rows of one good event."""
+    """Return the rows of the tensors for one valid event."""
     tensors: dict[str, list[Any]] = {}
     for tensor in signature.inputs:
         row = tensors[tensor.tensor] = []
@@ -117,30 +117,30 @@ def assert_plain(decoded: Decoded, signature: Signature, events: Sequence[Mappin
     assert sorted(decoded.rejected) == [at for at, event in enumerate(events) if event is None]
     rows = [plain(signature, event) for event in events if event is not None]
     for tensor in signature.inputs:
-        found = decoded.tensors[tensor.tensor]
-        assert found.shape == (len(rows), tensor.width)
-        assert found.dtype == (np.dtype(object) if tensor.dtype == "string" else np.dtype(tensor.dtype))
+        actual = decoded.tensors[tensor.tensor]
+        assert actual.shape == (len(rows), tensor.width)
+        assert actual.dtype == (np.dtype(object) if tensor.dtype == "string" else np.dtype(tensor.dtype))
         expected = [[math.nan if v is None else v for v in row[tensor.tensor]] for row in rows]
         if rows:
-            np.testing.assert_array_equal(found, np.array(expected, found.dtype))
+            np.testing.assert_array_equal(actual, np.array(expected, actual.dtype))
 
 
-def assert_same(one: Decoded, other: Decoded, count: int) -> None:
-    """The first `count` events became the same in both: values, ids, reasons, explanations."""
-    kept = sum(row < count for row in one.rows)
-    assert [row for row in one.rows if row < count] == [row for row in other.rows if row < count]
-    assert list(one.ids[:kept]) == list(other.ids[:kept])
-    assert one.tensors.keys() == other.tensors.keys()
-    for name, tensor in one.tensors.items():
+def assert_same(first: Decoded, other: Decoded, count: int) -> None:
+    """Assert that the first `count` events are decoded equally: values, ids, reasons, explanations."""
+    decoded_count = sum(row < count for row in first.rows)
+    assert [row for row in first.rows if row < count] == [row for row in other.rows if row < count]
+    assert list(first.ids[:decoded_count]) == list(other.ids[:decoded_count])
+    assert first.tensors.keys() == other.tensors.keys()
+    for name, tensor in first.tensors.items():
         assert tensor.dtype == other.tensors[name].dtype
-        np.testing.assert_array_equal(tensor[:kept], other.tensors[name][:kept])
-    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (one, other)]
+        np.testing.assert_array_equal(tensor[:decoded_count], other.tensors[name][:decoded_count])
+    reasons = [{row: (p.reason, str(p)) for row, p in d.rejected.items() if row < count} for d in (first, other)]
     assert reasons[0] == reasons[1]
 
 
 @st.composite
 def damaged(draw: st.DrawFn, value: bytes) -> bytes:
-    """The same bytes with one thing wrong, which may go unnoticed."""
+    """Draw the same bytes with one error, which may go unnoticed."""
     at = draw(st.integers(0, len(value)))
     match draw(st.sampled_from(["cut", "drop", "insert", "change", "twice"])):
         case "cut":
@@ -162,13 +162,13 @@ def scanner_of(names: Sequence[str], absent: Sequence[float | None] = ()) -> Sca
 
 
 def scanner_for(fields: Sequence[NumberField], id_name: str | None = None, *, bare: bool = False) -> Scanner:
-    found = native_library().library
-    assert found is not None
-    return Scanner(found, fields, id_name, bare=bare)
+    actual = native_library().library
+    assert actual is not None
+    return Scanner(actual, fields, id_name, bare=bare)
 
 
 def texts(values: Sequence[bytes | None]) -> ByteColumn:
-    """A column as the native part takes it."""
+    """Return a column in the form that the native library takes."""
     bounds = np.cumsum([0, *(len(value or b"") for value in values)]).astype(np.int64)
     nulls = np.array([value is None for value in values], np.uint8)
     text = np.frombuffer(b"".join([*(value or b"" for value in values), PADDING]), np.uint8)

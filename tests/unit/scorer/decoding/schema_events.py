@@ -94,7 +94,7 @@ def configured(folder: Path, format_: str, text: str, **more: Any) -> Settings:
 
 
 def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Settings]:
-    """An encoder, and settings with the schema that it writes by: of NUMBERS in `formats.py`, or of MIXED."""
+    """Return an encoder, and settings with its schema: of NUMBERS in `formats.py`, or of MIXED."""
     if format_ == "avro":
         schema = MIXED_AVRO if mixed else AVRO
         return avro_encoder(schema), configured(folder, "avro", json.dumps(schema))
@@ -103,7 +103,7 @@ def with_schema(format_: str, folder: Path, *, mixed: bool) -> tuple[Encode, Set
 
 
 def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
-    """An encoder of events for NESTED in `formats.py`, and settings with the schema that it writes by."""
+    """Return an encoder of events for NESTED in `formats.py`, and settings with its schema."""
     if format_ == "avro":
         return avro_encoder(NESTED_AVRO), configured(folder, "avro", json.dumps(NESTED_AVRO), id="meta.id")
     encode = proto_encoder(NESTED_PROTO)
@@ -113,12 +113,12 @@ def with_nested_schema(format_: str, folder: Path) -> tuple[Encode, Settings]:
 def _for_proto(value: Any) -> Any:
     """Without null: absent fields, and empty elements."""
     if isinstance(value, dict):
-        return {key: _for_proto(one) for key, one in value.items() if one is not None}
-    return [{} if one is None else _for_proto(one) for one in value] if isinstance(value, list) else value
+        return {key: _for_proto(element) for key, element in value.items() if element is not None}
+    return [{} if element is None else _for_proto(element) for element in value] if isinstance(value, list) else value
 
 
 def settings_of(format_: str, output: str = "json", **more: Any) -> Settings:
-    """Settings with this format; with a schema registry where there is no file."""
+    """Return settings with this format, and with a schema registry if there is no file."""
     registry = {} if "schema_file" in more or format_ == "json" else {"schema_registry": {"url": "http://127.0.0.1:1"}}
     stated = {"topics": ["t"], "format": format_, "id": "id", "max_event_bytes": 5_000, **more}
     return minimal(name="test", input=stated, output={"topic": "o", "format": output}, **registry)
@@ -141,7 +141,7 @@ def avro_reader(schema: Any) -> Callable[[bytes], Any]:
 
 
 def proto_class(text: str, name: str | None) -> Any:
-    """The class of a message, without a name of the only one."""
+    """Return the class of a message; without a name, of the only message."""
     message = proto_files.message_named(proto_files.compiled(Schema("protobuf", text)), name)
     return message_factory.GetMessageClass(message)
 

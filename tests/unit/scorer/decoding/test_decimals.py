@@ -26,9 +26,9 @@ def unscaled(number: int) -> bytes:
 @given(st.integers(-(10**40), 10**40), st.integers(-30, 60))
 def test_a_decimal_is_the_nearest_number(whole: int, scale: int) -> None:
     exact = Decimal(whole).scaleb(-scale) if scale < 0 else Decimal(f"{whole}e{-scale}")
-    found = decimals.number(unscaled(whole), scale)
-    assert float(found) == float(exact)
-    assert isinstance(found, int) == (exact == exact.to_integral_value())
+    converted = decimals.number(unscaled(whole), scale)
+    assert float(converted) == float(exact)
+    assert isinstance(converted, int) == (exact == exact.to_integral_value())
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ VECTORS = [
 
 def vector_decoder(dtype: str, field: dict[str, Any]) -> JsonDecoder:
     shape = field.get("shape")
-    stated = {"tensor": "v", "dtype": dtype, "fields": [{key: one for key, one in field.items() if key != "shape"}]}
+    stated = {"tensor": "v", "dtype": dtype, "fields": [{key: element for key, element in field.items() if key != "shape"}]}
     document = {"inputs": [stated | ({"shape": shape} if shape else {})], "output": {"tensor": "y"}}
     return JsonDecoder(parse_signature(json.dumps(document)), None, 1_000)
 
@@ -85,7 +85,7 @@ def test_decimals_with_their_scale_are_numbers_in_arrays(dtype: str, field: dict
     decoder = vector_decoder(dtype, field)
     for value in nested:
         decoded = decoder.decode([json.dumps({"v": value}).encode()])
-        assert [one for row in decoded.tensors["v"] for one in row.reshape(-1).tolist()] == [3, 2, -1, 4]
+        assert [element for row in decoded.tensors["v"] for element in row.reshape(-1).tolist()] == [3, 2, -1, 4]
 
 
 @pytest.mark.parametrize("field", VECTORS, ids=lambda field: str(field.get("shape")))

@@ -31,17 +31,17 @@ def test_ids_by_path(path: str, event: dict[str, Any], id_: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "said"),
+    ("after", "message"),
     [
         ("x", "field 'input.id' (after.id): after is a string, not an object with 'id'"),
         ({"id": []}, "field 'input.id' (after.id): Expected `int | str | null`, got `array`"),
     ],
 )
-def test_what_is_no_id_is_named_with_its_path(after: Any, said: str) -> None:
+def test_what_is_no_id_is_named_with_its_path(after: Any, message: str) -> None:
     value = json.dumps({"after": after, "f": 1}).encode()
     assert JsonIdReader("after.id").read_id(value) is None
     poison = JsonDecoder(signature_of(("x", "float32", ["f"])), "after.id", 1_000).decode([value]).rejected[0]
-    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, said)
+    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, message)
 
 
 def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
@@ -53,7 +53,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format_", "path", "said"),
+    ("format_", "path", "message"),
     [
         ("json", "a..b", "'a..b' is no path: an error at character 2; a path has names between dots"),
         ("json", "order id", "'order id' is no path: an error at character 6"),
@@ -65,7 +65,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
         ),
     ],
 )
-def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, said: str) -> None:
+def test_an_id_that_is_no_path_is_refused_at_the_start(format_: str, path: str, message: str) -> None:
     with pytest.raises(ValidationError) as caught:
         settings_of(format_, id=path)
-    assert said in caught.value.errors()[0]["msg"]
+    assert message in caught.value.errors()[0]["msg"]

@@ -75,16 +75,16 @@ def test_a_bad_event_is_named_and_its_neighbours_go_on(value: bytes | None, reas
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (encode(a=math.nan), "field 'a' is nan; JSON has no NaN and no Infinity, which Python's json.dumps writes"),
         (encode(b=-math.inf), "field 'b' is -inf; JSON has no NaN"),
         (encode(vector=[1, 2, math.nan]), "field 'vector'[2] is nan; JSON has no NaN"),
     ],
 )
-def test_what_python_writes_and_json_does_not_have_is_explained(value: bytes, said: str) -> None:
+def test_what_python_writes_and_json_does_not_have_is_explained(value: bytes, message: str) -> None:
     decoded = decoder().decode([encode(), value])
-    assert str(decoded.rejected[1]).startswith(said)
+    assert str(decoded.rejected[1]).startswith(message)
     assert '"default": "nan" in the signature if the model takes NaN' in str(decoded.rejected[1])
 
 

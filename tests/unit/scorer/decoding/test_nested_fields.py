@@ -36,8 +36,8 @@ def decoded(event: Any, of: Signature) -> Decoded:
 
 
 def poison(event: Any, of: Signature) -> Poison:
-    (found,) = decoded(event, of).rejected.values()
-    return found
+    (decoded_batch,) = decoded(event, of).rejected.values()
+    return decoded_batch
 
 
 SAID = "(shape [2, 3], nested or flat)"
@@ -69,9 +69,9 @@ SAID = "(shape [2, 3], nested or flat)"
     ],
 )
 def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message: str) -> None:
-    found = poison(json.dumps({"v": value}), signature())
-    assert found.reason == reason
-    assert message in str(found)
+    decoded_batch = poison(json.dumps({"v": value}), signature())
+    assert decoded_batch.reason == reason
+    assert message in str(decoded_batch)
 
 
 @pytest.mark.parametrize(
@@ -86,17 +86,19 @@ def test_a_bad_array_is_named_with_its_place(value: Any, reason: Reason, message
     ],
 )
 def test_a_bad_element_is_named_with_its_place(dtype: str, value: Any, reason: Reason, message: str) -> None:
-    found = poison(value, signature(dtype))
-    assert (found.reason, message in str(found)) == (reason, True), str(found)
+    decoded_batch = poison(value, signature(dtype))
+    assert (decoded_batch.reason, message in str(decoded_batch)) == (reason, True), str(decoded_batch)
 
 
 def test_a_bad_array_harms_no_other() -> None:
-    good = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6]]
-    values = [json.dumps({"v": one}).encode() for one in (good[0], [[1]], good[1], [1], good[0])]
-    found = JsonDecoder(signature(), None, LARGEST).decode(values)
-    assert found.rows == [0, 2, 4]
-    assert found.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 3
-    assert sorted(found.rejected) == [1, 3]
+    valid_arrays = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6]]
+    values = [
+        json.dumps({"v": element}).encode() for element in (valid_arrays[0], [[1]], valid_arrays[1], [1], valid_arrays[0])
+    ]
+    decoded_batch = JsonDecoder(signature(), None, LARGEST).decode(values)
+    assert decoded_batch.rows == [0, 2, 4]
+    assert decoded_batch.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 3
+    assert sorted(decoded_batch.rejected) == [1, 3]
 
 
 def test_what_is_shown_of_a_hostile_array_is_short_however_large_and_deep_it_is() -> None:
@@ -113,8 +115,8 @@ def test_what_is_shown_of_a_hostile_array_is_short_however_large_and_deep_it_is(
     )
 )
 def test_nested_and_flat_say_the_same(value: list[list[float]]) -> None:
-    flat = [one for row in value for one in row]
-    tensors = [decoded(one, signature()).tensors["x"] for one in (value, flat)]
+    flat = [element for row in value for element in row]
+    tensors = [decoded(element, signature()).tensors["x"] for element in (value, flat)]
     assert tensors[0].tolist() == tensors[1].tolist() == [flat]
 
 
@@ -122,14 +124,14 @@ def test_a_default_fills_the_array() -> None:
     for default, filled in ((0.5, 0.5), ("nan", np.nan)):
         of = signature(required=False, default=default)
         values = [b"{}", b'{"v": null}', b'{"v": [[1,2,3],[4,5,6]]}']
-        found = JsonDecoder(of, None, LARGEST).decode(values)
-        np.testing.assert_array_equal(found.tensors["x"], [[filled] * 6, [filled] * 6, [1, 2, 3, 4, 5, 6]])
+        decoded_batch = JsonDecoder(of, None, LARGEST).decode(values)
+        np.testing.assert_array_equal(decoded_batch.tensors["x"], [[filled] * 6, [filled] * 6, [1, 2, 3, 4, 5, 6]])
 
 
 def test_an_array_may_be_flat_beside_nested_ones() -> None:
     of = signature(shape=(8, 8))
     x = np.arange(64, dtype=np.float64)
-    values = [json.dumps({"v": one}).encode() for one in (x.tolist(), x.reshape(8, 8).tolist())]
+    values = [json.dumps({"v": element}).encode() for element in (x.tolist(), x.reshape(8, 8).tolist())]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert JsonDecoder(of, None, LARGEST).decode(values).tensors["x"].tolist() == [x.tolist()] * 2
@@ -141,10 +143,10 @@ ARRAYS: list[Decoder] = [JsonArrayDecoder(signature(), LARGEST), JsonEnvelopeDec
 @pytest.mark.parametrize("decoder", ARRAYS, ids=["json-array", "json-envelope"])
 def test_bad_arrays_without_names(decoder: Decoder) -> None:
     events: list[Any] = [[[1, 2, 3], [4, 5, 6]], [1, 2, 3, 4, 5, 6], [[1, 2, 3], [4, 5]]]
-    wrapped = [{"id": "a", "features": one} for one in events] if isinstance(decoder, JsonEnvelopeDecoder) else events
-    found = decoder.decode([json.dumps(one).encode() for one in wrapped])
-    assert found.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 2
-    assert {at: (one.reason, str(one)) for at, one in found.rejected.items()} == {
+    wrapped = [{"id": "a", "features": element} for element in events] if isinstance(decoder, JsonEnvelopeDecoder) else events
+    decoded_batch = decoder.decode([json.dumps(element).encode() for element in wrapped])
+    assert decoded_batch.tensors["x"].tolist() == [[1, 2, 3, 4, 5, 6]] * 2
+    assert {at: (element.reason, str(element)) for at, element in decoded_batch.rejected.items()} == {
         2: (Reason.WRONG_TYPE, f"field 'v'[1]: an array of 3 was expected, not of 2 {SAID}")
     }
 
@@ -156,13 +158,16 @@ def test_an_array_of_a_shape_beside_other_fields() -> None:
         {"tensor": "k", "dtype": "int64", "value": 3},
     ]
     of = parse_signature(json.dumps({"inputs": inputs, "output": {"tensor": "y"}}))
-    found = JsonArrayDecoder(of, LARGEST).decode([b"[[[1, 2]], 7]", b"[[3, 4], 8]", b"[[[5, 6], 7]"])
-    assert {name: one.tolist() for name, one in found.tensors.items()} == {"x": [[1, 2], [3, 4]], "n": [[7], [8]]}
-    assert [one.reason for one in found.rejected.values()] == [Reason.MALFORMED]
+    decoded_batch = JsonArrayDecoder(of, LARGEST).decode([b"[[[1, 2]], 7]", b"[[3, 4], 8]", b"[[[5, 6], 7]"])
+    assert {name: element.tolist() for name, element in decoded_batch.tensors.items()} == {
+        "x": [[1, 2], [3, 4]],
+        "n": [[7], [8]],
+    }
+    assert [element.reason for element in decoded_batch.rejected.values()] == [Reason.MALFORMED]
 
 
 def avro(type_: Any, *events: Any) -> Decoded:
-    """What is decoded of records whose field v has this type."""
+    """Decode records whose field v has this type."""
     schema = {"type": "record", "name": "E", "fields": [{"name": "v", "type": type_}]}
     values = []
     for event in events:
@@ -185,14 +190,14 @@ def test_avro_arrays_may_be_nested() -> None:
     nested, flat = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     assert avro(array(array("float")), nested, nested).tensors["x"].tolist() == [flat] * 2
     assert avro(array("float"), flat, flat).tensors["x"].tolist() == [flat] * 2
-    found = avro(array(array("float")), nested, [[1.0, 2.0, 3.0], [4.0]])
-    assert found.rows == [0]
-    assert str(found.rejected[1]) == f"field 'v'[1]: an array of 3 was expected, not of 1 {SAID}"
+    decoded_batch = avro(array(array("float")), nested, [[1.0, 2.0, 3.0], [4.0]])
+    assert decoded_batch.rows == [0]
+    assert str(decoded_batch.rejected[1]) == f"field 'v'[1]: an array of 3 was expected, not of 1 {SAID}"
 
 
 def test_what_producers_are_told() -> None:
-    told = json.loads(generate.json_schema(signature(), "m", None))["properties"]["v"]["anyOf"]
-    assert [(one["minItems"], one["items"].get("maxItems")) for one in told] == [(6, None), (2, 3)]
+    alternatives = json.loads(generate.json_schema(signature(), "m", None))["properties"]["v"]["anyOf"]
+    assert [(element["minItems"], element["items"].get("maxItems")) for element in alternatives] == [(6, None), (2, 3)]
     optional = json.loads(generate.json_schema(signature(required=False, default=0), "m", None))["properties"]["v"]["anyOf"]
     assert optional[2] == {"type": "null"}
     (field,) = json.loads(generate.avro(signature(), "m", None))["fields"]

@@ -32,13 +32,13 @@ ITEMS: list[Any] = [None, {"price": 3}]
 
 
 def of(decoded: Decoded) -> list[float]:
-    """The tensors of the one good event."""
+    """Return the tensors of the one valid event."""
     (x,), (n,) = decoded.tensors["x"].tolist(), decoded.tensors["n"].tolist()
     return [*x, *n]
 
 
 @pytest.mark.parametrize(
-    ("event", "found"),
+    ("event", "expected"),
     [
         ({"after": {"amount": 1, "n": 2}, "items": ITEMS}, [1, 3, 2]),
         ({"after": {"amount": 1, "n": None, "after": 5}, "items": [7, {"price": None, "x": []}, "more"]}, [1, 2.5, 7]),
@@ -48,10 +48,10 @@ def of(decoded: Decoded) -> list[float]:
         ({"after": {"amount": 1}}, [1, 2.5, 7]),
     ],
 )
-def test_a_missing_or_null_step_is_an_absent_field(event: Any, found: list[float]) -> None:
+def test_a_missing_or_null_step_is_an_absent_field(event: Any, expected: list[float]) -> None:
     for fewest in (None, 0):
         decoder = JsonDecoder(SIGNATURE, None, 1_000, fewest=fewest)
-        assert of(decoder.decode([json.dumps(event).encode()])) == found
+        assert of(decoder.decode([json.dumps(event).encode()])) == expected
 
 
 AFTER = "field 'amount' (after.amount)"
@@ -59,7 +59,7 @@ ITEM = "field 'price' (items[1].price)"
 
 
 @pytest.mark.parametrize(
-    ("event", "reason", "said"),
+    ("event", "reason", "message"),
     [
         ({}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
         ({"after": None}, Reason.MISSING_FIELD, f"required {AFTER} is missing or null"),
@@ -77,11 +77,11 @@ ITEM = "field 'price' (items[1].price)"
         ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
     ],
 )  # fmt: skip
-def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, said: str) -> None:
-    good = json.dumps({"after": {"amount": 1}}).encode()
-    decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([good, json.dumps(event).encode(), good])
+def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
+    valid_event = json.dumps({"after": {"amount": 1}}).encode()
+    decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([valid_event, json.dumps(event).encode(), valid_event])
     assert decoded.rows == [0, 2]
-    assert (decoded.rejected[1].reason, str(decoded.rejected[1])) == (reason, said)
+    assert (decoded.rejected[1].reason, str(decoded.rejected[1])) == (reason, message)
 
 
 MORE = {"type": {"type": "map", "values": "double"}}
@@ -114,8 +114,8 @@ def test_avro_records_in_records(tmp_path: Path) -> None:
     decoder, encode = avro(tmp_path, SIGNATURE, id="header:ce_id")
     assert of(decoder.decode([encode({"amount": 1, "n": 2}, ITEMS)])) == [1, 3, 2]
     assert of(decoder.decode([encode({"amount": 1, "n": 2})])) == [1, 2.5, 2]
-    bad = [encode(None), encode("x"), encode({"amount": 1, "n": 200}), encode({"amount": 1, "n": 1}, [None, 5.0])]
-    assert [str(poison) for poison in decoder.decode(bad).rejected.values()] == [
+    invalid_events = [encode(None), encode("x"), encode({"amount": 1, "n": 200}), encode({"amount": 1, "n": 1}, [None, 5.0])]
+    assert [str(poison) for poison in decoder.decode(invalid_events).rejected.values()] == [
         f"required {AFTER} is missing or null",
         f"{AFTER}: after is a string, not an object with 'amount'",
         "field 'n' (after.n): Expected `int` <= 127",
@@ -129,15 +129,15 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
     price = {"price": 3}
     assert of(decoder.decode([encode({"after": {"amount": 1, "n": 2}, "items": [{}, price, price]})])) == [1, 3, 2]
     assert of(decoder.decode([encode({"after": {"amount": 1}, "items": [price]})])) == [1, 2.5, 0]
-    bad = [encode({"items": [price]}), encode({"after": {"n": 1}})]
-    assert [str(poison) for poison in decoder.decode(bad).rejected.values()] == [
+    invalid_events = [encode({"items": [price]}), encode({"after": {"n": 1}})]
+    assert [str(poison) for poison in decoder.decode(invalid_events).rejected.values()] == [
         f"required {AFTER} is missing or null",
         f"required {AFTER} is missing or null",
     ]
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("after[0]", "after is an object, not an array with an element 0"),
         ("items.price", "items is an array, not an object with 'price'"),
@@ -146,12 +146,12 @@ def test_protobuf_messages_in_messages(tmp_path: Path) -> None:
         ("more[0]", "more is an object, not an array with an element 0"),
     ],
 )
-def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, said: str) -> None:
+def test_protobuf_steps_that_the_schema_has_not(tmp_path: Path, path: str, message: str) -> None:
     signature = signature_of(("x", "float32", [{"name": "f", "path": path}]))
     decoder = SchemaDecoder(signature, configured(tmp_path, "protobuf", PROTO, id="header:ce_id"))
     event = proto_encoder(PROTO)({"after": {"amount": 1}, "items": [{"price": 1}], "more": {"x": 1.0}})
     poison = decoder.decode([event]).rejected[0]
-    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, f"field 'f' ({path}): {said}")
+    assert (poison.reason, str(poison)) == (Reason.WRONG_TYPE, f"field 'f' ({path}): {message}")
 
 
 def test_maps_have_names_too(tmp_path: Path) -> None:
@@ -186,25 +186,25 @@ EVENTS = st.fixed_dictionaries(
 def test_any_event_is_read_as_its_paths_say(events: list[Any]) -> None:
     """Whole batches as each event alone; the first step that cannot be gone is what a dead letter names."""
     values = [json.dumps(event).encode() for event in events]
-    whole = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
+    decoded_all = JsonDecoder(SIGNATURE, "after.id", 10_000).decode(values)
     for row, event in enumerate(events):
         alone = JsonDecoder(SIGNATURE, "after.id", 10_000).decode([values[row]])
-        assert (row in whole.rejected) == (0 in alone.rejected)
+        assert (row in decoded_all.rejected) == (0 in alone.rejected)
         try:
-            found = [look_up(event, parse(path)) for path in ("after.amount", "items[1].price", "after.n", "after.id")]
+            looked_up = [look_up(event, parse(path)) for path in ("after.amount", "items[1].price", "after.n", "after.id")]
         except WrongStep as error:
-            said = str(error)
+            explanation = str(error)
         else:
-            said = ""
-        if said:
+            explanation = ""
+        if explanation:
             assert not alone.rows
-            assert str(alone.rejected[0]).endswith(said) or "not an" not in str(alone.rejected[0])
+            assert str(alone.rejected[0]).endswith(explanation) or "not an" not in str(alone.rejected[0])
             continue
         if alone.rows:
-            expected = [default if value is None else value for value, default in zip(found, [None, 2.5, 7], strict=False)]
+            expected = [default if value is None else value for value, default in zip(looked_up, [None, 2.5, 7], strict=False)]
             assert of(alone) == [*np.array(expected[:2], np.float32).tolist(), expected[2]]
-            assert alone.ids == [found[3]]
-        elif found[0] is None and "price" not in str(alone.rejected[0]):
+            assert alone.ids == [looked_up[3]]
+        elif looked_up[0] is None and "price" not in str(alone.rejected[0]):
             assert alone.rejected[0].reason is Reason.MISSING_FIELD
 
 
@@ -242,27 +242,27 @@ def test_ids_of_avro_and_protobuf_by_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         ("after", "input.id 'after' conflicts with the signature: the id is read at after, and field 'amount' inside of it"),
         ("after.amount.x", "the id is read at after.amount.x, and field 'amount' at after.amount"),
         ("items.id", "the id is read at items.id: items is no array and object at once, and field 'price' is inside of it too"),
     ],
 )
-def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, said: str) -> None:
+def test_an_id_that_no_event_has_beside_the_fields_is_refused(path: str, message: str) -> None:
     with pytest.raises(FormatMismatch) as caught:
         RowSchema(SIGNATURE, path, 1_000)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_formats_without_names_refuse_paths() -> None:
     signature = signature_of(("x", "float32", [AMOUNT]))
-    made: list[Callable[[], Decoder]] = [
+    factories: list[Callable[[], Decoder]] = [
         lambda: JsonArrayDecoder(signature, 1_000),
         lambda: JsonEnvelopeDecoder(signature, "id", 1_000),
         lambda: Float32Decoder(signature, 1_000),
     ]
-    for format_, make in zip(("json-array", "json-envelope", "float32"), made, strict=True):
+    for format_, make in zip(("json-array", "json-envelope", "float32"), factories, strict=True):
         with pytest.raises(FormatMismatch) as caught:
             make()
         assert str(caught.value) == (

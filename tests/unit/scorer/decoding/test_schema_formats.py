@@ -85,10 +85,10 @@ def with_ids(case: Case, ids: list[str]) -> list[bytes]:
 
 def test_many_plain_ids_are_taken_together(case: Case) -> None:
     ids = [str(number) * (1 + number % 3) for number in range(FEWEST)]
-    found = case.fast.decode(with_ids(case, ids)).ids
-    assert isinstance(found, AsciiColumn)
-    assert (list(found), found[3]) == (ids, ids[3])
-    assert list(found.texts) == [id_.encode() for id_ in ids]
+    ids_read = case.fast.decode(with_ids(case, ids)).ids
+    assert isinstance(ids_read, AsciiColumn)
+    assert (list(ids_read), ids_read[3]) == (ids, ids[3])
+    assert list(ids_read.texts) == [id_.encode() for id_ in ids]
 
 
 @settings(max_examples=50)

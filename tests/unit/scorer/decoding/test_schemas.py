@@ -198,7 +198,7 @@ def test_ids_are_read_from_events_that_are_dead_letters(tmp_path: Path) -> None:
 
 
 def nested_avro(depth: int) -> bytes:
-    """A record of a type that nests in itself, so many levels deep."""
+    """Encode a record of a recursive type with this number of levels."""
     return b"".join([struct.pack("<f", 1.0) + b"\x02"] * depth) + struct.pack("<f", 1.0) + b"\x00"
 
 
@@ -247,8 +247,8 @@ def test_types_that_share_their_parts_are_looked_at_once() -> None:
         parts = record(*((name, f"T{number - 1}") for name in "xy"))
         references.append((f"T{number}", json.dumps({**parts, "name": f"T{number}"})))
     schema = Schema("avro", json.dumps(record(("a", "float"), ("more", ["null", "T59"]))), tuple(references))
-    found = decoder_of(Shelf({1: schema}), "avro").decode([framed(1, struct.pack("<f", 2.0) + b"\x00")])
-    assert (found.rows, found.rejected) == ([0], {})
+    decoded_batch = decoder_of(Shelf({1: schema}), "avro").decode([framed(1, struct.pack("<f", 2.0) + b"\x00")])
+    assert (decoded_batch.rows, decoded_batch.rejected) == ([0], {})
 
 
 def test_a_schema_that_nests_too_deeply_is_none() -> None:
@@ -256,5 +256,5 @@ def test_a_schema_that_nests_too_deeply_is_none() -> None:
     for _ in range(200):
         deep = {"type": "array", "items": deep}
     shelf = Shelf({1: Schema("avro", json.dumps(record(("a", "float"), ("b", deep))))})
-    found = decoder_of(shelf, "avro").decode([framed(1, b"\0" * 9)])
-    assert "levels deep" in str(found.rejected[0])
+    decoded_batch = decoder_of(shelf, "avro").decode([framed(1, b"\0" * 9)])
+    assert "levels deep" in str(decoded_batch.rejected[0])

@@ -26,15 +26,15 @@ WHOLE = signature_of(("image", "uint8", [IMAGE | {"from": "value"}]), ("s", "str
 
 
 def test_the_schemas_have_what_the_value_holds_and_say_what_stands_elsewhere() -> None:
-    found = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
-    assert found["description"] == TOLD
-    assert found["required"] == ["image", "a"]
-    assert found["properties"]["image"] == {"type": "string", "contentEncoding": "base64", "minLength": 8, "maxLength": 8}
-    assert found["properties"]["note"] == {"type": ["string", "null"], "contentEncoding": "base64"}
-    jsonschema.validate({"image": "AAECAw==", "a": 1}, found)
+    result = json.loads(GENERATORS["json-schema"](MIXED, "m", "id"))
+    assert result["description"] == TOLD
+    assert result["required"] == ["image", "a"]
+    assert result["properties"]["image"] == {"type": "string", "contentEncoding": "base64", "minLength": 8, "maxLength": 8}
+    assert result["properties"]["note"] == {"type": ["string", "null"], "contentEncoding": "base64"}
+    jsonschema.validate({"image": "AAECAw==", "a": 1}, result)
     record_schema = json.loads(GENERATORS["avro"](MIXED, "m", None))
     assert record_schema["doc"] == TOLD
-    assert [(one["name"], one["type"]) for one in record_schema["fields"]] == [
+    assert [(item["name"], item["type"]) for item in record_schema["fields"]] == [
         ("image", "bytes"),
         ("a", "float"),
         ("note", ["null", "bytes"]),
@@ -56,20 +56,20 @@ def test_events_of_the_schemas_are_read(format_: str, tmp_path_factory: pytest.T
     encode = avro_encoder(json.loads(text)) if format_ == "avro" else proto_encoder(text)
     settings = configured(tmp_path_factory.mktemp("schema"), format_, text, id="header:ce_id")
     value = encode({"image": b"\0\1\2\3", "a": 1.5, "note": "é".encode()})
-    found = decoder_factory.create_decoder(settings, MIXED).decode([value], ListedMetadata([None], [7], [[("store", b"2")]]))
-    assert found.rejected == {}
-    assert (found.tensors["image"].tolist(), found.tensors["s"].tolist()) == ([[0, 1, 2, 3]], [["é"]])
-    assert found.tensors["x"].tolist()[0][:2] == [1.5, 2.0]
+    result = decoder_factory.create_decoder(settings, MIXED).decode([value], ListedMetadata([None], [7], [[("store", b"2")]]))
+    assert result.rejected == {}
+    assert (result.tensors["image"].tolist(), result.tensors["s"].tolist()) == ([[0, 1, 2, 3]], [["é"]])
+    assert result.tensors["x"].tolist()[0][:2] == [1.5, 2.0]
 
 
 def test_an_example_becomes_the_record_that_is_read() -> None:
     for signature, format_ in ((MIXED, "json"), (WHOLE, "bytes")):
         written = create_example_record(signature, example_event(signature))
         parts = ListedMetadata([written.key], [written.time], [written.headers])
-        found = decoder_factory.create_decoder(settings_of(format_, id="header:ce_id"), signature).decode(
+        result = decoder_factory.create_decoder(settings_of(format_, id="header:ce_id"), signature).decode(
             [written.value], parts
         )
-        assert (found.rows, found.rejected) == ([0], {})
+        assert (result.rows, result.rejected) == ([0], {})
     assert (
         create_example_record(WHOLE, {"image": "AAECAw==", "s": None}).value,
         create_example_record(WHOLE, {"s": "é"}).headers,
@@ -89,18 +89,18 @@ def test_another_place_or_kind_breaks_events() -> None:
         == find_incompatible_changes(old, old, positional=True)
         == []
     )
-    assert [(one.field, one.change) for one in find_incompatible_changes(old, inside)] == [
+    assert [(item.field, item.change) for item in find_incompatible_changes(old, inside)] == [
         ("b", "comes from the event (b) now, and came from key before")
     ]
-    assert [one.change for one in find_incompatible_changes(old, inside, positional=True)][1:] == [
+    assert [item.change for item in find_incompatible_changes(old, inside, positional=True)][1:] == [
         "an event has 2 fields now, and had 1 before"
     ]
     array = signature_of(("x", "uint8", [{"name": "v", "array": True, "length": 4}]))
     as_bytes, wider = (signature_of(("x", dtype, [{"name": "v", "bytes": True, "length": 4}])) for dtype in ("uint8", "uint16"))
-    assert [one.change for one in find_incompatible_changes(array, as_bytes)] == [
+    assert [item.change for item in find_incompatible_changes(array, as_bytes)] == [
         "is bytes of 4 elements now, and was an array of 4 before"
     ]
-    assert [one.change for one in find_incompatible_changes(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
+    assert [item.change for item in find_incompatible_changes(as_bytes, wider)] == ["is uint16 now, and was uint8 before"]
 
 
 def test_base64_is_read_as_it_is_written() -> None:

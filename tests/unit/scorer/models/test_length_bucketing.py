@@ -43,16 +43,16 @@ def rows(*lengths: int) -> dict[str, Any]:
 
 
 def test_runs_that_would_take_too_long_are_cut() -> None:
-    model, told = Summing(), []
+    model, times = Summing(), []
     runs = LengthBucketedRuns(SIGNATURE, 1.0, lambda: model.now)
     sixteen = rows(*[16] * 16)
-    found = runs.run(model, sixteen, lambda: told.append(model.now))
+    outputs = runs.run(model, sixteen, lambda: times.append(model.now))
     assert model.shapes == [(16, 16)]  # nothing is known yet
-    assert found["y"].ravel().tolist() == [16.0] * 16
+    assert outputs["y"].ravel().tolist() == [16.0] * 16
     model.shapes.clear()
-    assert runs.run(model, sixteen, lambda: told.append(model.now))["y"].ravel().tolist() == [16.0] * 16
+    assert runs.run(model, sixteen, lambda: times.append(model.now))["y"].ravel().tolist() == [16.0] * 16
     assert model.shapes == [(6, 16), (6, 16), (4, 16)]
-    assert len(told) == 4
+    assert len(times) == 4
     model.shapes.clear()
     assert runs.run(model, rows(500, 3), lambda: None)["y"].ravel().tolist() == [500.0, 3.0]
     assert model.shapes == [(1, 8), (1, 512)]

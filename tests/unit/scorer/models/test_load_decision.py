@@ -27,27 +27,27 @@ def champion(digest: str | None) -> dict[str, str]:
 
 
 def after(now: Snapshot, *, fit: bool) -> Snapshot:
-    """The world after the action was done; a loaded version turns out fit to serve, or not."""
-    known = dict(now.states)
+    """Return the state after the next action; a loaded version is ready if `fit`, else refused."""
+    states = dict(now.states)
     match next_action(now):
         case LoadVersion(digest):
-            known[digest] = VersionState.READY if fit else VersionState.REFUSED
+            states[digest] = VersionState.READY if fit else VersionState.REFUSED
         case Flip():
-            good = {role: digest for role, digest in now.aspired.items() if known[digest] is VersionState.READY}
-            for digest in good.values():
-                known[digest] = known.pop(digest)
-            return Snapshot(now.aspired, now.aspired_revision, good, now.aspired_revision, known)
+            loadable = {role: digest for role, digest in now.aspired.items() if states[digest] is VersionState.READY}
+            for digest in loadable.values():
+                states[digest] = states.pop(digest)
+            return Snapshot(now.aspired, now.aspired_revision, loadable, now.aspired_revision, states)
         case UnloadVersion(digest):
-            del known[digest]
+            del states[digest]
         case Wait():
             pass
-    return replace(now, states=known)
+    return replace(now, states=states)
 
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    known = draw(st.dictionaries(digests, st.sampled_from(VersionState)))
-    ready = [digest for digest, state in known.items() if state is VersionState.READY]
+    states = draw(st.dictionaries(digests, st.sampled_from(VersionState)))
+    ready = [digest for digest, state in states.items() if state is VersionState.READY]
     serving = champion(draw(st.sampled_from([None, *ready])))
     canaries: tuple[bool, bool] = draw(st.tuples(st.booleans(), st.booleans()))
     if serving and canaries[0]:
@@ -55,7 +55,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     aspired = champion(draw(st.none() | digests))
     if aspired and canaries[1]:
         aspired["canary"] = draw(digests)
-    return Snapshot(aspired, draw(st.integers(0, 3)), serving, draw(st.integers(0, 3)), known)
+    return Snapshot(aspired, draw(st.integers(0, 3)), serving, draw(st.integers(0, 3)), states)
 
 
 @given(snapshots(), st.booleans())
@@ -67,8 +67,8 @@ def test_it_settles_and_stays_settled(snapshot: Snapshot, fit: bool) -> None:
         now = after(now, fit=fit)
     assert next_action(now) == Wait()
     if now.aspired and now.states.get(now.aspired["champion"]) is VersionState.READY:
-        good = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is VersionState.READY}
-        assert (now.serving, now.serving_revision) == (good, now.aspired_revision)
+        loadable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is VersionState.READY}
+        assert (now.serving, now.serving_revision) == (loadable, now.aspired_revision)
         assert not is_refused(now)
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [d for d, state in now.states.items() if state is VersionState.READY and d not in needed]
@@ -106,9 +106,9 @@ def settle(now: Snapshot) -> Snapshot:
     return now
 
 
-def follow(serving: dict[str, str], revision: int, known: dict[str, VersionState], named: int) -> Snapshot:
-    """What a scorer serves once the channel names this revision: the state itself, or the newest good one before it."""
-    now = Snapshot({}, 0, serving, revision, known)
+def follow(serving: dict[str, str], revision: int, states: dict[str, VersionState], named: int) -> Snapshot:
+    """Return the state of a scorer after the channel names this revision: that revision, or the newest valid one before it."""
+    now = Snapshot({}, 0, serving, revision, states)
     for at in range(named, revision, -1):
         now = settle(replace(now, aspired=HISTORY[at], aspired_revision=at))
         if not is_refused(now):
@@ -121,19 +121,19 @@ def test_scorers_that_run_start_or_skip_polls_reach_the_same_revision_and_roles(
     """Each has polled another part of the history; the last poll is common to all that saw that much of the channel."""
     for named, expected in ((2, (2, "good")), (3, (3, "better")), (5, (3, "better"))):
         now = Snapshot({}, 0, {}, 0, {})
-        for at in (*(seen for seen in polled if seen < named), named):
+        for at in (*(polled_at for polled_at in polled if polled_at < named), named):
             now = follow(dict(now.serving), now.serving_revision, dict(now.states), at)
         assert (now.serving_revision, now.serving) == (expected[0], {"champion": expected[1]})
 
 
 def test_a_state_is_refused_with_its_champion_alone() -> None:
     aspired = {"champion": "a", "canary": "b"}
-    known = {"a": VersionState.READY, "b": VersionState.REFUSED}
-    assert is_refused(Snapshot({}, 0, {}, 0, known)), "nothing that could be served was seen"
-    assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, known))
+    states = {"a": VersionState.READY, "b": VersionState.REFUSED}
+    assert is_refused(Snapshot({}, 0, {}, 0, states)), "nothing that could be served was seen"
+    assert is_refused(Snapshot({"champion": "b", "canary": "a"}, 2, {}, 0, states))
     for serving, revision in ((champion("a"), 2), (champion("a"), 1), (champion("c"), 1), ({}, 0)):
-        assert not is_refused(Snapshot(aspired, 2, serving, revision, known)), "served already, or to be served"
-    assert not is_refused(Snapshot(champion("c"), 2, champion("a"), 1, known)), "it was not tried yet"
+        assert not is_refused(Snapshot(aspired, 2, serving, revision, states)), "served already, or to be served"
+    assert not is_refused(Snapshot(champion("c"), 2, champion("a"), 1, states)), "it was not tried yet"
 
 
 def test_a_candidate_is_left_out_only_once_it_is_refused() -> None:

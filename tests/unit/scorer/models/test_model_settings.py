@@ -44,7 +44,7 @@ def test_a_deadline_that_nobody_has_set_follows_from_the_latency_target(
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with an authority, a certificate, its key and another key."""
+    """Return a folder with an authority, a certificate, its key and another key."""
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     for name in ("one", "two"):
@@ -60,7 +60,7 @@ def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tls", "said"),
+    ("tls", "message"),
     [
         ({"ca_file": "ca.pem"}, "set enabled: true"),
         ({"enabled": True, "certificate_file": "one.pem"}, "belong together"),
@@ -69,10 +69,10 @@ def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
         ({"enabled": True, "certificate_file": "one.pem", "key_file": "two.key"}, "is not the key of"),
     ],
 )
-def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: Path, tls: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError, match=said) as found:
+def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: Path, tls: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message) as caught:
         settings(files, {"server_tls": tls})
-    assert "model.server_tls" in str(found.value)
+    assert "model.server_tls" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,6 @@ def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: P
     ],
 )
 def test_two_keys_that_name_one_topic_are_refused_by_name(tmp_path: Path, flag: str, keys: tuple[str, str]) -> None:
-    with pytest.raises(SettingsError) as found:
+    with pytest.raises(SettingsError) as caught:
         settings(tmp_path, {}, flag)
-    assert all(key in str(found.value) for key in keys), found.value
+    assert all(key in str(caught.value) for key in keys), caught.value

@@ -27,7 +27,7 @@ def batch(keys: list[bytes | None]) -> Batch:
 
 
 def packed(keys: list[bytes | None]) -> ColumnarBatch:
-    """The same as columns, with other bytes around the keys."""
+    """Return the keys as columns, with other bytes around the keys."""
     count = len(keys)
     bounds = np.cumsum([2, *(len(key or b"") for key in keys)])
     text = np.frombuffer(b"<<" + b"".join(key or b"" for key in keys) + b">>", np.uint8)
@@ -57,23 +57,23 @@ def test_an_event_without_a_key_goes_by_its_position_in_any_partition(
     columns.lanes = np.array([columns.places.index(place) for place in places], np.int32)
     columns.offsets = np.array(offsets, np.int64)
     named = [f"{topic}/{p}/{at}".encode() if key is None else key for (topic, p), at, key in events]
-    wanted = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
-    assert TrafficSplit(seed, 5_000).canary(lists).tolist() == wanted
-    assert TrafficSplit(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == wanted
+    expected = [xxh64(text, seed) % BUCKETS < 5_000 for text in named]
+    assert TrafficSplit(seed, 5_000).canary(lists).tolist() == expected
+    assert TrafficSplit(seed, 5_000).canary(ColumnarBatch(columns, "empty")).tolist() == expected
     everywhere = lists.position_texts(np.arange(len(keys)))
     assert [*ColumnarBatch(columns, "empty").position_texts(np.arange(len(keys)))] == everywhere
 
 
 def canary(split: TrafficSplit, keys: list[bytes | None]) -> list[bool]:
-    found: list[bool] = split.canary(batch(keys)).tolist()
-    return found
+    in_canary: list[bool] = split.canary(batch(keys)).tolist()
+    return in_canary
 
 
 @given(st.lists(st.binary(max_size=100), max_size=20), st.integers(0, 2**64 - 1))
 def test_the_hash_is_that_of_the_specification(texts: list[bytes], seed: int) -> None:
-    wanted = [xxh64(text, seed) for text in texts]
-    assert xxhash.xxh64(texts, seed).tolist() == wanted
-    assert xxhash.xxh64(packed([*texts, b"k"]).columns.keys, seed).tolist() == [*wanted, xxh64(b"k", seed)]
+    expected = [xxh64(text, seed) for text in texts]
+    assert xxhash.xxh64(texts, seed).tolist() == expected
+    assert xxhash.xxh64(packed([*texts, b"k"]).columns.keys, seed).tolist() == [*expected, xxh64(b"k", seed)]
 
 
 def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,36 +88,36 @@ def test_without_the_native_part_it_is_the_same(monkeypatch: pytest.MonkeyPatch)
 @given(st.lists(st.none() | st.binary(max_size=80), max_size=20), st.integers(1, 99))
 def test_the_arm_is_that_of_the_hash_of_the_key_or_of_the_position(keys: list[bytes | None], percent: int) -> None:
     named = [b"flights/3/%d" % at if key is None else key for at, key in enumerate(keys)]
-    wanted = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in named]
-    assert canary(TrafficSplit.of(DIGEST, percent), keys) == wanted
+    expected = [xxh64(key, 0x00F1E2D3C4B5A697) % 10_000 < 100 * percent for key in named]
+    assert canary(TrafficSplit.of(DIGEST, percent), keys) == expected
     if keys:
-        assert TrafficSplit.of(DIGEST, percent).canary(packed(keys)).tolist() == wanted
+        assert TrafficSplit.of(DIGEST, percent).canary(packed(keys)).tolist() == expected
     assert [
         TrafficSplit.of(DIGEST, percent).bucket(key, ("flights", 3), at) < 100 * percent for at, key in enumerate(keys)
-    ] == wanted
+    ] == expected
 
 
 def test_a_greater_share_only_adds_keys_and_each_is_as_large_as_it_says() -> None:
     before = np.zeros(len(KEYS), bool)
     for percent in (1, 5, 25, 60, 99):
-        mine = np.array(canary(TrafficSplit.of(DIGEST, percent), list(KEYS)))
-        assert not (before & ~mine).any()
+        selected = np.array(canary(TrafficSplit.of(DIGEST, percent), list(KEYS)))
+        assert not (before & ~selected).any()
         sigma = np.sqrt(len(KEYS) * percent / 100 * (1 - percent / 100))
-        assert abs(mine.sum() - len(KEYS) * percent / 100) < 4 * sigma
-        before = mine
+        assert abs(selected.sum() - len(KEYS) * percent / 100) < 4 * sigma
+        before = selected
 
 
 def test_another_candidate_has_other_keys() -> None:
-    one, other = (np.array(canary(TrafficSplit.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
-    assert (one & other).mean() == pytest.approx(0.04, abs=0.01)
+    first, other = (np.array(canary(TrafficSplit.of(f"sha256:{digit * 64}", 20), list(KEYS))) for digit in "ab")
+    assert (first & other).mean() == pytest.approx(0.04, abs=0.01)
     assert BUCKETS == 10_000
 
 
 def test_a_sample_is_another_share_of_the_keys_than_the_canarys() -> None:
     seed = int(hashlib.sha256(f"shadow:{DIGEST}".encode()).hexdigest()[:16], 16)
     assert canary(TrafficSplit.sample(DIGEST, 20), list(KEYS)) == [xxh64(key, seed) % 10_000 < 2_000 for key in KEYS]
-    sampled, mine = (
+    sampled, selected = (
         np.array(canary(split, list(KEYS))) for split in (TrafficSplit.sample(DIGEST, 20), TrafficSplit.of(DIGEST, 20))
     )
-    assert (sampled & mine).mean() == pytest.approx(0.04, abs=0.01)
+    assert (sampled & selected).mean() == pytest.approx(0.04, abs=0.01)
     assert canary(TrafficSplit.sample(DIGEST, 100), list(KEYS[:99])) == [True] * 99

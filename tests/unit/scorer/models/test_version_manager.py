@@ -53,17 +53,20 @@ class Guard:
         self.noted.append(identity)
         yield
 
-    def attempt(self, found: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
+    def attempt(self, loaded_package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
         assert self.noted[-1] == identity, "a death in the trial counts, too"
-        if found.version in self.endless:
+        if loaded_package.version in self.endless:
             self.trying.set()
             until(lambda: not is_wanted(), "a move of the channel")
             raise Superseded
 
 
 class Site:
-    """A registry of three versions, and the models of one process: `open` ones by version, `loads` in their order, `fails` by
-    version what loading raises, `decoders` what decodes for it, where that is not a decoder like all others."""
+    """A registry of three versions, and the models of one process.
+
+    `open` has the open models by version, `loads` the loaded versions in order, `fails` the error that loading a version raises,
+    and `decoders` the decoders of versions that do not use the common one.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.registry = folder / "registry"
@@ -84,31 +87,33 @@ class Site:
     def promote(self, version: str, reason: str = "", canary: int | None = None) -> None:
         channel.promote(self.store, "prod", version, MoveRequest("op", reason, NOW, key=self.key), canary=canary)
 
-    def load(self, found: Package) -> Any:
-        self.loads.append(found.version)
-        if found.version in self.fails:
-            raise self.fails[found.version]
-        self.open.append(found.version)
-        model = SimpleNamespace(close=lambda: self.open.remove(found.version), signature=lambda: found.signature)
-        return SimpleNamespace(model=model, decoder=self.decoders.get(found.version))
+    def load(self, loaded_package: Package) -> Any:
+        self.loads.append(loaded_package.version)
+        if loaded_package.version in self.fails:
+            raise self.fails[loaded_package.version]
+        self.open.append(loaded_package.version)
+        model = SimpleNamespace(
+            close=lambda: self.open.remove(loaded_package.version), signature=lambda: loaded_package.signature
+        )
+        return SimpleNamespace(model=model, decoder=self.decoders.get(loaded_package.version))
 
     @contextlib.contextmanager
     def manager(self, lethal: Callable[[str], str | None] = lambda _: None) -> Iterator[VersionManager]:
-        made = VersionManager(
+        created = VersionManager(
             self.settings, self.load, self.outages, on_refused=self.refused.append, lethal=lethal, guard=self.guard
         )
         try:
-            made.start()
-            yield made
+            created.start()
+            yield created
         finally:
-            made.close()
+            created.close()
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    made = Site(tmp_path)
-    made.promote("1.0.0")
-    return made
+    created = Site(tmp_path)
+    created.promote("1.0.0")
+    return created
 
 
 def complete_a_poll(site: Site) -> None:
@@ -232,22 +237,22 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
         assert version(manager) == ("1.0.0", 1)
 
 
-@pytest.mark.parametrize(("there", "raised"), [(True, Fatal), (False, DependencyUnavailable)])
-def test_a_start_without_a_version(tmp_path: Path, there: bool, raised: type[Exception]) -> None:
+@pytest.mark.parametrize(("exists", "raised"), [(True, Fatal), (False, DependencyUnavailable)])
+def test_a_start_without_a_version(tmp_path: Path, exists: bool, raised: type[Exception]) -> None:
     empty = Site(tmp_path)
-    if not there:
+    if not exists:
         empty.registry.rename(tmp_path / "away")
     with pytest.raises(raised, match="no model version to serve") as ended, empty.manager():
         pass
-    assert isinstance(ended.value, DependencyUnavailable) is not there
+    assert isinstance(ended.value, DependencyUnavailable) is not exists
 
 
 def test_what_is_served_moves_into_this_process(site: Site) -> None:
     moved: list[str] = []
 
-    def load(found: Package) -> Any:
-        moved.append(found.version)
-        return site.load(found)
+    def load(loaded_package: Package) -> Any:
+        moved.append(loaded_package.version)
+        return site.load(loaded_package)
 
     with site.manager() as manager:
         before = manager.champion
@@ -434,7 +439,7 @@ def forget_tag(site: Site, _: str) -> None:
     index = site.registry / "m" / "index.json"
     document = json.loads(index.read_text())
     name = "org.opencontainers.image.ref.name"
-    document["manifests"] = [one for one in document["manifests"] if one.get("annotations", {}).get(name) != "prod"]
+    document["manifests"] = [entry for entry in document["manifests"] if entry.get("annotations", {}).get(name) != "prod"]
     index.write_text(json.dumps(document))
 
 
@@ -521,15 +526,15 @@ def test_a_version_that_is_denied_since_it_was_served_is_no_version_to_fall_back
 
 def test_a_scorer_of_which_no_version_was_ever_good_waits_and_serves_the_first_good_one(site: Site) -> None:
     site.fails["1.0.0"] = ModelRefused("wrong scores")
-    made = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
-    with contextlib.closing(made):
+    created = VersionManager(site.settings, site.load, site.outages, on_refused=site.refused.append)
+    with contextlib.closing(created):
         for _ in range(3):
             with pytest.raises(DependencyUnavailable, match=r"no model version to serve: 1\.0\.0: wrong scores"):
-                made.start()
+                created.start()
         assert (site.loads, site.refused) == (["1.0.0"], [VersionRefusal("1.0.0", "wrong scores")])
         site.promote("2.0.0")
-        made.start()
-        assert version(made) == ("2.0.0", 2)
+        created.start()
+        assert version(created) == ("2.0.0", 2)
 
 
 def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
@@ -537,13 +542,13 @@ def test_while_nothing_is_served_a_refused_version_is_tried_again_now_and_then(
 ) -> None:
     monkeypatch.setattr(tag_module, "RESOLVE_SECONDS", 0.0)
     site.fails["1.0.0"] = ModelRefused("not signed")
-    made = VersionManager(site.settings, site.load, site.outages)
-    with contextlib.closing(made):
+    created = VersionManager(site.settings, site.load, site.outages)
+    with contextlib.closing(created):
         with pytest.raises(DependencyUnavailable, match="not signed"):
-            made.start()
+            created.start()
         site.fails.clear()
-        made.start()
-        assert version(made) == ("1.0.0", 1)
+        created.start()
+        assert version(created) == ("1.0.0", 1)
 
 
 def signed_site(tmp_path: Path) -> Site:

@@ -40,11 +40,11 @@ rows = st.lists(
 Rows = list[tuple[str, Any, str | None, tuple[str, int, int], int]]
 
 
-def encoded(one: RecordEncoder, batch: Rows) -> list[bytes]:
+def encoded(encoder: RecordEncoder, batch: Rows) -> list[bytes]:
     ids, scores, decisions, sources, times = zip(*batch, strict=True) if batch else ((),) * 5
     texts = [json.dumps(score).encode() for score in scores]
     places, offsets = [source[:2] for source in sources], [source[2] for source in sources]
-    return one.encode(ids, texts, decisions, places, offsets, times, "scored", 1_700_000_000_000)
+    return encoder.encode(ids, texts, decisions, places, offsets, times, "scored", 1_700_000_000_000)
 
 
 def read_avro(value: bytes) -> Any:
@@ -62,8 +62,8 @@ carried_protobuf = proto_class(schema.protobuf(CARRY), "Score")
 
 def read_protobuf(value: bytes) -> Any:
     record = protobuf_class.FromString(value)
-    found = json_format.MessageToDict(record, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    score = found.pop("score", None)
+    document = json_format.MessageToDict(record, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    score = document.pop("score", None)
     kind = record.score.WhichOneof("value")
     if kind == "numbers":
         score = list(record.score.numbers.numbers)
@@ -71,9 +71,9 @@ def read_protobuf(value: bytes) -> Any:
         score = {output.name: list(output.numbers) for output in record.score.named.outputs}
     elif score is not None:
         score = record.score.number if kind else None
-    whole = {name: int(found[name]) for name in ("event_ms", "scored_ms", "revision")}
-    source = {**found["source"], "offset": int(found["source"]["offset"])}
-    return {**found, **whole, "score": score, "decision": found.get("decision"), "source": source}
+    expected_fields = {name: int(document[name]) for name in ("event_ms", "scored_ms", "revision")}
+    source = {**document["source"], "offset": int(document["source"]["offset"])}
+    return {**document, **expected_fields, "score": score, "decision": document.get("decision"), "source": source}
 
 
 FORMATS: list[tuple[Callable[..., RecordEncoder], Callable[[bytes], Any], Callable[[bytes, int], Any]]] = [
@@ -115,8 +115,8 @@ def test_arrays_of_arrays_become_one_row_and_named_numbers_rows_of_one() -> None
     source = ("t", 0, 0)
     batch: Rows = [("a", [[1, 2], [3, 4]], None, source, 0), ("b", {"p": 0.5, "n": [1, 2]}, None, source, 0)]
     for kind, read, _ in FORMATS:
-        found = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
-        assert found == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
+        document = [read(record)["score"] for record in encoded(kind(b"", **PROVENANCE), batch)]
+        assert document == [[1, 2, 3, 4], {"p": [0.5], "n": [1, 2]}]
 
 
 carried_rows = st.lists(
@@ -136,29 +136,32 @@ carried_rows = st.lists(
 def test_carried_fields_are_read_by_the_schema_that_is_printed(carried: list[Row | None]) -> None:
     count = len(carried)
 
-    def records(one: RecordEncoder) -> list[bytes]:
+    def records(encoder: RecordEncoder) -> list[bytes]:
         places = [("t", 0)] * count
-        return one.encode(
+        return encoder.encode(
             [""] * count, [b"0.5"] * count, [None] * count, places, [0] * count, [0] * count, "scored", 1, carried
         )
 
-    told = records(AvroRecordEncoder(b"", CARRY, **PROVENANCE)), records(ProtobufRecordEncoder(b"", CARRY, **PROVENANCE))
-    whole = records(RecordEncoder(CARRY, **PROVENANCE))
-    for text, row, avro, protobuf in zip(whole, carried, *told, strict=True):
+    records_by_format = (
+        records(AvroRecordEncoder(b"", CARRY, **PROVENANCE)),
+        records(ProtobufRecordEncoder(b"", CARRY, **PROVENANCE)),
+    )
+    expected_fields = records(RecordEncoder(CARRY, **PROVENANCE))
+    for text, row, avro, protobuf in zip(expected_fields, carried, *records_by_format, strict=True):
         expected = dict(zip(TYPES, row or [None] * len(TYPES), strict=True))
         assert json.loads(text)["carried"] == expected
         stream = io.BytesIO(avro)
         assert fastavro.schemaless_reader(stream, carried_avro, None) == {**json.loads(text), "fallback": None}
         assert stream.tell() == len(avro)
-        found = carried_protobuf.FromString(protobuf).carried
-        assert {name: getattr(found, name) if found.HasField(name) else None for name in TYPES} == expected
+        document = carried_protobuf.FromString(protobuf).carried
+        assert {name: getattr(document, name) if document.HasField(name) else None for name in TYPES} == expected
 
 
 def test_a_consumer_of_the_record_with_carried_fields_reads_one_without() -> None:
     before = encoded(AvroRecordEncoder(b"", **PROVENANCE), [("a", 0.5, "late", ("t", 1, 2), 3)])[0]
-    found: Any = fastavro.schemaless_reader(io.BytesIO(before), fastavro.parse_schema(schema.record()), carried_avro)
-    assert found["carried"] == dict.fromkeys(TYPES)
-    assert list(found) == [*(field["name"] for field in schema.SCHEMA["fields"]), "carried"]
+    document: Any = fastavro.schemaless_reader(io.BytesIO(before), fastavro.parse_schema(schema.record()), carried_avro)
+    assert document["carried"] == dict.fromkeys(TYPES)
+    assert list(document) == [*(field["name"] for field in schema.SCHEMA["fields"]), "carried"]
 
 
 @given(batch=rows)

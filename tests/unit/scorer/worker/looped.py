@@ -87,8 +87,8 @@ class Looped:
 
     def run(self, steps: int) -> None:
         """So many steps, then a stop."""
-        left = iter(range(steps))
-        self.loop.run(lambda: next(left, None) is None, lambda: None)
+        remaining = iter(range(steps))
+        self.loop.run(lambda: next(remaining, None) is None, lambda: None)
 
     def published(self) -> list[tuple[list[str], list[tuple[int, str]]]]:
         """Of each publish: the topics of its records; the offset and owner of each position."""

@@ -15,8 +15,11 @@ SCORING = 0.001  # seconds
 
 @dataclass
 class Simulation:
-    """Events come at a steady `rate`, each costs the broker `event_cost` seconds of CPU, each transaction
-    `transaction_cost`. Requests are served in turn; those of a transaction vary at random, `jitter` 0 makes them alike."""
+    """A broker that receives events at a steady `rate` (events/s).
+
+    An event costs `event_cost` seconds of CPU, a transaction `transaction_cost`. Requests are served in turn; the costs of a
+    transaction's requests vary at random, unless `jitter` is 0.
+    """
 
     pacing: TransactionPacing
     rate: float
@@ -56,7 +59,7 @@ class Simulation:
         return len(self.commits) * self.transaction_cost / self.now
 
     def _take(self) -> tuple[int, int]:
-        """The events that the broker has in store, at least one: the first, and the one behind the last."""
+        """Take the events that the broker has, at least one; return the first and the one after the last."""
         first = self._taken
         self._pass(max(0.0, first / self.rate + self._backlog - self.now))
         self._taken = max(first, int((self.now - self._backlog) * self.rate)) + 1

@@ -49,8 +49,8 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
 
 def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
-    found = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events, 10 * FEWEST)}
-    assert found == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
+    worthwhile = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events, 10 * FEWEST)}
+    assert worthwhile == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
     assert full("events", 8, 8), "the settings let it be no larger"
     assert not full("events", 7, 8)
 
@@ -81,7 +81,7 @@ def limiter(max_events: int = 4_096) -> BatchLimiter:
 
 
 def most(under_test: BatchLimiter) -> int:
-    """The largest batch, where nothing is known of costs."""
+    """Return the largest batch without known costs."""
     return under_test.limit(LatencyModel(), LatencyModel(), 0.0, 4_096)
 
 
@@ -96,8 +96,8 @@ def test_the_records_of_a_batch_fit_one_request(size: int, key: bytes | None, he
     assert most(under_test) == 4_096
     under_test.observe([("scores", bytes(size), key, 0, 0, headers)] * count, "empty")
     events = most(under_test)
-    bare = size + len(key or b"") + sum(len(name) + len(held or b"") for name, held in headers or ())
-    assert events == FEWEST or (FEWEST < events <= 4_096 and events * bare < 1_000_000)
+    record_bytes = size + len(key or b"") + sum(len(name) + len(content or b"") for name, content in headers or ())
+    assert events == FEWEST or (FEWEST < events <= 4_096 and events * record_bytes < 1_000_000)
 
 
 def test_what_the_fullest_partition_gets_has_to_fit() -> None:
@@ -161,12 +161,12 @@ def test_no_batch_is_expected_to_outlast_its_deadline(a: float, b: float, second
 
 def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
     limit = LookUpLimit(1_000)
-    seen = []
+    sizes = []
     for _ in range(11):
         limit.exceeded(limit.limit)
-        seen.append(limit.limit)
-    assert seen[:3] == [500, 250, 125]
-    assert seen[-1] == 1
+        sizes.append(limit.limit)
+    assert sizes[:3] == [500, 250, 125]
+    assert sizes[-1] == 1
     for _ in range(11):
         limit.answered()
     assert limit.limit == 1_000

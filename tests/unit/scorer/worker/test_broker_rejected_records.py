@@ -35,11 +35,11 @@ partitions; nothing."""
 class Broker:
     """Takes a step where no record of it is `bad`; else it tells so, and wants a recovery."""
 
-    def __init__(self, bad: Callable[[Record], bool], tells: Tells = "each") -> None:
+    def __init__(self, bad: Callable[[Record], bool], reporting: Tells = "each") -> None:
         self.taken: list[Record] = []
         self.tried: list[Record] = []
         self.positions: dict[int, int] = {}
-        self._bad, self._tells, self._broken = bad, tells, False
+        self._bad, self._tells, self._broken = bad, reporting, False
 
     def recover(self) -> None:
         self._broken = False
@@ -63,8 +63,10 @@ class Broker:
         named = [record for lane in lanes.values() for record in lane]
         if self._tells == "alike":
             return RecordRejected("no", named)
-        apart = [r for lane in lanes.values() if 1 < sum(map(self._bad, lane)) < len(lane) for r in lane if self._bad(r)]
-        return RecordRejected("no", apart or named, certain=bool(apart), one_or_all=True)
+        distinguished = [
+            r for lane in lanes.values() if 1 < sum(map(self._bad, lane)) < len(lane) for r in lane if self._bad(r)
+        ]
+        return RecordRejected("no", distinguished or named, certain=bool(distinguished), one_or_all=True)
 
 
 def published(
@@ -74,7 +76,7 @@ def published(
     keys: Sequence[bytes | None],
     unreadable: Mapping[int, UnreadableRange] | None = None,
 ) -> PendingBatch:
-    """A batch of events of these partitions, and its records."""
+    """Return a batch of events of these partitions, and its records."""
     count = len(slots)
     offsets = list(range(100, 100 + count))
     values: list[bytes | None] = [b"event %d" % row for row in range(count)]
@@ -105,16 +107,18 @@ def test_whatever_is_told_of_them_the_guilty_events_alone_become_dead_letters(
 ) -> None:
     broker = Broker(lambda record: record[0] == "out" and (record[1] or b"").startswith(b"bad"), tells)
     slots: list[Record | None] = [
-        ("out", b"%s %d" % (b"bad" if bad else b"score", row), None, place, 1_000, None)
-        for row, (place, bad) in enumerate(rows)
+        ("out", b"%s %d" % (b"bad" if is_rejected else b"score", row), None, place, 1_000, None)
+        for row, (place, is_rejected) in enumerate(rows)
     ]
     done = published(broker, [place for place, _ in rows], slots, [None] * len(rows))
     answers = [record for record in broker.taken if record != SWAP]
-    expected = [("dead", b"event %d" % row) if bad else ("out", b"score %d" % row) for row, (_, bad) in enumerate(rows)]
+    expected = [
+        ("dead", b"event %d" % row) if is_rejected else ("out", b"score %d" % row) for row, (_, is_rejected) in enumerate(rows)
+    ]
     assert [record[:2] for record in answers] == expected
     assert broker.taken.count(SWAP) == 1
     assert broker.positions == {place: 101 + row for row, (place, _) in enumerate(rows)}
-    guilty = sum(bad for _, bad in rows)
+    guilty = sum(is_rejected for _, is_rejected in rows)
     assert +done.scored.outcomes == +Counter(scored=len(rows) - guilty, dead=guilty)
     assert +done.scored.reasons == +Counter({"record-refused": guilty})
 
@@ -137,9 +141,9 @@ def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_event
 
 
 def test_the_smallest_dead_letter_of_an_unreadable_batch_keeps_its_first_offset() -> None:
-    own: list[tuple[str, str | bytes | None]] = [("dead.reason", b"unreadable-batch"), ("dead.error", b"e")]
-    own += [("dead.source", b"/flights/0/100"), ("dead.first", b"90")]
-    letter: Record = ("dead", None, b"k", 0, 1_000, [("dead.first", b"3"), *own])
+    own_headers: list[tuple[str, str | bytes | None]] = [("dead.reason", b"unreadable-batch"), ("dead.error", b"e")]
+    own_headers += [("dead.source", b"/flights/0/100"), ("dead.first", b"90")]
+    letter: Record = ("dead", None, b"k", 0, 1_000, [("dead.first", b"3"), *own_headers])
     broker = Broker(lambda record: record != SWAP and (record[4] != 0 or ("dead.first", b"3") in (record[5] or ())))
     published(broker, [0], [letter], [b"k"], {0: UnreadableRange(90, "e")})
     husk = next(record for record in broker.taken if record != SWAP)

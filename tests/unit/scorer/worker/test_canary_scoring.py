@@ -32,17 +32,17 @@ class Version(Fake):
         self.role, self.why, self.nan, self.runs = role, "", nan, 0
         self.label = f"model:{role}@x"
 
-    def instead_of_canary(self, why: str) -> "Version":
+    def instead_of_canary(self, reason: str) -> "Version":
         other = Version(self.role, self.errors)
-        other.why = why
+        other.why = reason
         return other
 
     def score(self, tensors: dict[str, Any], alive: Any) -> Any:
         self.runs += 1
-        found = super().score(tensors, alive)
+        result = super().score(tensors, alive)
         values = tensors["x"][:, 0].tolist()
         finite = np.array([value not in self.nan for value in values])
-        return SimpleNamespace(encoded=found.encoded, decisions=found.decisions, finite=lambda: finite)
+        return SimpleNamespace(encoded=result.encoded, decisions=result.decisions, finite=lambda: finite)
 
     def encode(self, ids: Any, scores: list[bytes], *more: Any) -> list[bytes]:
         return [b"%s:%s:%s" % (self.role.encode(), self.why.encode(), value) for value in super().encode(ids, scores, *more)]
@@ -68,39 +68,39 @@ def test_whatever_the_candidate_fails_the_champion_answers(rows: list[tuple[bool
     ours_too = {value: at for value, (_, _, at) in zip(values, rows, strict=True) if at}
     errors = [{value: (at, RAISED[at]("no")) for value, at in stages.items()} for stages in (theirs, ours_too)]
     champion, candidate = Version("champion", errors[1]), Version("canary", errors[0])
-    found = scored(values, [row[0] for row in rows], champion, candidate)
-    records = [record for record in found.slots if record is not None]
+    result = scored(values, [row[0] for row in rows], champion, candidate)
+    records = [record for record in result.slots if record is not None]
     assert len(records) == len(rows)
-    failed, hopeless = 0, sum(mine and at is not None for mine, at, _ in rows) >= HOPELESS
-    for value, record, (mine, at, ours) in zip(values, records, rows, strict=True):
+    failed, hopeless = 0, sum(in_canary and at is not None for in_canary, at, _ in rows) >= HOPELESS
+    for value, record, (in_canary, at, ours) in zip(values, records, rows, strict=True):
         topic, text, *_, headers = record
-        answered = mine and text == b"canary::" + value
+        answered = in_canary and text == b"canary::" + value
         assert answered <= (at is None)
-        assert answered or not mine or at is not None or hopeless
+        assert answered or not in_canary or at is not None or hopeless
         if not answered:
-            failed += mine and ours is None
+            failed += in_canary and ours is None
             assert topic == ("out" if ours is None else "dead")
             assert ours is not None or ((text or b"").startswith(b"champion:") and (text or b"").endswith(b":" + value))
         if topic == "dead":
-            assert dict(headers or [])["dead.arm"] == (b"canary" if mine else b"champion")
-    assert (found.requested, found.failed) == (sum(row[0] for row in rows), failed)
-    assert found.outcomes.total() == len(rows)
+            assert dict(headers or [])["dead.arm"] == (b"canary" if in_canary else b"champion")
+    assert (result.requested, result.failed) == (sum(row[0] for row in rows), failed)
+    assert result.outcomes.total() == len(rows)
 
 
 def test_a_candidate_that_always_fails_costs_a_few_runs_and_no_event() -> None:
     values, count = values_of(1_000), 400
     candidate = Version("canary", {value: ("infer", InferenceFailed("no")) for value in values})
-    found = scored(values, [row < count for row in range(1_000)], Version("champion", {}), candidate)
-    assert found.fallbacks == Counter({"inference-failed": count})
-    assert (found.requested, found.failed, found.outcomes) == (count, count, Counter(scored=1_000))
+    result = scored(values, [row < count for row in range(1_000)], Version("champion", {}), candidate)
+    assert result.fallbacks == Counter({"inference-failed": count})
+    assert (result.requested, result.failed, result.outcomes) == (count, count, Counter(scored=1_000))
     assert candidate.runs < 4 * HOPELESS
-    assert [record[1] for record in found.records[:1]] == [b"champion:inference-failed:0"]
+    assert [record[1] for record in result.records[:1]] == [b"champion:inference-failed:0"]
 
 
 def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_to_answer() -> None:
     values = values_of(4)
-    found = scored(values, [True, True, False, True], Version("champion", {}), Version("canary", {}, nan=[b"1"]))
-    assert [record[1] for record in found.records] == [
+    result = scored(values, [True, True, False, True], Version("champion", {}), Version("canary", {}, nan=[b"1"]))
+    assert [record[1] for record in result.records] == [
         b"canary::0",
         b"champion:score-not-finite:1",
         b"champion::2",
@@ -108,11 +108,11 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
     ]
     away = DependencyUnavailable(MODEL_SERVERS, "nobody answers", "start them")
     candidate = Version("canary", dict.fromkeys(values, ("infer", away)))
-    found = scored(values, [True, True, False, True], Version("champion", {}), candidate)
-    assert (found.fallbacks, found.requested, found.failed) == (Counter(away=3), 3, 3)
+    result = scored(values, [True, True, False, True], Version("champion", {}), candidate)
+    assert (result.fallbacks, result.requested, result.failed) == (Counter(away=3), 3, 3)
     loading = Version("canary", dict.fromkeys(values, ("infer", DependencyUnavailable(MODEL, "it is being loaded again"))))
-    found = scored(values, [True, True, False, True], Version("champion", {}), loading)
-    assert (found.fallbacks, found.requested, found.failed) == (Counter(crash=3), 0, 0), (
+    result = scored(values, [True, True, False, True], Version("champion", {}), loading)
+    assert (result.fallbacks, result.requested, result.failed) == (Counter(crash=3), 0, 0), (
         "a death of the process is not its failure"
     )
     with pytest.raises(DependencyUnavailable):
@@ -122,31 +122,35 @@ def test_scores_that_are_not_finite_and_servers_that_are_away_are_the_champions_
 
 
 def test_a_candidate_that_may_not_be_asked_is_not_blamed() -> None:
-    found = scored(values_of(2), [True, False], Version("champion", {}), None)
-    assert [record[1] for record in found.records] == [b"champion:breaker:0", b"champion::1"]
-    assert (found.requested, found.failed, found.fallbacks) == (0, 0, Counter(breaker=1))
+    result = scored(values_of(2), [True, False], Version("champion", {}), None)
+    assert [record[1] for record in result.records] == [b"champion:breaker:0", b"champion::1"]
+    assert (result.requested, result.failed, result.fallbacks) == (0, 0, Counter(breaker=1))
 
 
 def test_events_that_both_versions_refuse_are_dead_letters_and_no_failure_of_the_candidate() -> None:
     errors = {b"1": ("decode", ValueError("no"))}
-    found = scored(values_of(3), [True] * 3, Version("champion", dict(errors)), Version("canary", dict(errors)))
-    assert (found.requested, found.failed, +found.reasons) == (3, 0, Counter({"internal-error": 1}))
+    result = scored(values_of(3), [True] * 3, Version("champion", dict(errors)), Version("canary", dict(errors)))
+    assert (result.requested, result.failed, +result.reasons) == (3, 0, Counter({"internal-error": 1}))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=40))
 def test_a_fallback_asks_no_model_and_keeps_arms_and_dead_letters(rows: list[tuple[bool, bool]]) -> None:
     """Of each event: whether it is the canary's, and whether it cannot be decoded."""
     values = values_of(len(rows))
-    errors = {value: ("decode", RAISED["decode"]("no")) for value, (_, bad) in zip(values, rows, strict=True) if bad}
+    errors = {
+        value: ("decode", RAISED["decode"]("no")) for value, (_, is_invalid) in zip(values, rows, strict=True) if is_invalid
+    }
     champion, candidate = Version("champion", errors), Version("canary", {})
     model = {"source": "oci:./r", "backend": "open-inference", "fallback": {"score": -1, "decision": "review"}}
     scoring = BatchScorer(settings(model=model), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
-    arms = Arms(np.array([mine for mine, _ in rows], bool), cast(Servable, candidate))
-    found = scoring.fall_back(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
-    texts = [(record[0], record[1]) for record in found.slots if record is not None]
+    arms = Arms(np.array([in_canary for in_canary, _ in rows], bool), cast(Servable, candidate))
+    result = scoring.fall_back(batch(values), cast(Servable, champion), Context(Clock(lambda: 1)), arms=arms)
+    texts = [(record[0], record[1]) for record in result.slots if record is not None]
     assert texts == [
-        ("dead", value) if bad else ("out", b"champion:away:-1" if mine else b"champion::-1")
-        for value, (mine, bad) in zip(values, rows, strict=True)
+        ("dead", value) if is_invalid else ("out", b"champion:away:-1" if in_canary else b"champion::-1")
+        for value, (in_canary, is_invalid) in zip(values, rows, strict=True)
     ]
-    assert (champion.runs, candidate.runs, found.requested, found.failed) == (0, 0, 0, 0)
-    assert found.outcomes == Counter(fallback=sum(not bad for _, bad in rows), dead=sum(bad for _, bad in rows))
+    assert (champion.runs, candidate.runs, result.requested, result.failed) == (0, 0, 0, 0)
+    assert result.outcomes == Counter(
+        fallback=sum(not is_invalid for _, is_invalid in rows), dead=sum(is_invalid for _, is_invalid in rows)
+    )

@@ -27,8 +27,8 @@ class ScoreAsValue:
         self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str
     ) -> list[list[tuple[str, bytes]]]:
         return [
-            [(name, f"{own}/{decision}/{status}".encode()) for name in names]
-            for own, decision in zip(ids, decisions, strict=True)
+            [(name, f"{event_id}/{decision}/{status}".encode()) for name in names]
+            for event_id, decision in zip(ids, decisions, strict=True)
         ]
 
 

@@ -74,8 +74,8 @@ def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
     failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
-    found = Target("out", 2, 9), Target("dead", 8, 9)
-    looped = Looped(targets=lambda: found)
+    targets = Target("out", 2, 9), Target("dead", 8, 9)
+    looped = Looped(targets=lambda: targets)
     scorer = BatchScorer(SETTINGS, Target("out", 4, 1_000), Target("dead", 4, 1_000))
     looped.scoring.narrow.side_effect = scorer.narrow
     looped.session.tick.side_effect = [failure, None, None] if failure else None

@@ -20,7 +20,7 @@ def to_poison(error: Exception) -> Poison:
 
 
 def scored_rows(result: HalvedRows) -> list[int]:
-    return [row for each in result.scored for encoded in each.encoded for row in encoded.rows]
+    return [row for part in result.scored for encoded in part.encoded for row in encoded.rows]
 
 
 def fails_on(*failing: int, error: type[Exception] = ValueError) -> Callable[[list[int]], ScoredRows]:

@@ -21,8 +21,8 @@ def listed(headers: list[Headers]) -> Batch:
 
 def packed(headers: list[Headers]) -> ColumnarBatch:
     count = len(headers)
-    counts = np.array([len(own or ()) for own in headers], np.int64)
-    every = [one for own in headers for one in own or ()]
+    counts = np.array([len(record_headers or ()) for record_headers in headers], np.int64)
+    every = [header for record_headers in headers for header in record_headers or ()]
     values = [value.encode() if isinstance(value, str) else value for _, value in every]
     columns = HeaderColumns(counts, texts([name.encode() for name, _ in every]), texts(values))
     offsets, zeros, none = np.arange(count), np.zeros(count, np.int32), texts([None] * count)
@@ -34,31 +34,31 @@ def packed(headers: list[Headers]) -> ColumnarBatch:
 @pytest.mark.parametrize("value", [b"x", b"", None, b" ", b" x", b"\t", b"\xc3\xa9", b"\xff", b'"'])
 @pytest.mark.parametrize("field", ["f", "", None])
 def test_ids_are_the_same_from_lists_and_columns(value: bytes | None, field: str | None) -> None:
-    headers: list[Headers] = [[("ce_id", one)] for one in (*GOOD, value)]
+    headers: list[Headers] = [[("ce_id", header)] for header in (*GOOD, value)]
     results = []
     for batch in (listed(headers), packed(headers)):
         every = list(range(len(headers)))
-        found = read_headers(batch, every, 1)
-        assert not found.expired
-        assert {row: poison.reason for row, poison in found.rejected.items()} == (
+        result = read_headers(batch, every, 1)
+        assert not result.expired
+        assert {row: poison.reason for row, poison in result.rejected.items()} == (
             {4: Reason.NOT_UTF8} if value == b"\xff" else {}
         )
-        good = [row for row in every if row not in found.rejected]
-        results.append(found.ids(batch, good, [field] * len(good), "eu"))
+        readable = [row for row in every if row not in result.rejected]
+        results.append(result.ids(batch, readable, [field] * len(readable), "eu"))
     assert results[0] == results[1]
     assert all(results[0])
     assert len(set(results[0])) == len(results[0])
 
 
 def test_plain_ids_stay_columns() -> None:
-    found = read_headers(packed([[("ce_id", one)] for one in GOOD]), list(range(len(GOOD))), 1)
-    assert found.values is None
-    assert found.names is not None
+    result = read_headers(packed([[("ce_id", header)] for header in GOOD]), list(range(len(GOOD))), 1)
+    assert result.values is None
+    assert result.names is not None
 
 
 def test_a_null_deadline_is_none_in_lists_and_columns() -> None:
     headers: list[Headers] = [[("deadline", b"2000")], [("deadline", None)], [("deadline", b"5")], [("deadline", b"soon")]]
     for batch in (listed(headers), packed(headers)):
-        found = read_headers(batch, list(range(len(headers))), 1_500)
-        assert (list(found.expired), list(found.rejected)) == ([2], [3])
-        assert found.split([0, 1, 2]) == ([0, 1], [2])
+        result = read_headers(batch, list(range(len(headers))), 1_500)
+        assert (list(result.expired), list(result.rejected)) == ([2], [3])
+        assert result.split([0, 1, 2]) == ([0, 1], [2])

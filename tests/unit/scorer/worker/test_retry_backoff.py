@@ -13,7 +13,7 @@ class Failing:
         self._recoveries = RetryBackoff("a", "flights")
 
     def met(self, error: Aborted, now: float, commits: int = 7) -> tuple[Aborted, float]:
-        """The failure to recover from, and the pause before that."""
+        """Return the failure to recover from, and the pause before the recovery."""
         pending = self._recoveries.failed(error, now, commits)
         assert self._recoveries.pending is pending
         pauses = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)

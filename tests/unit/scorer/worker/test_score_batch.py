@@ -87,25 +87,27 @@ def scored(events: Batch, fake: Fake) -> ScoredBatch:
 def test_whatever_is_raised_costs_the_guilty_events_alone(drawn: tuple[int, dict[int, str]]) -> None:
     count, guilty = drawn
     values = [b"%d" % number for number in range(count)]
-    found = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in guilty.items()}))
-    assert [record[1] for record in found.records] == values
-    assert [record[0] for record in found.records] == ["dead" if row in guilty else "out" for row in range(count)]
+    result = scored(batch(values), Fake({values[row]: (stage, RAISED[stage]("no")) for row, stage in guilty.items()}))
+    assert [record[1] for record in result.records] == values
+    assert [record[0] for record in result.records] == ["dead" if row in guilty else "out" for row in range(count)]
     failed = sum(stage == "infer" for stage in guilty.values())
-    assert +found.reasons == +Counter({"inference-failed": failed, "internal-error": len(guilty) - failed})
-    assert +found.outcomes == +Counter({"scored": count - len(guilty), "dead": len(guilty)})
+    assert +result.reasons == +Counter({"inference-failed": failed, "internal-error": len(guilty) - failed})
+    assert +result.outcomes == +Counter({"scored": count - len(guilty), "dead": len(guilty)})
 
 
 def test_the_dead_letter_names_the_exception_and_its_place_and_the_log_has_it_once(caplog: pytest.LogCaptureFixture) -> None:
     values = [b"%d" % number for number in range(9)]
     fake = Fake({values[2]: ("encode", KeyError("k" * 5_000)), values[7]: ("encode", KeyError("other"))})
     with caplog.at_level(logging.ERROR):
-        found = scored(batch(values), fake)
-    headers = [dict(record[5] or []) for record in found.records if record[0] == "dead"]
-    assert [cast(bytes, one["dead.error"]).startswith(b"KeyError at scorer/worker/encode.py:") for one in headers] == [
+        result = scored(batch(values), fake)
+    headers = [dict(record[5] or []) for record in result.records if record[0] == "dead"]
+    assert [
+        cast(bytes, dead_letter["dead.error"]).startswith(b"KeyError at scorer/worker/encode.py:") for dead_letter in headers
+    ] == [
         True,
         True,
     ]
-    assert max(len(cast(bytes, one["dead.error"])) for one in headers) < 1_000
+    assert max(len(cast(bytes, dead_letter["dead.error"])) for dead_letter in headers) < 1_000
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -118,24 +120,24 @@ def test_what_is_away_is_no_events_fault(error: Exception) -> None:
 def test_a_model_that_answers_nothing_any_more_convicts_no_event() -> None:
     fake = Fake({b"2": ("infer", InferenceFailed("no"))})
     fake.broken = True
-    with pytest.raises(ModelBroken, match="answered when it was loaded: no") as found:
+    with pytest.raises(ModelBroken, match="answered when it was loaded: no") as result:
         scored(batch([b"1", b"2"]), fake)
-    assert found.value.exit_code == BROKEN
+    assert result.value.exit_code == BROKEN
 
 
 def test_an_event_that_is_given_up_is_not_looked_at() -> None:
     scoring = BatchScorer(settings(), Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
     unreadable: Any = [[("deadline", object())]]
-    found = scoring.give_up(
+    result = scoring.give_up(
         batch([b"1"], unreadable), cast(Servable, Fake({})), Context(Clock(lambda: 1)), "was ended by SIGSEGV"
     )
-    assert found.reasons == {"crashes-scorer": 1}
-    assert (found.records[0][5] or [])[0] == unreadable[0][0]
+    assert result.reasons == {"crashes-scorer": 1}
+    assert (result.records[0][5] or [])[0] == unreadable[0][0]
 
 
 def test_an_event_whose_id_is_not_utf8_is_a_dead_letter() -> None:
     headers: Any = [[("ce_id", b"a\xff")], [("ce_id", b"a\xfe")], [("ce_id", b"")], None, [("x-origin", b"\xff")]]
-    found = scored(batch([b"1", b"2", b"3", b"4", b"5"], headers), Fake({}))
-    assert [record[0] for record in found.records] == ["dead", "dead", "out", "out", "dead"]
-    assert found.reasons == {"not-utf8": 3}
-    assert dict(found.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8"
+    result = scored(batch([b"1", b"2", b"3", b"4", b"5"], headers), Fake({}))
+    assert [record[0] for record in result.records] == ["dead", "dead", "out", "out", "dead"]
+    assert result.reasons == {"not-utf8": 3}
+    assert dict(result.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8"

@@ -33,9 +33,9 @@ class Shadow(Version):
 
     arm = ""
 
-    def as_shadow(self, arm: str, why: str | None = None) -> "Shadow":
+    def as_shadow(self, arm: str, reason: str | None = None) -> "Shadow":
         other = Shadow(self.role, self.errors, self.nan)
-        other.arm, other.why, other.broken = arm, why or "", self.broken
+        other.arm, other.why, other.broken = arm, reason or "", self.broken
         return other
 
     def named(self, version: str, digest: str) -> "Shadow":
@@ -43,8 +43,8 @@ class Shadow(Version):
 
     def encode(self, _ids: Any, scores: list[bytes], *_: Any) -> list[bytes]:
         self._pass("encode", scores)
-        said = f"{self.role} in {self.arm}:{self.why}:".encode()
-        return [said + score for score in scores]
+        prefix = f"{self.role} in {self.arm}:{self.why}:".encode()
+        return [prefix + score for score in scores]
 
 
 def scored(
@@ -52,13 +52,13 @@ def scored(
     rows: Sequence[tuple[bool, bool]],
     champion: Version,
     candidate: Version | None,
-    why: str = "",
+    reason: str = "",
     headers: Any = None,
 ) -> ScoredBatch:
     """`rows` say of each event whether it is sampled, and whether it is the canary's."""
     scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
     sampled, canary = (np.array([row[at] for row in rows], bool) for at in (0, 1))
-    arms = Arms(canary, cast(Servable, candidate), why, sampled, ("2.0.0", "sha256:c"))
+    arms = Arms(canary, cast(Servable, candidate), reason, sampled, ("2.0.0", "sha256:c"))
     return scoring.score(batch(values, headers), cast(Servable, champion), Context(Clock(lambda: 10_000)), arms=arms)
 
 
@@ -70,17 +70,17 @@ def test_each_sampled_event_has_one_record_by_the_version_that_does_not_answer(
     values = values_of(len(rows))
     theirs = {value: (at, RAISED[at]("no")) for value, (_, _, at, _) in zip(values, rows, strict=True) if at}
     ours = {value: (at, RAISED[at]("no")) for value, (_, _, _, at) in zip(values, rows, strict=True) if at}
-    found = scored(values, [row[:2] for row in rows], Shadow("champion", ours), Shadow("candidate", theirs))
-    for value, slot, (sampled, mine, candidate_at, champion_at) in zip(values, found.slots, rows, strict=True):
+    result = scored(values, [row[:2] for row in rows], Shadow("champion", ours), Shadow("candidate", theirs))
+    for value, slot, (sampled, in_canary, candidate_at, champion_at) in zip(values, result.slots, rows, strict=True):
         assert (slot is not None) == sampled
         if slot is None:
             continue
-        who = b"champion in canary:" if mine else b"candidate in champion:"
-        at = champion_at if mine else candidate_at
-        why = {None: b":" + value, "decode": b"internal-error:null", "infer": b"inference-failed:null"}[at]
-        assert slot[:2] == ("shadow", who + why)
-    assert found.reasons == Counter(), "no dead letters"
-    assert found.outcomes["scored"] + found.outcomes["dead_lettered"] == sum(row[0] for row in rows)
+        recorder = b"champion in canary:" if in_canary else b"candidate in champion:"
+        at = champion_at if in_canary else candidate_at
+        suffix = {None: b":" + value, "decode": b"internal-error:null", "infer": b"inference-failed:null"}[at]
+        assert slot[:2] == ("shadow", recorder + suffix)
+    assert result.reasons == Counter(), "no dead letters"
+    assert result.outcomes["scored"] + result.outcomes["dead_lettered"] == sum(row[0] for row in rows)
 
 
 def test_why_nobody_was_asked_stands_in_the_record() -> None:
@@ -108,18 +108,18 @@ def test_what_a_broken_model_fails_is_no_record_against_it() -> None:
 def test_an_event_that_kills_is_recorded_in_the_name_of_the_version_that_it_was_for() -> None:
     scoring = ShadowScorer(settings(), Target("shadow", 1, 1_000_000), Target("dead", 1, 1_000_000))
     champion, candidate = cast(Servable, Shadow("champion", {})), cast(Servable, Shadow("candidate", {}))
-    for mine, who in ((False, b"candidate in champion"), (True, b"champion in canary")):
-        arms = Arms(np.array([mine]), candidate, "", np.array([True]))
-        found = scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", arms)
-        assert [record[1] for record in found.records] == [who + b":crashes-scorer:null"]
+    for in_canary, recorder in ((False, b"candidate in champion"), (True, b"champion in canary")):
+        arms = Arms(np.array([in_canary]), candidate, "", np.array([True]))
+        result = scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", arms)
+        assert [record[1] for record in result.records] == [recorder + b":crashes-scorer:null"]
     left_out = Arms(np.array([False]), candidate, "", np.array([False]))
     assert scoring.give_up(batch(values_of(1)), champion, Context(Clock(lambda: 1)), "died", left_out).records == []
 
 
 def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
     late = [[("deadline", b"5")], [("deadline", b"soon")]]
-    found = scored(values_of(2), [(True, False)] * 2, Shadow("champion", {}), Shadow("candidate", {}), headers=late)
-    assert [record[1] for record in found.records] == [b"candidate in champion::0", b"candidate in champion:bad-deadline:null"]
+    result = scored(values_of(2), [(True, False)] * 2, Shadow("champion", {}), Shadow("candidate", {}), headers=late)
+    assert [record[1] for record in result.records] == [b"candidate in champion::0", b"candidate in champion:bad-deadline:null"]
 
 
 def quarantine(lethal: str = "") -> Quarantine:

@@ -31,7 +31,7 @@ class Fenced:
         return self._registry.get_sample_value("timeouts_total")
 
     def paused_after(self, seconds: float, revision: int = 4, trusted: float = math.inf) -> set[int]:
-        """The partitions that are not read so much later, where this revision is served."""
+        """Return the partitions that are not read after this time if this revision is served."""
         self.now += seconds
         self._fence.check(revision, trusted)
         return self.group.paused()

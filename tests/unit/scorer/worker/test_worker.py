@@ -48,9 +48,9 @@ def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> No
     for offset in (7, 8):
         looped.group.waiting.append(event(offset))
         looped.run(1)
-    said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
-    assert [(topic, key) for topic, _, key, *_ in said] == [("flights.swaps", b"flights/0")]
-    swap = orjson.loads(said[0][1])
+    messages = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    assert [(topic, key) for topic, _, key, *_ in messages] == [("flights.swaps", b"flights/0")]
+    swap = orjson.loads(messages[0][1])
     assert (swap["cut_over_offset"], swap["from_version"], swap["from_digest"]) == (7, "0.9", "old")
     assert (swap["version"], swap["role"], swap["revision"], swap["reason"]) == ("1", "champion", 1, "faster")
     assert (swap["topic_id"], swap["scores_from"], swap["letters_from"]) == ("one", [3], [4])
@@ -63,8 +63,8 @@ def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> Non
     looped.versions.canary = CanaryArm(digest, 20, TrafficSplit.of(digest, 20), None, "2")
     looped.group.waiting.append(event(7))
     looped.run(1)
-    said = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
-    swaps = [orjson.loads(record[1]) for record in said]
+    messages = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    swaps = [orjson.loads(record[1]) for record in messages]
     assert [(swap["role"], swap["version"], swap["digest"]) for swap in swaps] == [
         ("champion", "1", "d"),
         ("canary", "2", digest),
@@ -80,10 +80,10 @@ def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCapture
         looped.scoring.score.return_value = ScoredBatch([letter], reasons=Counter(reasons))
         looped.group.waiting.append(event(offset))
         looped.run(1)
-    said = [record.getMessage() for record in caplog.records if record.name == "scorer.worker.batch_metrics"]
-    assert said == [
-        f"the first dead letters for {told}; `scorer tail --dead` shows why, later ones are only counted"
-        for told in ("malformed (1)", "not-utf8 (2)")
+    messages = [record.getMessage() for record in caplog.records if record.name == "scorer.worker.batch_metrics"]
+    assert messages == [
+        f"the first dead letters for {expected}; `scorer tail --dead` shows why, later ones are only counted"
+        for expected in ("malformed (1)", "not-utf8 (2)")
     ]
 
 
@@ -174,9 +174,9 @@ def test_after_a_good_end_the_partitions_have_no_owner() -> None:
 
 
 def test_a_flip_is_counted_and_told_at_once() -> None:
-    looped, told = Looped(), Mock()
+    looped, expected = Looped(), Mock()
     looped.versions.flip.side_effect = [False, True, False]
-    left = iter(range(3))
-    looped.loop.run(lambda: next(left, None) is None, told)
-    assert told.call_count == 2, "at the first step, and after the flip"
+    remaining = iter(range(3))
+    looped.loop.run(lambda: next(remaining, None) is None, expected)
+    assert expected.call_count == 2, "at the first step, and after the flip"
     assert looped.metrics.swaps._value.get() == 1

@@ -15,20 +15,20 @@ DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture(scope="module")
-def known() -> list[tuple[flights.Event, bool | None]]:
+def known_flights() -> list[tuple[flights.Event, bool | None]]:
     return list(flights.flights())
 
 
 @pytest.fixture(scope="module")
-def found(known: list[tuple[flights.Event, bool | None]]) -> History:
-    return generate_history.moved(known, NOW_MS)
+def history(known_flights: list[tuple[flights.Event, bool | None]]) -> History:
+    return generate_history.moved(known_flights, NOW_MS)
 
 
-def outcomes(found: History) -> dict[str, list[Record]]:
-    told = defaultdict(list)
-    for record in found.outcomes:
-        told[record.key].append(record)
-    return told
+def outcomes(history: History) -> dict[str, list[Record]]:
+    reports = defaultdict(list)
+    for record in history.outcomes:
+        reports[record.key].append(record)
+    return reports
 
 
 def value(record: Record) -> Any:
@@ -36,24 +36,24 @@ def value(record: Record) -> Any:
 
 
 def test_the_last_flight_left_shortly_before_now_and_all_keep_their_distance(
-    known: list[tuple[flights.Event, bool | None]], found: History
+    known_flights: list[tuple[flights.Event, bool | None]], history: History
 ) -> None:
-    assert [value(record) for record in found.events] == [event for event, _ in known]
-    assert found.events[-1].time_ms == NOW_MS - AGO_MS
-    times = [record.time_ms for record in found.events]
+    assert [value(record) for record in history.events] == [event for event, _ in known_flights]
+    assert history.events[-1].time_ms == NOW_MS - AGO_MS
+    times = [record.time_ms for record in history.events]
     assert times == sorted(times)
-    first, last = known[0][0], known[-1][0]
+    first, last = known_flights[0][0], known_flights[-1][0]
     assert times[-1] - times[0] == generate_history.departure_ms(last) - generate_history.departure_ms(first)
     assert 60 * DAY_MS < times[-1] - times[0] < 61 * DAY_MS
-    assert found.events[0].key == f"{first['carrier']}-{first['flight']}"
+    assert history.events[0].key == f"{first['carrier']}-{first['flight']}"
 
 
-def test_an_outcome_comes_hours_after_its_flight_and_none_before_its_time(found: History) -> None:
-    times = [record.time_ms for record in found.outcomes]
+def test_an_outcome_comes_hours_after_its_flight_and_none_before_its_time(history: History) -> None:
+    times = [record.time_ms for record in history.outcomes]
     assert times == sorted(times)
     assert times[-1] <= NOW_MS
-    departed = {value(record)["flight_id"]: record.time_ms for record in found.events}
-    waits = {name: (records[0].time_ms - departed[name]) / HOUR_MS for name, records in outcomes(found).items()}
+    departed = {value(record)["flight_id"]: record.time_ms for record in history.events}
+    waits = {name: (records[0].time_ms - departed[name]) / HOUR_MS for name, records in outcomes(history).items()}
     assert min(waits.values()) > 1
     assert max(waits.values()) < 24 + REPORTED_HOURS
     assert sum(wait > 6 for wait in waits.values()) > len(waits) / 2
@@ -62,14 +62,14 @@ def test_an_outcome_comes_hours_after_its_flight_and_none_before_its_time(found:
     assert len(recent & waits.keys()) < len(recent) / 2, "most of these are still to come"
 
 
-def test_what_is_told_last_is_right_and_what_is_missing_doubled_or_corrected_is_counted(found: History) -> None:
-    told, right = outcomes(found), flights.outcomes()
-    old = {value(r)["flight_id"] for r in found.events if r.time_ms < NOW_MS - 4 * DAY_MS} & right.keys()
-    assert all(value(told[name][-1]) == {"flight_id": name, "late": right[name]} for name in old & told.keys())
-    twice = [name for name in old & told.keys() if len(told[name]) > 1]
-    wrong = [name for name in twice if value(told[name][0])["late"] != right[name]]
-    assert all(told[name][1].time_ms - told[name][0].time_ms == CORRECTED_HOURS * HOUR_MS for name in wrong)
-    shares = {"silent": len(old - told.keys()), "twice": len(twice) - len(wrong), "corrected": len(wrong)}
+def test_what_is_told_last_is_right_and_what_is_missing_doubled_or_corrected_is_counted(history: History) -> None:
+    reports, right = outcomes(history), flights.outcomes()
+    old = {value(r)["flight_id"] for r in history.events if r.time_ms < NOW_MS - 4 * DAY_MS} & right.keys()
+    assert all(value(reports[name][-1]) == {"flight_id": name, "late": right[name]} for name in old & reports.keys())
+    twice = [name for name in old & reports.keys() if len(reports[name]) > 1]
+    corrected = [name for name in twice if value(reports[name][0])["late"] != right[name]]
+    assert all(reports[name][1].time_ms - reports[name][0].time_ms == CORRECTED_HOURS * HOUR_MS for name in corrected)
+    shares = {"silent": len(old - reports.keys()), "twice": len(twice) - len(corrected), "corrected": len(corrected)}
     for kind, count in shares.items():
-        assert 0 < count <= found.counts[kind] <= count * 61 / 50
+        assert 0 < count <= history.counts[kind] <= count * 61 / 50
     assert 0.008 < shares["silent"] / len(old) < 0.012

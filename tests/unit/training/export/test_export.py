@@ -65,9 +65,9 @@ def test_the_same_model_gives_the_same_package(fitted: FittedTrees, tmp_path: Pa
 
 
 def test_the_package_reads_as_it_was_returned(fitted: FittedTrees, tmp_path: Path) -> None:
-    made = exported(fitted, tmp_path / "p")
-    assert read(tmp_path / "p") == made.package
-    assert made.package.signature == SIGNATURE
+    exported_package = exported(fitted, tmp_path / "p")
+    assert read(tmp_path / "p") == exported_package.package
+    assert exported_package.package.signature == SIGNATURE
 
 
 def test_an_earlier_package_is_replaced_as_a_whole(fitted: FittedTrees, tmp_path: Path) -> None:
@@ -80,19 +80,19 @@ def test_an_earlier_package_is_replaced_as_a_whole(fitted: FittedTrees, tmp_path
 
 
 def test_examples_are_the_extremes_the_classes_and_what_lacks(fitted: FittedTrees, tmp_path: Path) -> None:
-    made = exported(fitted, tmp_path / "p")
-    golden, scores = made.package.golden, made.scores
-    found = [one.score for one in golden if isinstance(one.score, float)]
-    assert [min(found), max(found)] == pytest.approx([scores.min(), scores.max()])
+    exported_package = exported(fitted, tmp_path / "p")
+    golden, scores = exported_package.package.golden, exported_package.scores
+    example_scores = [example.score for example in golden if isinstance(example.score, float)]
+    assert [min(example_scores), max(example_scores)] == pytest.approx([scores.min(), scores.max()])
     chosen = examples.chosen(HOLD_OUT, scores, SIGNATURE)
     assert len(chosen) == len(golden)
     assert set(HOLD_OUT.outcomes[chosen].tolist()) == {0, 1}
     assert np.argsort(scores, kind="stable")[250] in chosen
-    lacking = [one.event for one in golden if "delay" not in one.event]
-    assert lacking
+    incomplete = [example.event for example in golden if "delay" not in example.event]
+    assert incomplete
     first = int(np.flatnonzero(np.isnan(HOLD_OUT.tensors["x"][:, 0]))[0])
-    assert lacking[0]["distance"] == HOLD_OUT.tensors["x"][first, 1]
-    assert all(one.event.keys() <= {field.name for field in SIGNATURE.fields} for one in golden)
+    assert incomplete[0]["distance"] == HOLD_OUT.tensors["x"][first, 1]
+    assert all(example.event.keys() <= {field.name for field in SIGNATURE.fields} for example in golden)
 
 
 def test_events_have_their_values_at_their_paths_and_under_their_names() -> None:
@@ -134,8 +134,8 @@ def test_what_a_scorer_would_refuse_is_refused(fitted: FittedTrees, tmp_path: Pa
 
 def test_the_card_tells_recipe_rows_and_metrics(fitted: FittedTrees, tmp_path: Path) -> None:
     exported(fitted, tmp_path / "p")
-    told = (tmp_path / "p" / "README.md").read_text()
-    assert told.startswith("# late 20260801-0123456789ab\n")
+    card_text = (tmp_path / "p" / "README.md").read_text()
+    assert card_text.startswith("# late 20260801-0123456789ab\n")
     for row in ("| Run | 0123 |", "| `num_leaves` | 9 |", "| Seed | 7 |", "| Events: training | 600 |", "| AUC | 0.8000 |"):
-        assert row in told
+        assert row in card_text
     assert card.text(CARD, 1e-7, 5) == card.text(CARD, 1e-7, 5)

@@ -28,8 +28,8 @@ def test_steps_that_are_set_aside_are_not_done_and_stay(tmp_path: Path) -> None:
         journal.write("end", End("same", because), 0, 0)
         journal.set_aside(["end", "none"])
     assert journal.entry("end") is None
-    kept = [msgspec.json.decode((tmp_path / f"steps/end.{n}.json").read_bytes())["result"]["because"] for n in (1, 2)]
-    assert kept == ["first", "second"]
+    reasons = [msgspec.json.decode((tmp_path / f"steps/end.{n}.json").read_bytes())["result"]["because"] for n in (1, 2)]
+    assert reasons == ["first", "second"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"step":"end","ended_ms":0,"seconds":0,"result":{"outcome":"won"}}'])

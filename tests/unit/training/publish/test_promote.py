@@ -54,20 +54,20 @@ def moved(store: Store, digest: str, judged: Judged, run: str = RUN) -> Promoted
 def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
     store: LayoutStore, folder: Path, copied: Copied, pushed: str
 ) -> None:
-    made = moved(store, pushed, Judged())
-    assert isinstance(made, Promoted)
-    assert (made.move.revision, made.move.reason, made.move.actor) == (1, "run 0123456789ab", "training@host")
-    assert moved(store, pushed, Judged()) == Promoted(made.move, from_history=True)
+    promoted = moved(store, pushed, Judged())
+    assert isinstance(promoted, Promoted)
+    assert (promoted.move.revision, promoted.move.reason, promoted.move.actor) == (1, "run 0123456789ab", "training@host")
+    assert moved(store, pushed, Judged()) == Promoted(promoted.move, from_history=True)
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
-    assert moved(store, pushed, Judged()) == Promoted(made.move, from_history=True)
+    assert moved(store, pushed, Judged()) == Promoted(promoted.move, from_history=True)
     assert channel.resolve(store, "prod").version == "by-hand"
 
 
 def test_the_move_of_a_run_is_signed_with_its_key(store: LayoutStore, pushed: str) -> None:
-    made = promote_once(store, "prod", VERSION, pushed, Judged(), RUN, "training@host", AT, ONE)
-    assert isinstance(made, Promoted)
-    assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == made.move
+    promoted = promote_once(store, "prod", VERSION, pushed, Judged(), RUN, "training@host", AT, ONE)
+    assert isinstance(promoted, Promoted)
+    assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == promoted.move
 
 
 def test_a_move_in_between_is_told_with_what_to_judge_against(
@@ -76,16 +76,16 @@ def test_a_move_in_between_is_told_with_what_to_judge_against(
     assert standing(store, "prod") is None
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
-    found = moved(store, pushed, Judged())
-    assert isinstance(found, Overtaken)
-    assert found.by is not None
-    judged = judged_by(found.by)
+    result = moved(store, pushed, Judged())
+    assert isinstance(result, Overtaken)
+    assert result.by is not None
+    judged = judged_by(result.by)
     assert judged == Judged(store.resolve("by-hand").digest, 1)
-    assert moved(store, pushed, Judged(CHAMPION, 1)) == found
-    assert moved(store, pushed, Judged(judged.digest, 2)) == found
-    made = moved(store, pushed, judged)
-    assert isinstance(made, Promoted)
-    assert (made.move.revision, made.move.from_version) == (2, "by-hand")
+    assert moved(store, pushed, Judged(CHAMPION, 1)) == result
+    assert moved(store, pushed, Judged(judged.digest, 2)) == result
+    promoted = moved(store, pushed, judged)
+    assert isinstance(promoted, Promoted)
+    assert (promoted.move.revision, promoted.move.from_version) == (2, "by-hand")
 
 
 def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str) -> None:
@@ -102,9 +102,9 @@ def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_en
         moved(Parts(store._path), pushed, Judged())
     assert tags.revisions(store.tags(), "prod") == [1]
     assert "prod" not in store.tags()
-    found = moved(store, pushed, Judged())
-    assert isinstance(found, Promoted)
-    assert found.move.revision == 1
+    result = moved(store, pushed, Judged())
+    assert isinstance(result, Promoted)
+    assert result.move.revision == 1
     assert channel.resolve(store, "prod").digest == pushed
     assert len(channel.history(store, "prod")) == 1
 
@@ -117,9 +117,9 @@ def test_a_move_that_others_broke_off_neither_blocks_nor_counts(
     judged = judged_by(standing(store, "prod"))
     with pytest.raises(Killed):
         promote(Parts(store._path), VERSION)
-    made = moved(store, pushed, judged)
-    assert isinstance(made, Promoted)
-    assert made.move.revision == 3
+    promoted = moved(store, pushed, judged)
+    assert isinstance(promoted, Promoted)
+    assert promoted.move.revision == 3
     assert channel.resolve(store, "prod").revision == 3
 
 
@@ -133,8 +133,8 @@ def test_ones_own_broken_move_is_void_where_others_have_moved_since(
         moved(Parts(store._path), pushed, judged)
     push(store, folder, "by-hand-2", origin(copied, OTHER))
     promote(store, "by-hand-2")
-    found = moved(store, pushed, judged)
-    assert isinstance(found, Overtaken)
+    result = moved(store, pushed, judged)
+    assert isinstance(result, Overtaken)
     assert channel.resolve(store, "prod").version == "by-hand-2"
 
 
@@ -153,6 +153,6 @@ class Contested(LayoutStore):
 
 def test_whoever_moves_in_the_last_moment_is_seen(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
     push(store, folder, "by-hand", origin(copied))
-    found = moved(Contested(store._path, ["by-hand"]), pushed, Judged())
-    assert isinstance(found, Overtaken)
+    result = moved(Contested(store._path, ["by-hand"]), pushed, Judged())
+    assert isinstance(result, Overtaken)
     assert [move.to_version for move in channel.history(store, "prod")] == ["by-hand"]

@@ -87,9 +87,9 @@ def test_a_run_that_is_killed_at_any_write_leaves_each_thing_once(
         else:
             break
     assert at > 30
-    again = publish(LayoutStore(place), folder, records, copied)
-    assert isinstance(again, Promoted)
-    assert again.from_history
+    repeated = publish(LayoutStore(place), folder, records, copied)
+    assert isinstance(repeated, Promoted)
+    assert repeated.from_history
     check_once(LayoutStore(place))
 
 
@@ -132,8 +132,8 @@ def test_what_was_attested_before_is_not_attested_again(store: LayoutStore, push
         ("evaluation", EVALUATED, EVALUATED | {"metrics": {"auc": 0.9100001}}),
         ("https://example.org/x", {"a": 1}, {"a": 1}),
     ):
-        made = attest_once(store, pushed, type_, predicate, KEY, AT)
-        assert attest_once(store, pushed, type_, same, KEY, AT) == made
+        attested = attest_once(store, pushed, type_, predicate, KEY, AT)
+        assert attest_once(store, pushed, type_, same, KEY, AT) == attested
     assert attest_once(store, pushed, "https://example.org/x", {"a": 2}, KEY, AT)
     assert len(list_attestations(store, pushed, KEYS, AT)) == 7
     with pytest.raises(BadFile, match="verdict"):
@@ -170,13 +170,13 @@ def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_th
     with pytest.raises(Refused):
         publish(store, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
     before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
-    found = retention.read_repository(store)
-    going = retention.plan_removal(found, RetentionRules(unpromoted=True))
+    repository_snapshot = retention.read_repository(store)
+    going = retention.plan_removal(repository_snapshot, RetentionRules(unpromoted=True))
     assert list(going.versions) == [version_of(OTHER, AT)]
-    store.delete(retention.manifests_to_delete(store, going), expect=found.tags, grace_seconds=0)
-    left = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
-    assert {file.sha256 for file in theirs.files.values()} <= before - left
-    assert {file.sha256 for file in copied.files.values()} <= left
+    store.delete(retention.manifests_to_delete(store, going), expect=repository_snapshot.tags, grace_seconds=0)
+    remaining = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
+    assert {file.sha256 for file in theirs.files.values()} <= before - remaining
+    assert {file.sha256 for file in copied.files.values()} <= remaining
     assert tags.versions(store.tags()) == [VERSION]
     check_once(store)
 
@@ -197,7 +197,7 @@ def test_the_triggers_offsets_never_go_backwards() -> None:
 def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
     ledger = RolloutLog()
     plan = {"candidate": VERSION, "steps": [{"promote": True}]}
-    for name, why in (("one", ["by hand"]), ("two", ["run 0123456789ab"])):
+    for name, reasons in (("one", ["by hand"]), ("two", ["run 0123456789ab"])):
         candidate = LoggedVersion(CHAMPION, VERSION)
         started = LogEntry(
             name,
@@ -205,7 +205,7 @@ def test_the_rollout_of_a_run_is_known_by_version_and_reason() -> None:
             EntryKind.STARTED,
             1,
             "me",
-            why=why,
+            why=reasons,
             plan=plan,
             champion=LoggedVersion("sha256:x", "1"),
             candidate=candidate,

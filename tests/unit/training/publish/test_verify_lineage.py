@@ -22,30 +22,30 @@ __all__ = ["copied", "folder", "make_package", "pushed", "records", "store"]
 
 
 def test_the_evidence_of_a_promotion(store: LayoutStore, folder: Path, records: Path, copied: Copied) -> None:
-    made = publish(store, folder, records, copied)
-    assert isinstance(made, Promoted)
-    found = evidence(store, made.move.champion, KEYS, AT, before=made.move.revision)
-    assert (found.run, found.seed, found.recipe, found.parameters) == (RUN, 7, "trees", {"leaves": 31})
-    assert (found.dataset, found.environment) == (f"sha256:{3:064x}", f"sha256:{4:064x}")
-    assert (found.champion, found.verdict, found.passed, found.rows, found.count) == (
+    published = publish(store, folder, records, copied)
+    assert isinstance(published, Promoted)
+    lineage = evidence(store, published.move.champion, KEYS, AT, before=published.move.revision)
+    assert (lineage.run, lineage.seed, lineage.recipe, lineage.parameters) == (RUN, 7, "trees", {"leaves": 31})
+    assert (lineage.dataset, lineage.environment) == (f"sha256:{3:064x}", f"sha256:{4:064x}")
+    assert (lineage.champion, lineage.verdict, lineage.passed, lineage.rows, lineage.count) == (
         None, "passed", True, f"sha256:{2:064x}", 100,
     )  # fmt: skip
-    assert found.spans == (
+    assert lineage.spans == (
         Span("events", "cluster", "flights", 0, 5, 1_005),
         Span("events", "cluster", "flights", 1, 0, 0),
         Span("labels", "cluster", "outcomes", 0, 0, 990),
     )
-    assert found.keys == ("training", "training")
+    assert lineage.keys == ("training", "training")
 
 
 def test_the_evidence_is_of_the_champion_that_was_judged_against_last(store: LayoutStore, pushed: str) -> None:
     attest_once(store, pushed, "slsa-provenance", provenance(), KEY, AT)
     champion = comparison(pushed)["champion"]
     for revision, verdict in ((5, "passed"), (9, "refused"), (3, "refused")):
-        said = comparison(pushed, verdict, champion=champion | {"revision": revision})
-        attest_once(store, pushed, "comparison", said, KEY, AT)
-    found = evidence(store, pushed, KEYS, AT)
-    assert (found.verdict, found.champion) == ("refused", Champion(CHAMPION, "1.0.0", 9))
+        predicate = comparison(pushed, verdict, champion=champion | {"revision": revision})
+        attest_once(store, pushed, "comparison", predicate, KEY, AT)
+    lineage = evidence(store, pushed, KEYS, AT)
+    assert (lineage.verdict, lineage.champion) == ("refused", Champion(CHAMPION, "1.0.0", 9))
     assert evidence(store, pushed, KEYS, AT, before=6).passed
     with pytest.raises(Refused, match="before revision 3"):
         evidence(store, pushed, KEYS, AT, before=3)
@@ -69,20 +69,22 @@ def test_evidence_that_is_missing_or_not_verified_is_named(store: LayoutStore, p
 
 
 def without(name: str) -> dict[str, Any]:
-    said = provenance()
-    definition = said["buildDefinition"]
-    definition["resolvedDependencies"] = [one for one in definition["resolvedDependencies"] if one["name"] != name]
-    return said
+    predicate = provenance()
+    definition = predicate["buildDefinition"]
+    definition["resolvedDependencies"] = [
+        dependency for dependency in definition["resolvedDependencies"] if dependency["name"] != name
+    ]
+    return predicate
 
 
 def spanning(**changes: Any) -> dict[str, Any]:
-    said = provenance()
-    said["buildDefinition"]["resolvedDependencies"][0] |= changes
-    return said
+    predicate = provenance()
+    predicate["buildDefinition"]["resolvedDependencies"][0] |= changes
+    return predicate
 
 
 @pytest.mark.parametrize(
-    ("said", "fault"),
+    ("predicate", "fault"),
     [
         (without("labels"), "does not name the labels that it was trained on"),
         (without("dataset"), "no digest of the dataset"),
@@ -94,10 +96,10 @@ def spanning(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_provenance_that_leaves_something_open_is_no_evidence(
-    store: LayoutStore, pushed: str, said: dict[str, Any], fault: str
+    store: LayoutStore, pushed: str, predicate: dict[str, Any], fault: str
 ) -> None:
     attest_once(store, pushed, "comparison", comparison(pushed), KEY, AT)
-    attest_once(store, pushed, "slsa-provenance", said, KEY, AT)
+    attest_once(store, pushed, "slsa-provenance", predicate, KEY, AT)
     with pytest.raises(Refused) as refused:
         evidence(store, pushed, KEYS, AT)
     assert fault in str(refused.value)

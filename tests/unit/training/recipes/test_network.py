@@ -31,7 +31,7 @@ def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signat
 
 
 @pytest.mark.parametrize(
-    ("said", "at"),
+    ("stated", "at"),
     [
         (signature(), 0),
         (signature(output={"tensor": "p", "index": 0}), 0),
@@ -40,17 +40,17 @@ def signature(*inputs: dict[str, Any], output: Any = ONE, **more: Any) -> Signat
         (signature(labels=["no", "yes"]), 1),
     ],
 )
-def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at: int) -> None:
-    Network().check(said)
+def test_the_probability_stands_where_the_signature_reads_it(stated: Signature, at: int) -> None:
+    Network().check(stated)
     rows = {"x": np.ones((3, 2), np.float32), "name": np.full((3, 1), "n", object)}
-    model = onnx(said, learned(rows, said), weights_of(said, rows))
+    model = onnx(stated, learned(rows, stated), weights_of(stated, rows))
     (answered,) = onnxruntime.InferenceSession(model).run(["p"], rows)
     assert answered.shape == (3, at + 1)
     assert at == 0 or answered.sum(axis=1) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stated", "message"),
     [
         (signature(output={"tensor": "p", "index": 2}), "is read at column 2"),
         (signature(labels=["a", "b", "c"]), "it has 3 labels"),
@@ -59,14 +59,14 @@ def test_the_probability_stands_where_the_signature_reads_it(said: Signature, at
         (signature(output=[{"name": "p", "tensor": "p"}, {"name": "q", "tensor": "q"}]), "it has 2 outputs"),
     ],
 )
-def test_other_outputs_are_refused(said: Signature, told: str) -> None:
-    with pytest.raises(Fatal, match=told) as caught:
-        Network().check(said)
+def test_other_outputs_are_refused(stated: Signature, message: str) -> None:
+    with pytest.raises(Fatal, match=message) as caught:
+        Network().check(stated)
     assert caught.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize(
-    ("tensor", "told"),
+    ("tensor", "message"),
     [
         ({"tensor": "x", "dtype": "float32", "fields": ["a"], "batch": False}, "'x' has no batch dimension"),
         (
@@ -75,19 +75,19 @@ def test_other_outputs_are_refused(said: Signature, told: str) -> None:
         ),
     ],
 )
-def test_other_tensors_are_refused(tensor: dict[str, Any], told: str) -> None:
-    with pytest.raises(Fatal, match=told):
+def test_other_tensors_are_refused(tensor: dict[str, Any], message: str) -> None:
+    with pytest.raises(Fatal, match=message):
         Network().check(signature(tensor, NAMES))
 
 
-def weights_of(said: Signature, rows: dict[str, Any]) -> list[Any]:
-    encoding = learned(rows, said)
-    found = shapes(encoding, Parameters(width=7, depth=2))
-    return views(first(found, len(encoding.vocabularies), seed=5), found)
+def weights_of(stated: Signature, rows: dict[str, Any]) -> list[Any]:
+    encoding = learned(rows, stated)
+    layout = shapes(encoding, Parameters(width=7, depth=2))
+    return views(first(layout, len(encoding.vocabularies), seed=5), layout)
 
 
 def answer(weights: list[Any], numbers: Any, names: Any) -> Any:
-    """The network in numpy, in float64."""
+    """Compute the network with numpy in float64."""
     tables = [weights[at][names[:, at]] for at in range(names.shape[1])]
     hidden = np.concatenate([numbers, *tables], axis=1).astype(np.float64)
     layers = weights[names.shape[1] :]
@@ -99,14 +99,16 @@ def answer(weights: list[Any], numbers: Any, names: Any) -> Any:
 @given(numbers=arrays(np.float32, (40, 2)), letters=st.lists(st.text(max_size=3), min_size=1, max_size=4))
 def test_the_graph_is_the_encoding_and_the_layers(numbers: Any, letters: list[str]) -> None:
     names = np.array([letters[at % len(letters)] for at in range(40)], object)[:, None]
-    rows, said = {"x": numbers, "name": names}, signature()
-    encoding, weights = learned(rows, said), weights_of(said, rows)
+    rows, stated_signature = {"x": numbers, "name": names}, signature()
+    encoding, weights = learned(rows, stated_signature), weights_of(stated_signature, rows)
     encoded, indices = encoding.numeric(rows), encoding.named(rows)
     assert np.isfinite(encoded).all()
     assert np.abs(encoded).max() <= 10.001
-    (answered,) = onnxruntime.InferenceSession(onnx(said, encoding, weights)).run(None, rows)
+    (answered,) = onnxruntime.InferenceSession(onnx(stated_signature, encoding, weights)).run(None, rows)
     assert np.abs(answered[:, 0] - answer(weights, encoded, indices)).max() < 1e-5
-    assert onnx(said, encoding, weights) == onnx(said, learned(rows, said), weights_of(said, rows))
+    assert onnx(stated_signature, encoding, weights) == onnx(
+        stated_signature, learned(rows, stated_signature), weights_of(stated_signature, rows)
+    )
 
 
 def test_numbers_are_standardised_and_names_that_are_rare_are_unknown() -> None:
@@ -135,24 +137,24 @@ def test_the_gradients_are_added_in_one_order_by_any_number_of_processes() -> No
         def add_(self, other: str) -> "Sum":
             return Sum(f"({self}{other})")
 
-    whole = added(Sum, 0, SHARDS)
+    total = added(Sum, 0, SHARDS)
     halves = [added(Sum, half * SHARDS // 2, SHARDS // 2) for half in (0, 1)]
-    assert whole == halves[0].add_(halves[1]) == "(((01)(23))((45)(67)))"
+    assert total == halves[0].add_(halves[1]) == "(((01)(23))((45)(67)))"
 
 
 def test_the_newest_checkpoint_up_to_the_budget_counts(tmp_path: Path) -> None:
     rows = {"x": np.ones((8, 2), np.float32), "name": np.full((8, 1), "n", object)}
     encoding = learned(rows, signature())
     encoded = Encoded(encoding.numeric(rows), encoding.named(rows), np.ones(8, np.float32))
-    made = job_files.of(encoded, encoding, Parameters(), seed=1)
-    weights = job_files.begun(tmp_path, made, 9).weights
+    job = job_files.of(encoded, encoding, Parameters(), seed=1)
+    weights = job_files.begun(tmp_path, job, 9).weights
     for epoch in (3, 7):
-        job_files.keep(tmp_path, made, State(epoch, 2 * epoch, weights + epoch, weights, weights))
+        job_files.keep(tmp_path, job, State(epoch, 2 * epoch, weights + epoch, weights, weights))
     (tmp_path / "notes.npz").write_bytes(b"no checkpoint")
-    assert [job_files.begun(tmp_path, made, budget).epoch for budget in (2, 3, 6, 7, 100)] == [0, 3, 3, 7, 7]
-    assert (job_files.begun(tmp_path, made, 7).weights == weights + 7).all()
-    job_files.write(tmp_path, made, encoded)
-    again, found = job_files.read(tmp_path)
-    pairs = zip(tuple[Any, ...](found), tuple[Any, ...](encoded), strict=True)
-    assert again == made
-    assert all(np.array_equal(one, other) for one, other in pairs)
+    assert [job_files.begun(tmp_path, job, budget).epoch for budget in (2, 3, 6, 7, 100)] == [0, 3, 3, 7, 7]
+    assert (job_files.begun(tmp_path, job, 7).weights == weights + 7).all()
+    job_files.write(tmp_path, job, encoded)
+    stored_job, layout = job_files.read(tmp_path)
+    pairs = zip(tuple[Any, ...](layout), tuple[Any, ...](encoded), strict=True)
+    assert stored_job == job
+    assert all(np.array_equal(stored_array, other) for stored_array, other in pairs)

@@ -37,8 +37,8 @@ def run(model: bytes, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float32
 
 
 def answers(session: Any, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = session.run(None, dict(tensors))[0]
-    return found
+    result: NDArray[np.float32] = session.run(None, dict(tensors))[0]
+    return result
 
 
 def test_the_model_is_better_than_chance_and_the_same_in_onnx(tmp_path: Path) -> None:
@@ -48,18 +48,18 @@ def test_the_model_is_better_than_chance_and_the_same_in_onnx(tmp_path: Path) ->
     area = auc(scores, later.outcomes == 1)
     assert area is not None
     assert area > 0.8
-    found = run(trained.onnx(), later.tensors)
-    assert found.shape == (400, 2)
-    assert np.abs(found[:, 1] - scores).max() < 3e-7
-    assert np.allclose(found.sum(axis=1), 1)
+    result = run(trained.onnx(), later.tensors)
+    assert result.shape == (400, 2)
+    assert np.abs(result[:, 1] - scores).max() < 3e-7
+    assert np.allclose(result.sum(axis=1), 1)
 
 
 def test_the_file_is_good_onnx_without_a_word_about_where_it_was_made(tmp_path: Path) -> None:
-    made = onnx.load_from_string(fitted(tmp_path).onnx())
-    onnx.checker.check_model(made, full_check=True)
-    assert {opset.domain: opset.version for opset in made.opset_import} == {"": 18, "ai.onnx.ml": 3}
-    assert (len(made.metadata_props), made.doc_string, made.graph.doc_string) == (0, "", "")
-    assert not any(node.doc_string or node.name for node in made.graph.node)
+    model_proto = onnx.load_from_string(fitted(tmp_path).onnx())
+    onnx.checker.check_model(model_proto, full_check=True)
+    assert {opset.domain: opset.version for opset in model_proto.opset_import} == {"": 18, "ai.onnx.ml": 3}
+    assert (len(model_proto.metadata_props), model_proto.doc_string, model_proto.graph.doc_string) == (0, "", "")
+    assert not any(node.doc_string or node.name for node in model_proto.graph.node)
 
 
 @pytest.mark.parametrize("before", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
@@ -71,11 +71,11 @@ def test_a_training_that_goes_on_ends_in_the_same_bytes(before: int, tmp_path: P
 
 
 def test_finished_chunks_are_not_grown_again_and_damaged_ones_are(tmp_path: Path) -> None:
-    whole = fitted(tmp_path, 2 * CHUNK).onnx()
+    uninterrupted = fitted(tmp_path, 2 * CHUNK).onnx()
     first, second = sorted(tmp_path.iterdir())
     times = first.stat().st_mtime_ns
     second.write_bytes(second.read_bytes()[:-9])
-    assert fitted(tmp_path, 2 * CHUNK).onnx() == whole
+    assert fitted(tmp_path, 2 * CHUNK).onnx() == uninterrupted
     assert first.stat().st_mtime_ns == times
 
 
@@ -85,13 +85,13 @@ def test_checkpoints_of_another_training_are_not_gone_on_from(tmp_path: Path) ->
 
 
 def test_threads_leave_no_trace(tmp_path: Path) -> None:
-    one, two = (fitted(tmp_path / str(count), workers=count).onnx() for count in (1, 2))
-    assert one == two
+    single, two = (fitted(tmp_path / str(count), workers=count).onnx() for count in (1, 2))
+    assert single == two
 
 
 def test_the_seed_decides(tmp_path: Path) -> None:
     models = [Trees().fit(ROWS, SIGNATURE, VARIED, 5, tmp_path / str(seed), seed=seed).onnx() for seed in (1, 2, 2**31 - 1)]
-    assert len({hashlib.sha256(each).hexdigest() for each in models}) == 3
+    assert len({hashlib.sha256(model_bytes).hexdigest() for model_bytes in models}) == 3
 
 
 def test_rows_without_any_split_give_the_share_of_the_class(tmp_path: Path) -> None:
@@ -117,15 +117,15 @@ def test_categories_stand_in_the_order_of_their_share_and_ties_of_their_name() -
     names = np.array([["b"], ["a"], ["c"], ["c"], ["d"], ["a\0"], ["a\0"]], object)
     outcomes = np.array([1, 1, 0, 1, 0, 0, 0], np.int8)
     signature = Signature((TensorInput("s", "string", (InputField("s", "string"),)),), SIGNATURE.outputs)
-    found = learned({"s": names}, outcomes, signature)
-    assert found.columns[0].names == ("a\0", "d", "c", "a", "b")
-    assert found.matrix({"s": np.array([["b"], ["x"], ["a\0"]], object)}).tolist() == [[4], [-1], [0]]
+    result = learned({"s": names}, outcomes, signature)
+    assert result.columns[0].names == ("a\0", "d", "c", "a", "b")
+    assert result.matrix({"s": np.array([["b"], ["x"], ["a\0"]], object)}).tolist() == [[4], [-1], [0]]
 
 
 def test_gaps_are_the_fields_that_may_lack_and_every_category() -> None:
-    told = {gap.field: (gap.columns, gap.value) for gap in gaps(SIGNATURE)}
-    assert told.pop("delay")[0] == (0,)
-    assert told == {"carrier": ((3,), -1.0), "from": ((4,), -1.0), "to": ((5,), -1.0), "rain": ((6,), 0.0)}
+    replacements = {gap.field: (gap.columns, gap.value) for gap in gaps(SIGNATURE)}
+    assert replacements.pop("delay")[0] == (0,)
+    assert replacements == {"carrier": ((3,), -1.0), "from": ((4,), -1.0), "to": ((5,), -1.0), "rain": ((6,), 0.0)}
 
 
 FLOATS = st.floats(width=32, allow_infinity=False)
@@ -138,7 +138,9 @@ def numbers(dtype: str) -> tuple[Signature, Encoding]:
 
 
 @given(st.lists(FLOATS, min_size=2, max_size=9), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.booleans())
-def test_every_number_takes_the_branch_of_double_arithmetic(values: list[float], near: float, left: bool, known: bool) -> None:
+def test_every_number_takes_the_branch_of_double_arithmetic(
+    values: list[float], near: float, left: bool, nan_learned: bool
+) -> None:
     """At thresholds between two floats, and NaN to the side that LightGBM sends it to."""
     signature, encoding = numbers("float32")
     column = np.array(values, np.float32)[:, np.newaxis]
@@ -148,38 +150,39 @@ def test_every_number_takes_the_branch_of_double_arithmetic(values: list[float],
         "split_feature": 0,
         "threshold": threshold,
         "default_left": left,
-        "missing_type": "NaN" if known else "None",
+        "missing_type": "NaN" if nan_learned else "None",
         "left_child": {"leaf_value": -2.0},
         "right_child": {"leaf_value": 2.0},
     }
-    found = run(model(signature, encoding, 0.5, [node]), {"a": column})
+    result = run(model(signature, encoding, 0.5, [node]), {"a": column})
     goes_left = [
-        (left if known else threshold >= 0) if math.isnan(one) else float(np.float32(one)) <= threshold for one in values
+        (left if nan_learned else threshold >= 0) if math.isnan(single) else float(np.float32(single)) <= threshold
+        for single in values
     ]
-    wanted = [1 / (1 + math.exp(-(0.5 + (-2.0 if each else 2.0)))) for each in goes_left]
-    assert np.allclose(found[:, 0], wanted, atol=1e-6)
+    expected = [1 / (1 + math.exp(-(0.5 + (-2.0 if model_bytes else 2.0)))) for model_bytes in goes_left]
+    assert np.allclose(result[:, 0], expected, atol=1e-6)
 
 
 @given(st.data())
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 def test_onnx_and_lightgbm_agree_on_any_event(data: st.DataObject) -> None:
     drawn = {
-        "x": st.tuples(FLOATS, FLOATS.filter(lambda one: not math.isnan(one))),
+        "x": st.tuples(FLOATS, FLOATS.filter(lambda single: not math.isnan(single))),
         "at": st.tuples(st.integers(-(2**63), 2**63 - 1)),
         "carrier": st.tuples(st.sampled_from(["C1", "C8"]) | st.text()),
         "places": st.tuples(st.text(), st.sampled_from(["D1", "D29", ""])),
         "rain": st.tuples(st.booleans()),
     }
     rows_ = data.draw(st.lists(st.fixed_dictionaries(drawn), min_size=1, max_size=20))
-    dtypes = {one.tensor: object if one.dtype == "string" else one.dtype for one in SIGNATURE.inputs}
+    dtypes = {single.tensor: object if single.dtype == "string" else single.dtype for single in SIGNATURE.inputs}
     tensors = {name: np.array([row[name] for row in rows_], dtype) for name, dtype in dtypes.items()}
     assert np.abs(answers(TRAINED[1], tensors)[:, 1] - TRAINED[0].scores(tensors)).max() < 3e-7
 
 
 @pytest.fixture(scope="module", autouse=True)
 def trained(tmp_path_factory: pytest.TempPathFactory) -> None:
-    made = fitted(tmp_path_factory.mktemp("trained"))
-    TRAINED[:] = [made, onnxruntime.InferenceSession(made.onnx(), providers=["CPUExecutionProvider"])]
+    model_proto = fitted(tmp_path_factory.mktemp("trained"))
+    TRAINED[:] = [model_proto, onnxruntime.InferenceSession(model_proto.onnx(), providers=["CPUExecutionProvider"])]
 
 
 TRAINED: list[Any] = []
@@ -203,10 +206,10 @@ def outputs(output: Output, **stated: Any) -> Signature:
     ],
 )
 def test_the_output_has_the_shape_that_the_signature_reads(signature: Signature, row: tuple[int, ...]) -> None:
-    made: FittedTrees = replace(TRAINED[0], signature=signature)
-    found = run(made.onnx(), ROWS.tensors)
-    assert found.shape == (600, *row)
-    assert np.abs(found.reshape(600, -1)[:, -1] - made.scores(ROWS.tensors)).max() < 3e-7
+    model_proto: FittedTrees = replace(TRAINED[0], signature=signature)
+    result = run(model_proto.onnx(), ROWS.tensors)
+    assert result.shape == (600, *row)
+    assert np.abs(result.reshape(600, -1)[:, -1] - model_proto.scores(ROWS.tensors)).max() < 3e-7
 
 
 def test_shapes_and_constants_of_inputs_are_those_of_the_signature(tmp_path: Path) -> None:
@@ -221,16 +224,16 @@ def test_shapes_and_constants_of_inputs_are_those_of_the_signature(tmp_path: Pat
         "image": np.random.default_rng(1).random((600, 6), np.float32),
         "names": ROWS.tensors["places"],
     }
-    made = Trees().fit(replace(ROWS, tensors=flat), signature, {}, 9, tmp_path, seed=1)
+    model_proto = Trees().fit(replace(ROWS, tensors=flat), signature, {}, 9, tmp_path, seed=1)
     shaped = {"image": flat["image"].reshape(-1, 2, 3), "names": flat["names"].reshape(-1, 1, 2), "size": np.array([3])}
-    assert np.abs(run(made.onnx(), shaped)[:, 0] - made.scores(flat)).max() < 3e-7
+    assert np.abs(run(model_proto.onnx(), shaped)[:, 0] - model_proto.scores(flat)).max() < 3e-7
 
 
 VARYING = TensorInput("v", "float32", (InputField("v", "float32", array=9, shape=(-1,)),), (-1,))
 
 
 @pytest.mark.parametrize(
-    ("signature", "told"),
+    ("signature", "message"),
     [
         (Signature((VARYING,), SIGNATURE.outputs), "tensor 'v' has a variable length"),
         (
@@ -251,22 +254,22 @@ VARYING = TensorInput("v", "float32", (InputField("v", "float32", array=9, shape
         ),
     ],
 )
-def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature, told: str) -> None:
+def test_signatures_that_are_not_served_are_refused_by_name(signature: Signature, message: str) -> None:
     with pytest.raises(Fatal) as raised:
         check_signature.check(signature, "trees")
-    assert str(raised.value) == f"recipe trees does not support this signature: {told}"
+    assert str(raised.value) == f"recipe trees does not support this signature: {message}"
     assert raised.value.exit_code == USAGE
 
 
 @pytest.mark.parametrize(
-    ("stated", "told"),
+    ("stated", "message"),
     [
         ({"depth": 3}, "parameters.depth: recipe trees has no such parameter"),
         ({"num_leaves": "many"}, "parameters.num_leaves: 'many' is not a number"),
         ({"num_leaves": 1}, "LightGBM rejects the parameters"),
     ],
 )
-def test_parameters_that_are_none_are_refused_by_name(stated: dict[str, Any], told: str, tmp_path: Path) -> None:
-    with pytest.raises(Fatal, match=told) as raised:
+def test_parameters_that_are_none_are_refused_by_name(stated: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(Fatal, match=message) as raised:
         fitted(tmp_path, **stated)
     assert raised.value.exit_code == USAGE

@@ -43,14 +43,16 @@ class Dying(Trees):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._told, self._times)
 
-    def fit(self, rows: Any, signature: Any, params: Params, budget: int, folder: Path, **how: Any) -> Any:
+    def fit(self, rows: Any, signature: Any, params: Params, budget: int, folder: Path, **options: Any) -> Any:
         if budget == 8 and len(list(self._told.glob("death-*"))) < self._times:
             (self._told / f"death-{os.getpid()}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(rows, signature, params, budget, folder, **how)
+        return super().fit(rows, signature, params, budget, folder, **options)
 
 
 class Refusing(Trees):
+    """A recipe that rejects every signature."""
+
     def fit(self, *_: Any, **__: Any) -> Any:
         raise Fatal("no", "this way", USAGE)
 
@@ -62,9 +64,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 
 def test_the_best_goes_on_from_rung_to_rung(unbroken: Searched) -> None:
     assert [(rung.budget, len(rung.trials), len(rung.kept)) for rung in unbroken.rungs] == [(4, 4, 2), (8, 2, 1), (30, 1, 1)]
-    first = {one.trial: one.score for one in unbroken.rungs[0].trials}
+    first = {scored.trial: scored.score for scored in unbroken.rungs[0].trials}
     assert unbroken.rungs[0].kept == tuple(sorted(first, key=lambda trial: -first[trial])[:2])
-    assert unbroken.best.score == max(one.score for rung in unbroken.rungs for one in rung.trials)
+    assert unbroken.best.score == max(scored.score for rung in unbroken.rungs for scored in rung.trials)
     assert unbroken.best.parameters == unbroken.trials[unbroken.best.trial].parameters
     assert (unbroken.spent, unbroken.unstopped) == (4 * 4 + 2 * 4 + 22, 4 * 30)
     assert (unbroken.best.budget, unbroken.best.score) in unbroken.curve
@@ -83,36 +85,36 @@ def test_any_number_of_workers_finds_the_same(unbroken: Searched, tmp_path: Path
 
 
 def test_trial_0_has_what_is_stated_and_the_others_draw_the_rest(tmp_path: Path) -> None:
-    found = searched(tmp_path, parameters={"num_leaves": 5}, search={"trials": 3, "rungs": [2]})
-    assert [tried.parameters["num_leaves"] for tried in found.trials] == [5, 5, 5]
-    assert found.trials[0].parameters == Trees().parameters({"num_leaves": 5})
-    assert len({tried.parameters["learning_rate"] for tried in found.trials}) == 3
-    assert (found.spent, found.unstopped) == (6, 6)
+    result = searched(tmp_path, parameters={"num_leaves": 5}, search={"trials": 3, "rungs": [2]})
+    assert [tried.parameters["num_leaves"] for tried in result.trials] == [5, 5, 5]
+    assert result.trials[0].parameters == Trees().parameters({"num_leaves": 5})
+    assert len({tried.parameters["learning_rate"] for tried in result.trials}) == 3
+    assert (result.spent, result.unstopped) == (6, 6)
 
 
 def test_one_trial_is_no_search(tmp_path: Path) -> None:
-    found = searched(tmp_path, search={"trials": 1, "rungs": [2, 4]})
-    assert (found.best.trial, found.best.parameters, len(found.curve)) == (0, Trees().parameters({}), 2)
+    result = searched(tmp_path, search={"trials": 1, "rungs": [2, 4]})
+    assert (result.best.trial, result.best.parameters, len(result.curve)) == (0, Trees().parameters({}), 2)
 
 
 def test_a_search_goes_on_from_what_is_there(unbroken: Searched, tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     recipe = Trees()
     searched(tmp_path, search={"trials": 4, "rungs": [4, 8], "reduction": 2})
-    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("scores/*/*.json")}
-    assert len(kept) == 6
-    found = search(TRAINING, VALIDATION, SIGNATURE, settings(), recipe, tmp_path, lambda *at: told.append(at))
-    assert found == unbroken
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert told == sorted(told)
-    assert told[-1] == (unbroken.spent, unbroken.spent)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("scores/*/*.json")}
+    assert len(times) == 6
+    result = search(TRAINING, VALIDATION, SIGNATURE, settings(), recipe, tmp_path, lambda *at: progress.append(at))
+    assert result == unbroken
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert progress == sorted(progress)
+    assert progress[-1] == (unbroken.spent, unbroken.spent)
 
 
 def test_scores_of_other_rows_or_another_seed_are_not_taken(tmp_path: Path) -> None:
     before = searched(tmp_path, search={"trials": 1, "rungs": [4]})
     after = search(rows(600, seed=3), VALIDATION, SIGNATURE, settings(search={"trials": 1, "rungs": [4]}), Trees(), tmp_path)
     reseeded = searched(tmp_path, seed=1, search={"trials": 1, "rungs": [4]})
-    assert len({found.best.score for found in (before, after, reseeded)}) == 3
+    assert len({result.best.score for result in (before, after, reseeded)}) == 3
     assert searched(tmp_path, search={"trials": 1, "rungs": [4]}) == before
 
 
@@ -138,10 +140,10 @@ def test_what_a_recipe_refuses_is_told_as_it_is(tmp_path: Path) -> None:
 
 @given(st.dictionaries(st.integers(0, 50), st.sampled_from([0.1, 0.5, 0.9]), min_size=1), st.integers(1, 9))
 def test_of_equal_scores_the_lower_trial_goes_on(scores: dict[int, float], keep: int) -> None:
-    kept = halving.rung(3, scores, keep).kept
-    assert len(kept) == min(keep, len(scores))
-    stopped = [trial for trial in scores if trial not in kept]
-    assert all((scores[one], -one) > (scores[other], -other) for one in kept for other in stopped)
+    times = halving.rung(3, scores, keep).kept
+    assert len(times) == min(keep, len(scores))
+    stopped = [trial for trial in scores if trial not in times]
+    assert all((scores[scored], -scored) > (scores[other], -other) for scored in times for other in stopped)
     assert halving.rung(3, dict(reversed(scores.items())), keep) == halving.rung(3, scores, keep)
 
 
@@ -160,25 +162,25 @@ def test_rungs_shrink_to_one_at_least(trials: int, rungs: int, reduction: int) -
 
 def test_rows_are_shared_as_they_are(tmp_path: Path) -> None:
     digest = shared_rows.write(TRAINING, tmp_path)
-    found = shared_rows.read(tmp_path)
+    result = shared_rows.read(tmp_path)
     for name, tensor in TRAINING.tensors.items():
-        assert found.tensors[name].dtype == tensor.dtype
-        assert np.array_equal(found.tensors[name], tensor, equal_nan=tensor.dtype.kind == "f")
-    assert found.outcomes.tolist() == TRAINING.outcomes.tolist()
-    assert found.places.time_ms.tolist() == TRAINING.places.time_ms.tolist()
+        assert result.tensors[name].dtype == tensor.dtype
+        assert np.array_equal(result.tensors[name], tensor, equal_nan=tensor.dtype.kind == "f")
+    assert result.outcomes.tolist() == TRAINING.outcomes.tolist()
+    assert result.places.time_ms.tolist() == TRAINING.places.time_ms.tolist()
     assert shared_rows.write(TRAINING, tmp_path) == digest != shared_rows.write(VALIDATION, tmp_path)
 
 
 def test_the_model_is_trained_on_both_parts_and_goes_on(unbroken: Searched, tmp_path: Path) -> None:
-    def made(folder: str, budget: int) -> Fitted:
+    def fit(folder: str, budget: int) -> Fitted:
         best = msgspec.structs.replace(unbroken.best, budget=budget)
         return train(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), best, tmp_path / folder)
 
     both = together(TRAINING, VALIDATION)
     assert (len(both), len(both.values)) == (900, 900)
     alone = Trees().fit(both, SIGNATURE, unbroken.best.parameters, 30, tmp_path / "alone", seed=2013)
-    made("resumed", 7)
-    assert made("resumed", 30).onnx() == made("unbroken", 30).onnx() == alone.onnx()
+    fit("resumed", 7)
+    assert fit("resumed", 30).onnx() == fit("unbroken", 30).onnx() == alone.onnx()
 
 
 def test_workers_end_with_their_parent_and_the_search_goes_on(unbroken: Searched, tmp_path: Path) -> None:
@@ -196,5 +198,5 @@ def test_workers_end_with_their_parent_and_the_search_goes_on(unbroken: Searched
 
 
 if __name__ == "__main__":
-    told = partial(print, "scored", flush=True)
-    search(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), Path(sys.argv[1]), lambda *_: told())
+    report = partial(print, "scored", flush=True)
+    search(TRAINING, VALIDATION, SIGNATURE, settings(workers=2), Trees(), Path(sys.argv[1]), lambda *_: report())

@@ -35,13 +35,13 @@ def blobs(store: LayoutStore) -> set[str]:
 def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
-    made = dataset.push(store, versions["1.0.0"], records, copied)
-    there = blobs(store)
+    artifact = dataset.push(store, versions["1.0.0"], records, copied)
+    stored = blobs(store)
     (records / "events/flights/0.parquet").unlink()
-    assert dataset.push(store, versions["1.0.0"], records, copied) == made, "no file is read for what is stored"
-    assert blobs(store) == there
-    assert dataset.of_version(store, versions["1.0.0"]) == made
-    assert dataset.pull(store, made, tmp_path / "back") == copied
+    assert dataset.push(store, versions["1.0.0"], records, copied) == artifact, "no file is read for what is stored"
+    assert blobs(store) == stored
+    assert dataset.of_version(store, versions["1.0.0"]) == artifact
+    assert dataset.pull(store, artifact, tmp_path / "back") == copied
     assert verified(tmp_path / "back", copied.frozen) == copied
     assert sorted(path.relative_to(tmp_path / "back").as_posix() for path in (tmp_path / "back").rglob("*.*")) == sorted(
         [*copied.files, MANIFEST]
@@ -49,22 +49,22 @@ def test_a_snapshot_comes_back_to_the_byte_and_is_stored_once(
     with pytest.raises(NotFound, match="has no dataset"):
         dataset.of_version(store, versions["2.0.0"])
     with pytest.raises(Refused, match="exists already"):
-        dataset.pull(store, made, tmp_path / "back")
+        dataset.pull(store, artifact, tmp_path / "back")
 
 
 def test_the_same_snapshot_elsewhere_has_the_same_digest_and_beside_two_versions_the_same_layers(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path, make_package: MakePackage
 ) -> None:
-    made = dataset.push(store, versions["1.0.0"], records, copied)
+    artifact = dataset.push(store, versions["1.0.0"], records, copied)
     other = LayoutStore(tmp_path / "elsewhere")
     (tmp_path / "again").mkdir()
     digest = push_versions(other, lambda name, **more: make_package(f"again/{name}", **more), "1.0.0")["1.0.0"]
     assert digest == versions["1.0.0"]
-    assert dataset.push(other, digest, tmp_path / "again-records", snapshot(tmp_path / "again-records")) == made
+    assert dataset.push(other, digest, tmp_path / "again-records", snapshot(tmp_path / "again-records")) == artifact
     before = blobs(store)
     beside = dataset.push(store, versions["2.0.0"], records, copied)
-    assert beside != made
-    assert manifest.parse(store.manifest(beside)).layers == manifest.parse(store.manifest(made)).layers
+    assert beside != artifact
+    assert manifest.parse(store.manifest(beside)).layers == manifest.parse(store.manifest(artifact)).layers
     assert len(blobs(store) - before) == 2, "its manifest, and the list of what belongs to the version"
 
 
@@ -88,19 +88,19 @@ def test_a_file_that_changed_since_it_was_copied_is_not_stored(
 def test_a_damaged_blob_leaves_nothing_behind(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
-    made = dataset.push(store, versions["1.0.0"], records, copied)
+    artifact = dataset.push(store, versions["1.0.0"], records, copied)
     blob = store._path / "blobs" / "sha256" / copied.files["labels/outcomes/0.parquet"].sha256
     blob.write_bytes(b"x" * blob.stat().st_size)
     (tmp_path / "empty").mkdir()
     with pytest.raises(Corrupt, match="has digest"):
-        dataset.pull(store, made, tmp_path / "empty" / "back")
+        dataset.pull(store, artifact, tmp_path / "empty" / "back")
     assert list((tmp_path / "empty").iterdir()) == []
     with pytest.raises(Refused, match="at most 100 are read"):
-        dataset.pull(store, made, tmp_path / "empty" / "back", max_bytes=100)
+        dataset.pull(store, artifact, tmp_path / "empty" / "back", max_bytes=100)
 
 
 def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) -> Descriptor:
-    """A layer that is stored, and what a manifest says of it."""
+    """Store a layer and return its descriptor with changes."""
     described = manifest.describe_content("application/x", content)
     with (store._path / "blobs" / "sha256" / digests.hex_digits(described.digest)).open("wb") as file:
         file.write(content)
@@ -124,8 +124,8 @@ def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) 
 def test_files_that_no_dataset_has_are_refused(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path, path: str, fault: str
 ) -> None:
-    made = manifest.parse(store.manifest(dataset.push(store, versions["1.0.0"], records, copied)))
-    hostile = referrers.build(store, versions["1.0.0"], DATASET_TYPE, (*made.layers, layer(store, path)), {})
+    artifact = manifest.parse(store.manifest(dataset.push(store, versions["1.0.0"], records, copied)))
+    hostile = referrers.build(store, versions["1.0.0"], DATASET_TYPE, (*artifact.layers, layer(store, path)), {})
     (tmp_path / "empty").mkdir()
     with pytest.raises(Corrupt, match=fault):
         dataset.pull(store, referrers.refer(store, hostile).digest, tmp_path / "empty" / "back")
@@ -136,18 +136,21 @@ def test_manifests_that_say_something_else_are_refused(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
     digest = versions["1.0.0"]
-    made = manifest.parse(store.manifest(dataset.push(store, digest, records, copied)))
-    described, files = [one for one in made.layers if one.annotations[manifest.TITLE] == MANIFEST], made.layers[:-1]
+    artifact = manifest.parse(store.manifest(dataset.push(store, digest, records, copied)))
+    described, files = (
+        [layer for layer in artifact.layers if layer.annotations[manifest.TITLE] == MANIFEST],
+        artifact.layers[:-1],
+    )
     assert len(described) == 1
     renamed = msgspec.structs.replace(copied, digest=f"sha256:{1:064x}")
-    wrong = {
+    manifests = {
         "without a manifest": files,
         "no valid document": (*files, layer(store, MANIFEST, b"{")),
         "names other files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
         "of at most": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
     }
-    for fault, layers in wrong.items():
+    for fault, layers in manifests.items():
         pushed = referrers.refer(store, referrers.build(store, digest, DATASET_TYPE, layers, {}))
         with pytest.raises(Corrupt, match=fault):
             dataset.pull(store, pushed.digest, tmp_path / "back")
@@ -180,13 +183,13 @@ def test_a_dataset_that_is_never_listed_is_told(
 def test_it_stays_and_goes_with_its_version(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, tmp_path: Path
 ) -> None:
-    kept = dataset.push(store, versions["2.0.0"], records, copied)
+    kept_artifact = dataset.push(store, versions["2.0.0"], records, copied)
     theirs = snapshot(tmp_path / "theirs", b"theirs")
-    gone = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", theirs)
+    removed_artifact = dataset.push(store, versions["1.0.0"], tmp_path / "theirs", theirs)
     for version in ("1.0.0", "2.0.0"):
         promote(store, version)
-    found = retention.read_repository(store)
-    going = retention.manifests_to_delete(store, retention.plan_removal(found, RetentionRules(revisions=1)))
-    store.delete(going, expect=found.tags, grace_seconds=0)
-    assert not {digests.hex_digits(gone), *(file.sha256 for file in theirs.files.values())} & blobs(store)
-    assert dataset.pull(store, kept, tmp_path / "back") == copied
+    repository_snapshot = retention.read_repository(store)
+    going = retention.manifests_to_delete(store, retention.plan_removal(repository_snapshot, RetentionRules(revisions=1)))
+    store.delete(going, expect=repository_snapshot.tags, grace_seconds=0)
+    assert not {digests.hex_digits(removed_artifact), *(file.sha256 for file in theirs.files.values())} & blobs(store)
+    assert dataset.pull(store, kept_artifact, tmp_path / "back") == copied

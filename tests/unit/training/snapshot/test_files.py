@@ -22,20 +22,20 @@ def frozen(stop: int, now_ms: int = 1) -> Frozen:
 
 def messages(count: int) -> list[Message]:
     chance = random.Random(1)
-    found = []
+    records = []
     for n in range(count):
         key = None if n % 3 else b"k%d" % n
         value = None if n % 50 == 0 else chance.randbytes(chance.choice([0, 10, 300, 30_000 if n % 70 == 0 else 50]))
         headers: Headers = [("ce_id", b"%d" % n), ("ce_id", None)] if n % 4 == 0 else [] if n % 4 == 1 else None
-        found.append(Message("in", 0, n, key, value, headers, timestamp=(1, n * 10)))
-    return found
+        records.append(Message("in", 0, n, key, value, headers, timestamp=(1, n * 10)))
+    return records
 
 
-def cut(found: Sequence[Message], most: int, seed: int) -> Iterator[Batch]:
+def cut(records: Sequence[Message], most: int, seed: int) -> Iterator[Batch]:
     chance, start = random.Random(seed), 0
-    while start < len(found):
+    while start < len(records):
         stop = start + chance.randint(1, most)
-        yield Batch(PLACE, [message.offset() or 0 for message in found[start:stop]], list(found[start:stop]))
+        yield Batch(PLACE, [message.offset() or 0 for message in records[start:stop]], list(records[start:stop]))
         start = stop
 
 
@@ -49,17 +49,17 @@ def written(folder: Path, coming: Iterator[Batch], stop: int, group_bytes: int =
 
 
 def test_the_cuts_of_batches_leave_no_trace_and_records_come_back(tmp_path: Path) -> None:
-    found = messages(2_000)
-    copies = [written(tmp_path / str(most), cut(found, most, most), 2_000) for most in (1, 7, 100, 2_000)]
+    records = messages(2_000)
+    copies = [written(tmp_path / str(most), cut(records, most, most), 2_000) for most in (1, 7, 100, 2_000)]
     assert len({copied.digest for copied in copies}) == 1
     assert copies[0].records("events") == 2_000
     rows = [row for _, batch in batches(tmp_path / "7", copies[1], "events") for row in zip(*batch.values(), strict=True)]
-    assert rows == [(m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers()) for m in found]
+    assert rows == [(m.offset(), m.timestamp()[1], m.key(), m.value(), m.headers()) for m in records]
 
 
 def test_the_cuts_of_batches_leave_no_trace_in_the_pages_of_a_row_group(tmp_path: Path) -> None:
-    found = [Message("in", 0, n, None, b"%d" % n * 300, timestamp=(1, n)) for n in range(6_000)]
-    copies = [written(tmp_path / str(most), cut(found, most, most), 6_000, 16 << 20) for most in (37, 700, 6_000)]
+    records = [Message("in", 0, n, None, b"%d" % n * 300, timestamp=(1, n)) for n in range(6_000)]
+    copies = [written(tmp_path / str(most), cut(records, most, most), 6_000, 16 << 20) for most in (37, 700, 6_000)]
     assert len({copied.digest for copied in copies}) == 1
 
 
@@ -73,12 +73,12 @@ def test_what_is_held_in_memory_is_bounded_by_bytes(tmp_path: Path, monkeypatch:
     file, most = PartitionFile(tmp_path / "a", GROUP_BYTES), 0
     flush = file._flush
 
-    def seen() -> None:
+    def measure_and_flush() -> None:
         nonlocal most
         most = max(most, sum(batch.nbytes for batch in file._waiting))
         flush()
 
-    monkeypatch.setattr(file, "_flush", seen)
+    monkeypatch.setattr(file, "_flush", measure_and_flush)
     for batch in cut([Message("in", 0, n, None, b"v" * 900, timestamp=(1, n)) for n in range(500)], 300, 1):
         file.add(batch)
     file.close()

@@ -48,33 +48,33 @@ class Bench:
 
     def __init__(self, folder: Path, events: Sequence[Sequence[Record]], labels: Sequence[Sequence[Record]]) -> None:
         self.folder = folder
-        spans = {EVENTS: [(0, len(each)) for each in events]}, {LABELS: [(0, len(each)) for each in labels]}
+        spans = {EVENTS: [(0, len(records)) for records in events]}, {LABELS: [(0, len(records)) for records in labels]}
         self.frozen = Frozen(NOW, "cluster", {EVENTS: "1", LABELS: "2"}, *spans)
         records: dict[str, int] = {}
         kinds: tuple[tuple[Kind, str, Sequence[Sequence[Record]]], ...]
         kinds = (("events", EVENTS, events), ("labels", LABELS, labels))
         for kind, topic, partitions in kinds:
-            for number, mine in enumerate(partitions):
+            for number, partition_records in enumerate(partitions):
                 path = path_of(kind, (topic, number))
                 file = PartitionFile(folder / path, 1 << 16)
-                file.add(batch(topic, number, mine))
+                file.add(batch(topic, number, partition_records))
                 file.close()
                 records[path] = file.records
         finish(folder, self.frozen, records)
 
     def joined(self, settings: Training | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
         stated: dict[str, Any] = {"input": {"id": "id"}, "labels": {"topic": LABELS}} | scorer
-        made = minimal(**stated)
-        decoder = decoder_factory.create_decoder(made, signature)
-        return join(self.folder, self.frozen, made, settings or training(), signature, decoder)
+        configured = minimal(**stated)
+        decoder = decoder_factory.create_decoder(configured, signature)
+        return join(self.folder, self.frozen, configured, settings or training(), signature, decoder)
 
 
 def batch(topic: str, partition: int, records: Sequence[Record]) -> Batch:
-    found = [
+    columns = [
         Message(topic, partition, at, key, value, None, timestamp=(1, round(NOW - days * DAY)))
         for at, (days, key, value) in enumerate(records)
     ]
-    return Batch((topic, partition), list(range(len(found))), found)
+    return Batch((topic, partition), list(range(len(columns))), columns)
 
 
 def numbers(joined: Joined) -> list[int]:
@@ -145,12 +145,12 @@ def test_coverage_is_of_the_mature_events(tmp_path: Path) -> None:
 
 def test_the_newest_label_of_an_id_counts_and_conflicts_are_counted(tmp_path: Path) -> None:
     events = [*FIRST, *(event(n, 50 - n) for n in range(2, 8))]
-    here = both(
+    first_partition = both(
         label(2, 0), label(2, 1), label(3, 1), label(3, "late"), label(4, 1), label(4, None), label(5, None), label(5, 0)
     )
-    there = [label(6, 0, days=3), label(7, 1)]
+    second_partition = [label(6, 0, days=3), label(7, 1)]
     last = [label(6, 1, days=2), label(7, 0, days=9)]
-    joined = Bench(tmp_path, [events], [here, there, last]).joined()
+    joined = Bench(tmp_path, [events], [first_partition, second_partition, last]).joined()
     assert dict(zip(numbers(joined), joined.rows.outcomes.tolist(), strict=True)) == {0: 0, 1: 1, 2: 1, 3: 1, 5: 0, 6: 1, 7: 1}
     assert joined.labels.counts == {"replaced": 6, "conflicting": 3, "withdrawn": 1}
     assert joined.mature == 8
@@ -162,8 +162,8 @@ def test_a_label_counts_whatever_its_time_is(tmp_path: Path) -> None:
 
 
 def test_labels_that_cannot_be_used_are_counted_by_why(tmp_path: Path) -> None:
-    wrong = [label(0, "purple"), label(0, 2), label(1, []), (0.5, b"e1", b"{"), (0.5, None, None), label(77, "purple")]
-    joined = Bench(tmp_path, [FIRST], [both(*wrong)]).joined()
+    unusable = [label(0, "purple"), label(0, 2), label(1, []), (0.5, b"e1", b"{"), (0.5, None, None), label(77, "purple")]
+    joined = Bench(tmp_path, [FIRST], [both(*unusable)]).joined()
     assert joined.rows.outcomes.tolist() == [0, 1]
     assert joined.labels.counts == {
         "unknown-class": 2,
@@ -207,16 +207,16 @@ def test_a_snapshot_without_events_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "message"),
     [
         ([label(0, 1), label(1, 1)], "the snapshot has no event of class 'on time' among 2 labelled events"),
         ([label(9, 1)], "the snapshot has no event of class 'on time' or of class 'late' among 0 labelled events"),
     ],
 )
-def test_a_class_without_an_event_is_named(labels: list[Record], told: str, tmp_path: Path) -> None:
+def test_a_class_without_an_event_is_named(labels: list[Record], message: str, tmp_path: Path) -> None:
     with pytest.raises(Fatal) as raised:
         Bench(tmp_path, [FIRST], [labels]).joined()
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(message)
     assert raised.value.exit_code == REFUSED
 
 
@@ -231,16 +231,16 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
 
 
 @pytest.mark.parametrize(
-    ("classes", "told"),
+    ("classes", "message"),
     [
         (["a", "b", "c"], "training requires two classes, but there are 3: a, b, c"),
         (["late", "on time"], "labels.classes are ['late', 'on time'], but the signature's are ['on time', 'late']"),
     ],
 )
-def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], told: str) -> None:
+def test_other_than_two_classes_or_turned_round_is_refused(classes: list[str], message: str) -> None:
     with pytest.raises(Fatal) as raised:
         find_classes(minimal(labels={"topic": LABELS, "classes": classes}), SIGNATURE)
-    assert (str(raised.value), raised.value.exit_code) == (told, USAGE)
+    assert (str(raised.value), raised.value.exit_code) == (message, USAGE)
 
 
 def spread(days: Iterable[float]) -> tuple[list[Record], list[Record]]:
@@ -254,8 +254,8 @@ def test_parts_are_split_by_time_to_the_millisecond(tmp_path: Path) -> None:
     ages = [60, 50, 29, 29 - millisecond, 20, 15, 15 - millisecond, 1]
     events, labels = spread(ages)
     parts = split(Bench(tmp_path, [events], [labels]).joined(), training())
-    found = [[round((NOW - time) / DAY, 9) for time in part.places.time_ms.tolist()] for part in parts]
-    assert found == [[60, 50, 29], [round(29 - millisecond, 9), 20, 15], [round(15 - millisecond, 9), 1]]
+    columns = [[round((NOW - time) / DAY, 9) for time in part.places.time_ms.tolist()] for part in parts]
+    assert columns == [[60, 50, 29], [round(29 - millisecond, 9), 20, 15], [round(15 - millisecond, 9), 1]]
     assert [part.outcomes.tolist() for part in parts] == [[0, 1, 0], [1, 0, 1], [0, 1]]
 
 
@@ -264,25 +264,25 @@ def test_too_few_rows_are_refused_with_counts(tmp_path: Path) -> None:
     joined = Bench(tmp_path, [[*events, event(9, 0.1)]], [labels]).joined()
     with pytest.raises(Fatal) as raised:
         split(joined, training(snapshot={"at_least": 7}))
-    told = "6 labelled events are too few (training 2, validation 2, hold-out 2); snapshot.at_least is 7"
-    assert str(raised.value) == f"{told}; events left out: immature 1; labels: none"
+    message = "6 labelled events are too few (training 2, validation 2, hold-out 2); snapshot.at_least is 7"
+    assert str(raised.value) == f"{message}; events left out: immature 1; labels: none"
     assert raised.value.exit_code == REFUSED
 
 
 @pytest.mark.parametrize(
-    ("ages", "told"),
+    ("ages", "message"),
     [
         ([60, 50, 28, 20, 14], "the part hold-out (14d) has no event of class 'late' among 1 labelled events"),
         ([60, 50, 28, 27, 26, 25], "the part hold-out (14d) has no event of class 'on time' or of class 'late' among 0"),
         ([60, 28, 20, 14, 10], "the part training has no event of class 'late' among 1 labelled events"),
     ],
 )
-def test_a_class_that_vanished_from_a_part_is_named(ages: list[float], told: str, tmp_path: Path) -> None:
+def test_a_class_that_vanished_from_a_part_is_named(ages: list[float], message: str, tmp_path: Path) -> None:
     events, labels = spread(ages)
     joined = Bench(tmp_path, [events], [labels]).joined()
     with pytest.raises(Fatal) as raised:
         split(joined, training())
-    assert str(raised.value).startswith(told)
+    assert str(raised.value).startswith(message)
     assert (raised.value.exit_code, "training " in str(raised.value)) == (REFUSED, True)
 
 

@@ -21,9 +21,9 @@ def test_the_auc_of_a_resample_is_that_of_its_rows_drawn_again(events: list[tupl
     times, true, scores = (np.array(column) for column in zip(*events, strict=True))
     blocks = Blocks.drawn(times.astype(np.int64) * HOUR, HOUR, 6, seed)
     assert blocks.count == len(set(times.tolist()))
-    found = blocks.auc(scores / 10, true)
-    again = [np.ones(len(times)), *(draw[blocks.of] for draw in blocks.draws)]
-    for weights, value in zip(again, (found.value, *found.resampled), strict=True):
+    figure = blocks.auc(scores / 10, true)
+    row_weights = [np.ones(len(times)), *(draw[blocks.of] for draw in blocks.draws)]
+    for weights, value in zip(row_weights, (figure.value, *figure.resampled), strict=True):
         drawn = np.repeat(np.arange(len(times)), weights.astype(int))
         if len(set(true[drawn].tolist())) < 2:
             assert np.isnan(value)
@@ -38,9 +38,9 @@ def test_ratios_are_of_the_sums_of_the_rows_drawn_again() -> None:
     share, mean = blocks.ratio(above, below), blocks.ratio(above)
     assert share.value == pytest.approx(above.sum() / below.sum())
     assert mean.value == pytest.approx(above.mean())
-    for draw, one, other in zip(blocks.draws, share.resampled, mean.resampled, strict=True):
+    for draw, ratio, other in zip(blocks.draws, share.resampled, mean.resampled, strict=True):
         weights = draw[blocks.of]
-        assert one == pytest.approx((weights * above).sum() / (weights * below).sum())
+        assert ratio == pytest.approx((weights * above).sum() / (weights * below).sum())
         assert other == pytest.approx(np.average(above, weights=weights))
 
 
@@ -56,15 +56,15 @@ def test_blocks_are_stretches_of_time_and_each_resample_has_as_many() -> None:
 @pytest.mark.parametrize("count", [6, 14, 60])
 def test_an_interval_holds_the_truth_as_often_as_it_says(count: int) -> None:
     """By simulation: days that differ from each other."""
-    random, held, tried = np.random.default_rng(count), 0, 400
+    random, covered, tried = np.random.default_rng(count), 0, 400
     times = np.repeat(np.arange(count), 3)
     blocks = Blocks.drawn(times, 1, 1_000, 3)
     for _ in range(tried):
         days = np.repeat(random.normal(size=count), 3)
-        found = blocks.interval(blocks.ratio(days + random.normal(size=len(days))), 0.95)
-        assert found is not None
-        held += found.low <= 0 <= found.high
-    assert 0.925 <= held / tried <= 0.975
+        figure = blocks.interval(blocks.ratio(days + random.normal(size=len(days))), 0.95)
+        assert figure is not None
+        covered += figure.low <= 0 <= figure.high
+    assert 0.925 <= covered / tried <= 0.975
 
 
 def test_nothing_is_known_of_one_block_and_of_a_figure_that_is_seldom_defined() -> None:
@@ -84,5 +84,5 @@ def test_no_rows_have_no_blocks() -> None:
 def test_differences_are_paired() -> None:
     blocks = Blocks.drawn(np.arange(20), 1, 200, 1)
     column = np.random.default_rng(1).random(20)
-    found = blocks.interval(blocks.ratio(column + 0.25).minus(blocks.ratio(column)), 0.95)
-    assert found == pytest.approx((0.25, 0.25, 0.25))
+    figure = blocks.interval(blocks.ratio(column + 0.25).minus(blocks.ratio(column)), 0.95)
+    assert figure == pytest.approx((0.25, 0.25, 0.25))

@@ -18,7 +18,7 @@ def test_figures_are_those_of_scikit_learn(events: list[tuple[int, bool]], thres
     scores, true = (np.array(column) for column in zip(*events, strict=True))
     scores = scores / 20
     scored = Scored(scores, scores >= threshold / 20)
-    found = figures(scored, true, CLASSES)
+    measured = figures(scored, true, CLASSES)
     expected = {"accuracy": reference.accuracy_score(true, scored.positive), "brier": np.square(scores - true).mean()}
     if len(set(true.tolist())) == 2:
         expected["auc"] = reference.roc_auc_score(true, scores)
@@ -28,12 +28,12 @@ def test_figures_are_those_of_scikit_learn(events: list[tuple[int, bool]], thres
             expected[f"precision.{name}"] = reference.precision_score(true, scored.positive, pos_label=at, zero_division=0.0)
         if (true == at).any():
             expected[f"recall.{name}"] = reference.recall_score(true, scored.positive, pos_label=at, zero_division=0.0)
-    assert found == pytest.approx(expected)
+    assert measured == pytest.approx(expected)
     counts = reference.confusion_matrix(true, scored.positive, labels=[False, True])
     assert matrix(scored, true).tolist() == counts.tolist()
 
 
 def test_scores_that_are_no_probabilities_have_no_brier_score() -> None:
     scores = np.array([-1.0, 3.0])
-    found = figures(Scored(scores, scores > 0), np.array([False, True]), CLASSES)
-    assert ("brier" in found, found["auc"], found["accuracy"]) == (False, 1.0, 1.0)
+    measured = figures(Scored(scores, scores > 0), np.array([False, True]), CLASSES)
+    assert ("brier" in measured, measured["auc"], measured["accuracy"]) == (False, 1.0, 1.0)

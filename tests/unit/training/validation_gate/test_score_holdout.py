@@ -31,11 +31,11 @@ def version(folder: Path, signature: dict[str, Any], write: Callable[[Path], Non
 
 
 def test_scores_and_decisions_are_those_of_the_model(tmp_path: Path) -> None:
-    found, told = scored(
+    evaluated, rejected = scored(
         package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"a": 1, "b": 2}, {"a": 3, "b": 2})
     )
-    assert found.scores == pytest.approx([0.3, 0.5])
-    assert (found.positive.tolist(), told.counts) == ([False, True], {})
+    assert evaluated.scores == pytest.approx([0.3, 0.5])
+    assert (evaluated.positive.tolist(), rejected.counts) == ([False, True], {})
 
 
 def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Path) -> None:
@@ -46,29 +46,32 @@ def test_each_version_reads_the_fields_that_its_own_signature_names(tmp_path: Pa
 
 def test_rows_that_a_version_cannot_score_are_told_with_where_they_stand(tmp_path: Path) -> None:
     events: list[dict[str, Any] | bytes] = [{"a": 1, "b": 2}, {"a": 1}, b"{", {"a": 9, "b": 2}, {"a": 1}]
-    found, told = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
-    assert np.isnan(found.scores).tolist() == [False, True, True, False, True]
-    assert found.positive.tolist() == [False, False, False, True, False]
-    assert told.counts == {"missing-field": 2, "malformed": 1}
-    assert told.first["missing-field"].startswith("in[0]@1: ")
+    evaluated, rejected = scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out(*events))
+    assert np.isnan(evaluated.scores).tolist() == [False, True, True, False, True]
+    assert evaluated.positive.tolist() == [False, False, False, True, False]
+    assert rejected.counts == {"missing-field": 2, "malformed": 1}
+    assert rejected.first["missing-field"].startswith("in[0]@1: ")
 
 
 def test_rows_are_scored_in_batches_in_their_order(tmp_path: Path) -> None:
     events = [{"a": at, "b": 0} for at in range(AT_A_TIME + 20)]
-    found, _ = scored(package.read(linear_package(tmp_path / "m", 1.0)), minimal(), held_out(*events))
-    assert found.scores.tolist() == list(range(AT_A_TIME + 20))
+    evaluated, _ = scored(package.read(linear_package(tmp_path / "m", 1.0)), minimal(), held_out(*events))
+    assert evaluated.scores.tolist() == list(range(AT_A_TIME + 20))
 
 
 def test_without_a_decision_half_is_the_threshold(tmp_path: Path) -> None:
-    plain = version(tmp_path / "m", {**LINEAR, "decision": None})
-    assert scored(plain, minimal(), held_out({"a": 4.9, "b": 0}, {"a": 5.1, "b": 0}))[0].positive.tolist() == [False, True]
+    without_decision = version(tmp_path / "m", {**LINEAR, "decision": None})
+    assert scored(without_decision, minimal(), held_out({"a": 4.9, "b": 0}, {"a": 5.1, "b": 0}))[0].positive.tolist() == [
+        False,
+        True,
+    ]
 
 
 def test_the_probability_of_the_second_class_is_the_score(tmp_path: Path) -> None:
-    found, _ = scored(
+    evaluated, _ = scored(
         version(tmp_path / "m", PROBABILITIES, classifier), minimal(), held_out({"a": 0, "b": 0}, {"a": 0, "b": 1})
     )
-    assert found.scores == pytest.approx([0.5, 1 / (1 + np.exp(-1))])
+    assert evaluated.scores == pytest.approx([0.5, 1 / (1 + np.exp(-1))])
 
 
 def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -> None:
@@ -83,7 +86,7 @@ def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("signature", "told"),
+    ("signature", "message"),
     [
         ({**LINEAR, "output": {"tensor": "probabilities"}, "decision": None}, "scores none of 1 held-out events: its score is"),
         (
@@ -92,16 +95,16 @@ def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -
         ),
     ],
 )
-def test_a_version_whose_score_is_not_one_number_is_refused(signature: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_version_whose_score_is_not_one_number_is_refused(signature: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(Fatal) as raised:
         scored(version(tmp_path / "m", signature, classifier), minimal(), held_out({"a": 0, "b": 0}))
-    assert (told in str(raised.value), raised.value.exit_code) == (True, REFUSED)
+    assert (message in str(raised.value), raised.value.exit_code) == (True, REFUSED)
 
 
 def test_a_version_that_scores_nothing_and_one_that_cannot_be_loaded_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match=r"scores none of 1 held-out events: missing-field 1; the first in\[0\]@0"):
         scored(package.read(linear_package(tmp_path / "m", 0.1)), minimal(), held_out({"c": 0}))
     golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 9.0, "tolerance": 1e-5}]
-    wrong = package.read(made(tmp_path / "n", lambda path: linear(path, 0.1), LINEAR, golden))
+    unloadable = package.read(made(tmp_path / "n", lambda path: linear(path, 0.1), LINEAR, golden))
     with pytest.raises(Fatal, match="version n is rejected: golden example 1 must score 9"):
-        scored(wrong, minimal(), held_out({"a": 0, "b": 0}))
+        scored(unloadable, minimal(), held_out({"a": 0, "b": 0}))

@@ -25,8 +25,8 @@ def held_out(events: list[Any]) -> Rows:
 
 def test_values_of_json_events_are_read_at_their_paths() -> None:
     events = [{"carrier": "UA", "at": {"gate": 3}}, {"carrier": None}, {"carrier": "null"}, {"at": {"gate": [1]}}, b"{"]
-    found = by_field(held_out(events), minimal(), SIGNATURE, ("carrier", "at.gate"))
-    assert {name: column.tolist() for name, column in found.items()} == {
+    columns = by_field(held_out(events), minimal(), SIGNATURE, ("carrier", "at.gate"))
+    assert {name: column.tolist() for name, column in columns.items()} == {
         "carrier": ["UA", "null", "null", "null", "null"],
         "at.gate": ["3", "null", "null", "[1]", "null"],
     }
@@ -34,11 +34,11 @@ def test_values_of_json_events_are_read_at_their_paths() -> None:
 
 
 def test_values_of_formats_without_names_are_those_of_the_signature() -> None:
-    plain = replace(held_out([b"", b""]), tensors={"x": np.array([[1.0, 2.5], [3.0, 4.5]], np.float32)})
+    unnamed_rows = replace(held_out([b"", b""]), tensors={"x": np.array([[1.0, 2.5], [3.0, 4.5]], np.float32)})
     settings = minimal(input={"format": "float32"})
-    assert by_field(plain, settings, SIGNATURE, ("b",))["b"].tolist() == ["2.5", "4.5"]
+    assert by_field(unnamed_rows, settings, SIGNATURE, ("b",))["b"].tolist() == ["2.5", "4.5"]
     with pytest.raises(Fatal, match=r"float32 have no field names, and the signature has no field 'carrier'") as raised:
-        by_field(plain, settings, SIGNATURE, ("carrier",))
+        by_field(unnamed_rows, settings, SIGNATURE, ("carrier",))
     assert raised.value.exit_code == USAGE
 
 

@@ -21,8 +21,8 @@ ODD = [HALF, '"a\\udc00b"', "NaN", "[" * 1_000 + "]" * 1_000, f'{{"deep": [{HALF
 
 
 def decode(text: str) -> Decoded:
-    good = '{"id": "good", "a": 1}'
-    return JsonDecoder(WORDS, "id", 5_000).decode([good.encode(), text.encode()])
+    valid_event = '{"id": "good", "a": 1}'
+    return JsonDecoder(WORDS, "id", 5_000).decode([valid_event.encode(), text.encode()])
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -41,18 +41,18 @@ FORMATS: list[tuple[Decoder, Any]] = [
 @pytest.mark.parametrize(("decoder", "events"), FORMATS, ids=["json", "json-array", "json-envelope"])
 @pytest.mark.parametrize("prefixed", [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [0], [9], [1, 2, 3, 4, 5, 6]])
 def test_events_with_a_prefix_are_those_without(prefix: bytes, decoder: Decoder, events: Any, prefixed: Sequence[int]) -> None:
-    bare = events(10)
-    values = [prefix + value if row in prefixed else value for row, value in enumerate(bare)]
+    without_prefix = events(10)
+    values = [prefix + value if row in prefixed else value for row, value in enumerate(without_prefix)]
     for batch in (values, texts(values)):
         decoded = decoder.decode(batch)
         assert decoded.rows == list(range(10))
-        assert_same(decoded, decoder.decode(bare), 10)
+        assert_same(decoded, decoder.decode(without_prefix), 10)
 
 
 @pytest.mark.parametrize("value", [b"\0", b"\0\0\0\0", PREFIX, PREFIX + b"\2a", PREFIX + PREFIX + b"{}"])
 def test_a_prefix_without_json_is_malformed(value: bytes) -> None:
-    [good] = objects(1)
-    decoded = JsonDecoder(FLAT, "id", 1_000).decode([good, value])
+    [valid_event] = objects(1)
+    decoded = JsonDecoder(FLAT, "id", 1_000).decode([valid_event, value])
     assert decoded.rows == [0]
     assert decoded.rejected[1].reason is Reason.MALFORMED
 

@@ -35,7 +35,7 @@ BODY = b"\0\0\x80\x3f" + b"\0\0\0\0\0\0\0\x40"  # a is 1, b is 2
 
 
 def reader(document: Any, references: Sequence[Any]) -> AvroReader:
-    named = tuple((str(number), json.dumps(one)) for number, one in enumerate(references))
+    named = tuple((str(number), json.dumps(reference)) for number, reference in enumerate(references))
     return AvroReader(Schema("avro", json.dumps(document), named), RowSchema(A_AND_B, None, 1_000), None)
 
 
@@ -130,8 +130,8 @@ def test_a_type_without_namespace_is_found_from_within_one() -> None:
     part = {**PART, "fields": [field("inner", "Inner")]}
     for references in itertools.permutations([alone, part]):
         assert tuple(reader(EVENT, references).row(BODY, 0)) == (1, 2)
-    own = {**alone, "name": "n.Inner", "fields": [field("b", "float"), field("c", "float")]}
-    assert tuple(reader(EVENT, [alone, part, own]).row(BODY[:4] + b"\0\0\x80\x3f" * 2, 0)) == (1, 1)
+    namespaced = {**alone, "name": "n.Inner", "fields": [field("b", "float"), field("c", "float")]}
+    assert tuple(reader(EVENT, [alone, part, namespaced]).row(BODY[:4] + b"\0\0\x80\x3f" * 2, 0)) == (1, 1)
 
 
 @pytest.mark.parametrize("name", ["my-server.shop", "my-server.1shop", "$x"])
@@ -195,7 +195,7 @@ def plain(schema: Any) -> Any:
 
 
 def decode(folder: Path, **changes: Any) -> Decoded:
-    """The decoder's answer to one row, whose bytes are written without logical types."""
+    """Decode one row whose bytes are written without logical types."""
     event = {
         "price": b"\x04\xe2",
         "rate": b"\xff\xff\x85",

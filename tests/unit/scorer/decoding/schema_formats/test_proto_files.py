@@ -56,15 +56,15 @@ def test_a_schema_may_be_a_descriptor_in_base64() -> None:
     file = proto_files.compiled(Schema("protobuf", text, tuple(references)))
     encoded = base64.b64encode(file.serialized_pb).decode()
     assert compile_text(encoded, *references) == "n.Part"
-    [part] = [one for one in file.dependencies if one.name == "n/part.proto"]
+    [part] = [dependency for dependency in file.dependencies if dependency.name == "n/part.proto"]
     references[0] = ("n/part.proto", base64.b64encode(part.serialized_pb).decode())
     assert compile_text(text, *references) == "n.Part"
 
 
 def test_a_reference_comes_before_a_known_file() -> None:
-    own = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
+    own_file = 'syntax = "proto3"; package confluent; message Mine { int32 n = 1; }'
     text = 'syntax = "proto3"; import "confluent/meta.proto"; message E { confluent.Mine one = 1; }'
-    assert compile_text(text, ("confluent/meta.proto", own)) == "confluent.Mine"
+    assert compile_text(text, ("confluent/meta.proto", own_file)) == "confluent.Mine"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ def test_a_message_inside_another_is_found_by_its_name(name: str) -> None:
     text = 'syntax = "proto3"; package n.deep; message Outer { message Inner { float a = 1; } }'
     file = proto_files.compiled(Schema("protobuf", text))
     assert proto_files.message_named(file, name).full_name == "n.deep.Outer.Inner"
-    for wrong in ("Inner", "Outer.Other", "Outer.Inner.a", ""):
+    for invalid_name in ("Inner", "Outer.Other", "Outer.Inner.a", ""):
         with pytest.raises(BadSchema, match="it has no message"):
-            proto_files.message_named(file, wrong)
+            proto_files.message_named(file, invalid_name)

@@ -53,7 +53,7 @@ def decoded(schemas: dict[SchemaId, Schema], *events: tuple[bytes, Headers], for
 
 
 def confluent(type_: str, indexes: list[int] | None = None) -> Headers:
-    """The header as Confluent's own serialiser writes it."""
+    """Return the header that Confluent's own serialiser writes."""
     headers: list[tuple[str, Any]] = []
     context = SerializationContext("t", MessageField.VALUE, headers)
     header_schema_id_serializer(b"", context, ConfluentId(type_, 1, GUID, indexes))
@@ -83,16 +83,16 @@ SCHEMA, OTHER_SCHEMA = Schema("avro", json.dumps(FIRST)), Schema("avro", json.du
 def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, schema_id: SchemaId) -> None:
     schemas = {schema_id: SCHEMA, SchemaId("id", 1): OTHER_SCHEMA}
     prefixed = b"\0\0\0\0\1" + avro_encoder(OTHER)({"b": 2.0})
-    found = decoded(schemas, (BODY, headers), (prefixed, None), (BODY, headers))
-    assert found.rows == [0, 2]
-    assert found.ids == ["e", "e"]
-    assert found.tensors["x"].tolist() == [[1.0, 2.0]] * 2
-    assert found.rejected[1].reason == "missing-field"
+    rows = decoded(schemas, (BODY, headers), (prefixed, None), (BODY, headers))
+    assert rows.rows == [0, 2]
+    assert rows.ids == ["e", "e"]
+    assert rows.tensors["x"].tolist() == [[1.0, 2.0]] * 2
+    assert rows.rejected[1].reason == "missing-field"
     assert SchemaIdReader(settings_of("avro"), source(schemas)).read_id(BODY, headers) == "e"
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
+    ("headers", "message"),
     [
         ([("__value_schema_id", None)], "header __value_schema_id is b'', which is no id of a schema"),
         ([("__value_schema_id", b"\1" + bytes(15))], "which is no id of a schema"),
@@ -109,12 +109,12 @@ def test_an_event_is_read_by_the_schema_that_its_headers_name(headers: Headers, 
         ([*(long("contentId", 7) or []), ("apicurio.value.encoding", b"JSON")], "only BINARY is supported"),
     ],
 )
-def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: Headers, said: str) -> None:
+def test_an_event_whose_headers_leave_its_schema_open_is_a_dead_letter(headers: Headers, message: str) -> None:
     value = b"\0\0\0\0\1" + avro_encoder(FIRST)({"id": "e", "a": 1.0, "b": 2.0})
-    found = decoded({SchemaId("id", 1): SCHEMA}, (value, headers))
-    assert found.rows == []
-    assert found.rejected[0].reason == "unknown-schema"
-    assert said in str(found.rejected[0])
+    rows = decoded({SchemaId("id", 1): SCHEMA}, (value, headers))
+    assert rows.rows == []
+    assert rows.rejected[0].reason == "unknown-schema"
+    assert message in str(rows.rejected[0])
 
 
 def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_letter() -> None:
@@ -122,16 +122,16 @@ def test_an_event_that_is_whole_by_its_headers_and_by_its_prefix_is_a_dead_lette
     both = b"\0\0\0\0\1" + struct.pack("<f", 2.0)  # by FIRST: an empty id, a tiny number, and 2.0
     other = b"\0\0\0\0\2" + struct.pack("<f", 2.0)  # there is no schema 2: only the header names one
     longer = b"\0\0\0\0\1" + BODY
-    found = decoded(schemas, *((value, confluent("AVRO")) for value in (both, other, longer, BODY)))
-    assert found.rows == [1, 3]
-    assert {row: str(poison.reason) for row, poison in found.rejected.items()} == {0: "unknown-schema", 2: "malformed"}
-    assert "the value is also a complete event with the prefix of schema 1" in str(found.rejected[0])
+    rows = decoded(schemas, *((value, confluent("AVRO")) for value in (both, other, longer, BODY)))
+    assert rows.rows == [1, 3]
+    assert {row: str(poison.reason) for row, poison in rows.rejected.items()} == {0: "unknown-schema", 2: "malformed"}
+    assert "the value is also a complete event with the prefix of schema 1" in str(rows.rejected[0])
 
 
 def test_an_unknown_schema_in_a_header_is_not_looked_for_in_the_value() -> None:
     value = b"\0\0\0\0\1" + BODY
-    found = decoded({SchemaId("id", 1): SCHEMA}, (value, confluent("AVRO")))
-    assert str(found.rejected[0]) == f"the schema registry does not know the schema with the GUID {GUID}: nothing here"
+    rows = decoded({SchemaId("id", 1): SCHEMA}, (value, confluent("AVRO")))
+    assert str(rows.rejected[0]) == f"the schema registry does not know the schema with the GUID {GUID}: nothing here"
 
 
 PROTO = """syntax = "proto3";
@@ -147,9 +147,9 @@ def test_a_protobuf_message_is_the_one_that_headers_name() -> None:
     schema = Schema("protobuf", PROTO)
     schemas = {SchemaId("GUID", GUID): schema, SchemaId("content id", 7): Schema("", PROTO)}
     events = [(PROTO_BODY, nested), (PROTO_BODY, second), (PROTO_BODY, named), (reference("C") + PROTO_BODY, named)]
-    found = decoded(schemas, *events, (PROTO_BODY, long("contentId", 7)), format_="protobuf")
-    assert found.tensors["x"].tolist() == [[1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
-    assert "it has the messages A, C" in str(found.rejected[4])
+    rows = decoded(schemas, *events, (PROTO_BODY, long("contentId", 7)), format_="protobuf")
+    assert rows.tensors["x"].tolist() == [[1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
+    assert "it has the messages A, C" in str(rows.rejected[4])
 
 
 def test_the_message_is_no_part_of_an_avro_header() -> None:

@@ -8,7 +8,7 @@ from scorer.decoding.schema_formats.schema import LookUpFailed
 from scorer.decoding.schema_formats.schema_references import MOST_REFERENCES, Reference, ReferencedSchema, resolve
 
 
-def one(name: str, version: int = 1) -> Reference:
+def referenced(name: str, version: int = 1) -> Reference:
     return Reference(name, (f"{name}-subject", str(version)))
 
 
@@ -41,29 +41,29 @@ class Subjects:
 def test_what_is_referred_to_comes_first_and_once(
     top: list[str], references: dict[str, list[str]], expected: list[str]
 ) -> None:
-    subjects = Subjects({name: list(map(one, below)) for name, below in references.items()})
-    texts = resolve(list(map(one, top)), subjects.fetch)
+    subjects = Subjects({name: list(map(referenced, below)) for name, below in references.items()})
+    texts = resolve(list(map(referenced, top)), subjects.fetch)
     assert texts == tuple((name, f"{name}@1") for name in expected)
     assert len(subjects.fetched) == len(expected)
 
 
 def test_the_first_of_two_versions_counts_depth_first() -> None:
-    subjects = Subjects({"a": [one("c", 1)], "c": []})
-    assert dict(resolve([one("a"), one("c", 2)], subjects.fetch))["c"] == "c@1"
-    assert dict(resolve([one("c", 2), one("a")], subjects.fetch))["c"] == "c@2"
+    subjects = Subjects({"a": [referenced("c", 1)], "c": []})
+    assert dict(resolve([referenced("a"), referenced("c", 2)], subjects.fetch))["c"] == "c@1"
+    assert dict(resolve([referenced("c", 2), referenced("a")], subjects.fetch))["c"] == "c@2"
 
 
 def test_a_reference_that_cannot_be_fetched_is_named() -> None:
-    subjects = Subjects({"a": [one("b", 3)]})
+    subjects = Subjects({"a": [referenced("b", 3)]})
     with pytest.raises(LookUpFailed) as caught:
-        resolve([one("a")], subjects.fetch)
+        resolve([referenced("a")], subjects.fetch)
     assert str(caught.value) == "its reference 'b' (b-subject, version 3): no such subject"
     assert caught.value.status == 404
 
 
 def test_a_registry_that_never_ends_is_left() -> None:
     def fetch(reference: Reference) -> ReferencedSchema:
-        return ReferencedSchema("", [one(f"{reference.name}x")])
+        return ReferencedSchema("", [referenced(f"{reference.name}x")])
 
     with pytest.raises(LookUpFailed, match=f"more than {MOST_REFERENCES} references"):
-        resolve([one("x")], fetch)
+        resolve([referenced("x")], fetch)

@@ -47,6 +47,8 @@ class Stub:
 
 
 class Clock:
+    """A clock that stands still until it is set."""
+
     def __init__(self) -> None:
         self.now = 100.0
 
@@ -131,15 +133,15 @@ def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start()
 def test_many_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
     stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
     schemas = registry(stub, clock)
-    wanted = [of(number) for number in range(1, 3_101)]
+    requested = [of(number) for number in range(1, 3_101)]
     calls = 1
     while True:
         try:
-            schemas.look_up(wanted)
+            schemas.look_up(requested)
             break
         except LookUpsPending:
             calls += 1
-    schemas.look_up(wanted)
+    schemas.look_up(requested)
     assert stub.asked == Counter(range(1, 3_101))
     assert stub.probes == 1
     assert error_of(schemas, 2) == "the schema registry does not know schema 2: none"
@@ -153,13 +155,13 @@ def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -
     stub, opened = Stub(), threading.Event()
     stub.gate = opened.wait
     schemas = registry(stub)
-    wanted = [of(number) for number in range(1, 21)]
+    requested = [of(number) for number in range(1, 21)]
     for _ in range(2):
         with pytest.raises(LookUpsPending):
-            schemas.look_up(wanted)
+            schemas.look_up(requested)
         assert sum(stub.asked.values()) == LOOK_UPS
     opened.set()
-    schemas.look_up(wanted)
+    schemas.look_up(requested)
     assert stub.asked == Counter(range(1, 21))
 
 
