@@ -64,8 +64,8 @@ class Guard:
 class Site:
     """A registry of three versions, and the models of one process.
 
-    `open` has the open models by version, `loads` the loaded versions in order, `fails` the error that loading a version raises,
-    and `decoders` the decoders of versions that do not use the common one.
+    `open` has the open models by version, `loads` the loaded versions in order, `fails` the error that loading a version
+    raises, and `decoders` the decoders of versions that do not use the common one.
     """
 
     def __init__(self, folder: Path) -> None:
