@@ -56,7 +56,7 @@ class Splitting:
         arms = self._assigning.arms(batch, self._canary if split else None)
         scored = self._parts.scoring.score(batch, self._parts.servable, Context(Clock(lambda: NOW_MS)), arms)
         spent = time.thread_time_ns() - began
-        if scored.packed is None or (scored.asked > 0) is not split:
+        if scored.packed is None or (scored.requested > 0) is not split:
             raise RuntimeError("the batch was not answered as columns: is the native part built?")
         return spent / 1_000 / self._events
 

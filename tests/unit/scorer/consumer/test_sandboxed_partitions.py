@@ -64,7 +64,7 @@ def test_a_batch_that_cannot_be_read_is_one_entry_at_its_last_offset() -> None:
     assert batch is not None
     assert batch.reached == {PARTITION: 41}
     assert batch.unreadable[0].first == 10
-    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].why
+    assert "offsets 10 to 40 (gzip, 300 bytes in the log, 31 records)" in batch.unreadable[0].reason
 
 
 def test_records_that_wait_are_forgotten_with_their_partition() -> None:

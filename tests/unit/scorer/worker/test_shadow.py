@@ -145,7 +145,7 @@ def test_sampling_is_that_of_the_share_and_the_arms_are_the_canarys(percent: int
     assert (refused.candidate, refused.reason, refused.absent) == (None, "refused", ("2.0.0", DIGEST))
     lethal = ShadowSampler(quarantine("it@3"), ShadowSettings()).arms(events, candidate)
     assert lethal is not None
-    assert (lethal.candidate, lethal.why) == (None, "refused")
+    assert (lethal.candidate, lethal.reason) == (None, "refused")
 
 
 def test_what_is_further_behind_than_the_setting_is_too_late() -> None:
