@@ -1,8 +1,8 @@
-"""The state of the assigned partitions: epoch, positions and offset metadata. No Kafka calls.
+"""The positions of the assigned partitions: epoch, offsets and offset metadata. No Kafka calls.
 
-Every assignment of a partition starts a new epoch. A batch may be published only while the epochs of its fetch are unchanged,
-because the
-broker does not check who owns the partition of an offset.
+Every assignment of a partition starts a new epoch. A batch may be published only while the epochs of its fetch are unchanged:
+the broker does not check that a member owns the partition of an offset that it commits. The metadata of a committed offset is
+called its mark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,20 +13,24 @@ from msgspec.structs import replace
 
 from publisher.kafka.partitions import Partition
 from scorer.consumer.offset_metadata import OffsetMetadata
-from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, known
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, leader_epoch_field
 from scorer.decoding.batch import Batch
 
 
 @dataclass(slots=True)
 class _Owned:
-    """The state of one assigned partition.
+    """The positions of one assigned partition.
 
-    `committed` is the group's position, with its `mark` and `leader_epoch`; `next` is the offset to read next, `read` the
-    offset behind the
-    last fetched event. At `level_ms` (Unix ms) no event waited behind the answered ones. If the topic was recreated,
-    `answers_from` is set
-    until the first answer to it is committed. A `suspect` is read in the sandbox, which every mark committed meanwhile
-    records.
+    Attributes:
+        epoch: the value of `AssignedPartitions.changes` at the assignment.
+        mark: the metadata of the committed offset.
+        committed: the group's committed offset.
+        leader_epoch: the leader epoch of the committed offset, -1 if unknown.
+        next: the offset to read next.
+        answers_from: the start offsets of the answers if the topic was recreated, until an answer to it is committed.
+        read: the offset behind the last fetched event.
+        level_ms: when the end was last reached with every event answered, in Unix ms.
+        suspect: whether the partition is read in the sandbox; every mark that is committed meanwhile records it.
     """
 
     epoch: int
@@ -64,18 +68,18 @@ class AssignedPartitions:
     def __len__(self) -> int:
         return len(self._owned)
 
-    def assign(self, beginnings: Iterable[StartPosition]) -> None:
+    def assign(self, starts: Iterable[StartPosition]) -> None:
         """Add these partitions, which are read from these positions."""
         self.changes += 1
-        for beginning in beginnings:
-            self._arrived.add(self._begin(beginning, self.changes))
+        for start in starts:
+            self._arrived.add(self._start(start, self.changes))
 
-    def rewind(self, beginning: StartPosition) -> None:
+    def rewind(self, start: StartPosition) -> None:
         """Read this partition from this position again, in the same epoch."""
-        before = self._owned[beginning.position.topic, beginning.position.partition]
-        place = self._begin(beginning, before.epoch)
-        self._owned[place].answers_from = beginning.after or before.answers_from
-        self._owned[place].suspect = before.suspect
+        before = self._owned[start.position.topic, start.position.partition]
+        partition = self._start(start, before.epoch)
+        self._owned[partition].answers_from = start.after or before.answers_from
+        self._owned[partition].suspect = before.suspect
 
     def leave(self, partitions: Iterable[Partition]) -> None:
         """Remove these partitions."""
@@ -90,7 +94,7 @@ class AssignedPartitions:
             self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
-        """Return the assigned partitions that were not admitted yet; see `admit`."""
+        """Return the assigned partitions that are not admitted yet; see `admit`."""
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
@@ -119,7 +123,7 @@ class AssignedPartitions:
         return {partition: owned.mark for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Return where the answers begin, if the topic was recreated and none of its events has been answered."""
+        """Return where the answers start if the topic was recreated and none of its events is answered yet, else None."""
         return self._owned[partition].answers_from if partition in self._owned else None
 
     def committed(self) -> dict[Partition, int]:
@@ -137,9 +141,11 @@ class AssignedPartitions:
             owned.next = owned.read = offset
 
     def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance to the ends of partitions, past offsets without an event. All events before them have been fetched.
+        """Advance to the ends of partitions, past offsets without an event.
 
-        `now_ms` is the wall clock.
+        Args:
+            ends: the end offset of each partition. All events before it have been fetched.
+            now_ms: the wall clock in Unix ms.
         """
         for partition, offset in ends.items():
             owned = self._owned.get(partition)
@@ -149,15 +155,15 @@ class AssignedPartitions:
                     owned.level_ms = now_ms
 
     def level_ms(self) -> dict[Partition, int]:
-        """Return when the end of each partition was last reached with everything answered, in Unix ms; 0 if it was not."""
+        """Return when the end of each partition was last reached with every event answered, in Unix ms; 0 if never."""
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
-    def remembered(self, told: TopicPartition) -> TopicPartition:
-        """Return the group's position, or ours if the group has none yet."""
-        owned = self._owned.get((told.topic, told.partition))
-        if told.offset >= 0 or owned is None:
-            return told
-        return TopicPartition(told.topic, told.partition, owned.committed, owned.mark.encode())
+    def remembered(self, group_position: TopicPartition) -> TopicPartition:
+        """Return the group's position; if the group has none yet, the recorded position."""
+        owned = self._owned.get((group_position.topic, group_position.partition))
+        if group_position.offset >= 0 or owned is None:
+            return group_position
+        return TopicPartition(group_position.topic, group_position.partition, owned.committed, owned.mark.encode())
 
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
@@ -170,7 +176,8 @@ class AssignedPartitions:
             kind = (mark.topic_id, False) if owned is None else (owned.mark.topic_id, owned.suspect)
             if kind not in marks:
                 marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1]).encode()
-            positions.append(TopicPartition(*partition, offset, marks[kind], known(batch.leader_epochs[partition])))
+            leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
+            positions.append(TopicPartition(*partition, offset, marks[kind], leader_epoch))
         return positions
 
     def commit(self, batch: Batch, mark: OffsetMetadata) -> None:
@@ -180,17 +187,21 @@ class AssignedPartitions:
             if owned is not None and owned.epoch == batch.epochs[partition]:
                 owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect)
                 owned.committed = offset
-                owned.leader_epoch = known(batch.leader_epochs[partition])
+                owned.leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
                 owned.answers_from = None
 
     def passed(self, owner: str) -> list[TopicPartition]:
         """Return the positions beyond the committed offsets, under their marks with this owner's name.
 
-        Only valid while no event is in flight: then no event lies between. The positions carry no leader epoch. The last event
-        may be of an older epoch than the marker behind it, and a client that begins there would report a truncated log.
+        Only valid while no event is in flight: then there is no event between the two offsets. The positions carry no leader
+        epoch. The last event may have an older epoch than the transaction marker behind it, and a client that starts there
+        would report a truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
-        return [TopicPartition(*p, o.next, o.marked(owner).encode(), known(None)) for p, o in rows]
+        return [
+            TopicPartition(*partition, owned.next, owned.marked(owner).encode(), leader_epoch_field(None))
+            for partition, owned in rows
+        ]
 
     def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
         """Record that positions from `passed` are committed."""
@@ -198,12 +209,16 @@ class AssignedPartitions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
                 owned.mark = owned.marked(owner)
-                owned.committed, owned.leader_epoch = position.offset, known(None)
+                owned.committed = position.offset
+                owned.leader_epoch = leader_epoch_field(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
         """Return the unchanged committed offsets, with marks of this owner."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
-        return [TopicPartition(*p, o.committed, o.marked(owner).encode(), o.leader_epoch) for p, o in rows]
+        return [
+            TopicPartition(*partition, owned.committed, owned.marked(owner).encode(), owned.leader_epoch)
+            for partition, owned in rows
+        ]
 
     def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
         """Record that these ownership marks are committed."""
@@ -211,9 +226,9 @@ class AssignedPartitions:
             owned = self._owned[partition]
             owned.mark = owned.marked(owner)
 
-    def _begin(self, beginning: StartPosition, epoch: int) -> Partition:
-        position = beginning.position
-        place = position.topic, position.partition
-        leader_epoch = known(position.leader_epoch)
-        self._owned[place] = _Owned(epoch, beginning.mark, position.offset, leader_epoch, position.offset, beginning.after)
-        return place
+    def _start(self, start: StartPosition, epoch: int) -> Partition:
+        position = start.position
+        partition = position.topic, position.partition
+        leader_epoch = leader_epoch_field(position.leader_epoch)
+        self._owned[partition] = _Owned(epoch, start.mark, position.offset, leader_epoch, position.offset, start.after)
+        return partition

@@ -1,6 +1,6 @@
-"""The consumer: fetches events, and determines the position of each partition.
+"""The consumer of a scorer: fetches events, and determines the position of each partition.
 
-One thread owns it. Positions come only from committed offsets: at assignment, and after every recovery.
+One thread owns it. Positions come only from committed offsets: at an assignment, and after every recovery. It never publishes.
 """
 
 import logging
@@ -19,7 +19,7 @@ from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.fetch import BatchFetcher, FetchFailure
 from scorer.consumer.native_fetch import open_fetch_source
-from scorer.consumer.paused_partitions import GroupMembership, PauseReason, pass_over
+from scorer.consumer.paused_partitions import GroupMembership, PauseReason, check_failure
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import StartPosition, StartPositions
 from scorer.consumer.unavailable_partitions import UnavailablePartitions
@@ -27,30 +27,40 @@ from scorer.decoding.batch import Batch
 
 log = logging.getLogger(__name__)
 
-FIRST_OFFSET = 0  # of a partition without a leader, which is paused
-HEARD_MESSAGES, HEARD_SECONDS = 1_000, 0.05  # at a time, of those that nobody may score
-BESIDE_SUSPECTS_SECONDS = 0.01  # a wait for an event while the sandbox reads
-LOOK_SECONDS = 10.0  # between looks at the partitions' leaders, and whether somebody has moved the group back into range
+FIRST_OFFSET = 0  # the position of a paused partition without a leader
+SKIPPED_MESSAGES = 1_000  # that one poll of `poll_group` skips at most
+SKIP_SECONDS = 0.05
+BESIDE_SUSPECTS_SECONDS = 0.01  # the wait for an event while the sandbox reads
+CHECK_SECONDS = 10.0  # between two checks of the partitions' leaders, and of the group's positions of out-of-range partitions
 
 
 class EventConsumer:
     """Fetches events for a scorer.
 
-    `beginnings` decides where a partition without a committed offset begins. `session` completes pending commits before
-    committed offsets are
-    read, and before partitions are released. `fence(partitions)` ends transactions of dead owners, before positions are read
-    at an assignment, and
-    returns those owners. `waiting` is called repeatedly while no broker answers, and may raise Aborted. `renew` returns
-    another consumer for one
-    that is no longer a member. `offsets_command` is the command that moves the group. `suspects` reads partitions that may end
-    this process.
+    Args:
+        consumer: the client, which is not subscribed yet.
+        topics: the input topics.
+        start_positions: determines the start of a partition without a valid committed offset.
+        session: completes pending commits before committed offsets are read, and before partitions are released.
+        fence: ends the transactions of dead owners of partitions, and returns these owners. It is called at an assignment,
+            before positions are read.
+        waiting: is called repeatedly while no broker answers, and may raise Aborted.
+        renew: returns another client for one that is no longer a member.
+        offsets_command: the command that moves the group's positions.
+        suspects: reads partitions in the sandbox whose records may end this process.
+
+    Attributes:
+        partitions: the positions of the assigned partitions.
+        unreadable: the assigned partitions that cannot be read.
+        joined: whether the group has assigned partitions to this consumer, possibly none.
+        group: the group metadata from right after the last fetch. It is sent with the offsets of that batch.
     """
 
     def __init__(
         self,
         consumer: Consumer,
         topics: Sequence[str],
-        beginnings: StartPositions,
+        start_positions: StartPositions,
         session: Session,
         *,
         fence: Callable[[Sequence[TopicPartition]], Collection[str]] = lambda _: (),
@@ -60,105 +70,117 @@ class EventConsumer:
         suspects: SandboxedInputPartitions | None = None,
     ) -> None:
         self.partitions = AssignedPartitions()
-        self.joined = self._closing = False
+        self.joined = False
+        self._closing = False
         self._topics = list(topics)
-        self._beginnings = beginnings
+        self._start_positions = start_positions
         self._session = session
         self._fence = fence
         self._waiting = waiting
         self._renew = renew
         self._offsets_command = offsets_command
         self.unreadable = UnavailablePartitions()
-        self._unbegun: set[Partition] = set()  # ours, without a leader that could tell where they begin: not in `partitions`
-        self._unread: set[Partition] = set()  # what comes of these does not count before they are read from another position
+        self._not_started: set[Partition] = set()  # assigned without a leader, so without a position: not in `partitions`
+        self._to_rewind: set[Partition] = set()  # fetched events of these are dropped until the next rewind
         self._suspects = suspects
-        self._undecodable: set[Partition] = set()  # what came of these before the batch that cannot be read is being scored
+        self._undecodable: set[Partition] = set()  # events before the undecodable batch are still in flight
         self._suspects_turn = False
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._pull = BatchFetcher()
         self.group: Any = None
-        """The group metadata from right after the last fetch: it is sent with the offsets of that batch."""
         self._join(consumer)
 
     def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
-        """Return the available events, or the first within `wait` seconds and those `until` then (monotonic seconds).
+        """Return the available events; None if no event arrived.
 
-        `limit(timestamp_ms)` returns the maximum number of events, given the time of the first one. None if no event arrived.
+        Args:
+            wait: how long to wait for the first event, in seconds.
+            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            until: how long to wait for more events, in monotonic seconds.
         """
-        before = self.partitions.changes  # what begins only now is claimed before anything of it counts
-        self._unread |= self._beginnings.made_again(self.partitions.marks())
-        if self._unread:
-            self.rewind(self._unread)
+        before = self.partitions.changes  # a partition that is assigned from here on must be claimed before its events count
+        self._to_rewind |= self._start_positions.recreated(self.partitions.marks())
+        if self._to_rewind:
+            self.rewind(self._to_rewind)
         if self._suspects is not None and (batch := self._take_suspects(self._suspects, limit)) is not None:
             return batch
         if self._suspects:
             wait = min(wait, BESIDE_SUSPECTS_SECONDS)
         taken = self._pull.take(self._source, wait, limit, until)
         self.group = self._member.group()
-        self._look_at_failures(taken.failures)
-        without: set[Partition] = set()
-        if self.partitions.changes != before:  # events of two assignments may be mixed: those are read again
-            without = {*taken.partitions, *taken.ends} - self.partitions.unchanged_since(before)
-            self._unread |= taken.partitions & without & set(self.partitions)
-        without |= self._unread
-        batch = taken.batch(without, self._pull.end)
-        begun = self._begun(batch) if batch is not None else None
+        self._handle_failures(taken.failures)
+        dropped: set[Partition] = set()
+        if self.partitions.changes != before:  # events of two assignments may be mixed: these partitions are read again
+            dropped = {*taken.partitions, *taken.ends} - self.partitions.unchanged_since(before)
+            self._to_rewind |= taken.partitions & dropped & set(self.partitions)
+        dropped |= self._to_rewind
+        batch = taken.batch(dropped, self._pull.end)
+        if batch is not None:
+            self._record_fetch(batch)
         if taken.ends:
-            ends = {partition: end for partition, end in taken.ends.items() if partition not in without}
+            ends = {partition: end for partition, end in taken.ends.items() if partition not in dropped}
             self.partitions.reach(ends, time.time_ns() // 1_000_000)
-        return begun
+        return batch
 
     def passed(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit that no event advances, as `AssignedPartitions.passed`; no event may be in flight.
 
-        Positions of a topic that was not seen a moment ago, or was recreated, are omitted.
+        Positions of a topic that was recreated, or that no recent poll has found, are omitted.
         """
         positions = self.partitions.passed(owner)
         if not positions:
             return []
         ids = {(p.topic, self.partitions.mark((p.topic, p.partition)).topic_id) for p in positions}
-        seen = {topic for topic, topic_id in ids if self._beginnings.seen(topic, topic_id)}
-        return [p for p in positions if p.topic in seen and (p.topic, p.partition) not in self._unread]
+        current = {topic for topic, topic_id in ids if self._start_positions.is_current(topic, topic_id)}
+        return [p for p in positions if p.topic in current and (p.topic, p.partition) not in self._to_rewind]
 
-    def stale(self, batch: Batch) -> bool:
+    def is_stale(self, batch: Batch) -> bool:
         """Return whether a partition of this batch was reassigned, lost, or recreated since the fetch."""
         if not self.partitions.still(batch.epochs):
             return True
-        return not self._beginnings.same({(p[0], self.partitions.mark(p).topic_id) for p in batch.epochs})
+        return not self._start_positions.are_current({(p[0], self.partitions.mark(p).topic_id) for p in batch.epochs})
 
-    def hear(self, wait: float) -> None:
-        """Poll the group after it rejected this member. A `rewind` must follow: events are skipped."""
-        before, deadline = self.partitions.changes, time.monotonic() + wait
+    def poll_group(self, wait: float) -> None:
+        """Poll the group until an assignment changes, for up to `wait` seconds. A `rewind` must follow: events are skipped."""
+        before = self.partitions.changes
+        deadline = time.monotonic() + wait
         while self.partitions.changes == before and time.monotonic() < deadline:
-            self._look_at_failures(self._source.skip(HEARD_MESSAGES, HEARD_SECONDS))
+            self._handle_failures(self._source.skip(SKIPPED_MESSAGES, SKIP_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Return to the committed offsets of all partitions or of these. Raises Evicted; Fatal if there are none."""
-        ours = {*self.partitions, *self._unbegun}
-        wanted = ours if partitions is None else ours & set(partitions)
-        unsought, unbegun = set(), set(wanted)
-        for beginning in self._positions([TopicPartition(*p) for p in sorted(wanted)]):
-            place = beginning.position.topic, beginning.position.partition
-            unbegun.discard(place)
-            if place in self._unbegun:
-                self._has_begun(beginning)
+        """Return to the committed offsets of all partitions or of these.
+
+        Raises:
+            Evicted: The group rejects this member.
+            MemberLost: Another client must join.
+            Fatal: A partition has no start offset.
+        """
+        assigned = {*self.partitions, *self._not_started}
+        wanted = assigned if partitions is None else assigned & set(partitions)
+        seek_later = set()
+        without_start = set(wanted)
+        for start in self._read_positions([TopicPartition(*p) for p in sorted(wanted)]):
+            partition = start.position.topic, start.position.partition
+            without_start.discard(partition)
+            if partition in self._not_started:
+                self._start(start)
             else:
-                self.partitions.rewind(beginning)
-            if self._suspects is not None and self._member.pauses.has(place, "suspect"):
-                self._suspects.add(place, beginning.position.offset)
-            if not self._member.seek(beginning.position):
-                unsought.add(place)
+                self.partitions.rewind(start)
+            if self._suspects is not None and self._member.pauses.has(partition, "suspect"):
+                self._suspects.add(partition, start.position.offset)
+            if not self._member.seek(start.position):
+                seek_later.add(partition)
         self._undecodable -= wanted
-        self._unread = (self._unread - wanted) | unsought
-        self._without_beginning(unbegun)
+        self._to_rewind = (self._to_rewind - wanted) | seek_later
+        self._wait_for_leader(without_start)
         self.group = self._member.group()
 
     def rejoin(self) -> None:
-        """Join the group as another member: all partitions are lost and assigned again by the group."""
+        """Join the group as another member: all partitions are lost, and the group assigns partitions again."""
         if self._renew is None:
-            raise Fatal("the consumer is no member of its group any more", "start the scorer again")
-        self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._unbegun)], lost=True)
-        self._closing = True  # what is assigned to the old consumer while it closes is not ours
+            raise Fatal("the consumer is no longer a member of its group", "start the scorer again")
+        self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._not_started)], lost=True)
+        self._closing = True  # partitions that are assigned to the old client while it closes do not belong to this scorer
         self._source.close()
         try:
             consumer = self._renew()
@@ -174,18 +196,18 @@ class EventConsumer:
         """Remove a reason; partitions without another one are read again."""
         self._member.pauses.resume(partitions, reason)
 
-    def look_again(self, now: float) -> None:
+    def check_unreadable(self, now: float) -> None:
         """Log partitions without a leader, and read out-of-range partitions again whose group position was moved.
 
         A position that comes into range by itself is not used: records before it were never read. `now` is in monotonic
-        seconds.
+        seconds. Does nothing for CHECK_SECONDS after a check.
         """
-        if now < self._look_at:
+        if now < self._check_at:
             return
-        self._look_at = now + LOOK_SECONDS
-        without = group_offsets.leaderless(self._consumer, self._topics)
-        self.unreadable.leaders({p for p in without if p in self.partitions or p in self._unbegun})
-        self._unread |= self._unbegun - without
+        self._check_at = now + CHECK_SECONDS
+        leaderless = group_offsets.leaderless(self._consumer, self._topics)
+        self.unreadable.leaders({p for p in leaderless if p in self.partitions or p in self._not_started})
+        self._to_rewind |= self._not_started - leaderless
         committed = self.partitions.committed()
         if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self.unreadable.outside}):
             self.follow(moved)
@@ -194,26 +216,26 @@ class EventConsumer:
         """Read these partitions from the group's new positions, also those that were out of range."""
         self.rewind(partitions)
         for partition in partitions:
-            log.info("%s[%d]: the group was moved; reading again", *partition)
+            log.info("%s[%d]: the position of the group was moved; reading from it", *partition)
             self._in_range(partition)
 
-    def elsewhere(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the committed positions of partitions of other members, as far as a broker reports them."""
+    def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """Return the committed offsets of partitions of other members; those that no broker reports are omitted."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
-        """Return the records behind the end of each assigned partition; without those of unknown end."""
-        held = self._member.pauses.partitions - self.unreadable.leaderless
-        found = group_offsets.partition_bounds(self._consumer, self.partitions, held)
-        return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in found.items()}
+        """Return the number of records between the position and the end of each partition. Unknown ends are omitted."""
+        paused = self._member.pauses.partitions - self.unreadable.leaderless
+        bounds = group_offsets.partition_bounds(self._consumer, self.partitions, paused)
+        return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in bounds.items()}
 
     def close(self) -> None:
         """Leave the group, so that other members take over at once."""
         self._closing = True
-        self._beginnings.close()
+        self._start_positions.close()
         if self._suspects is not None:
             self._suspects.close()
-        if not self.partitions and not self._unbegun:  # a cooperative consumer of nothing would not leave (librdkafka 2.16)
+        if not self.partitions and not self._not_started:  # else a consumer without partitions does not leave (librdkafka 2.16)
             self._consumer.unsubscribe()
         self._source.close()
         self._consumer.close()
@@ -227,31 +249,30 @@ class EventConsumer:
         batch = suspects.take(limit, lambda p: self._member.pauses.only(p, "suspect"), 0.0) if self._suspects_turn else None
         if batch is not None:
             self.group = self._member.group()
-            self._begun(batch)
+            self._record_fetch(batch)
         for partition in [p for p in suspects.cleared if p not in suspects]:
             self._clear(suspects, partition)
         return batch
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
         """Let the consumer itself read a partition that no longer needs the sandbox."""
-        here = self.partitions.next(partition)
-        if here is None or self._member.seek(TopicPartition(*partition, here)):
+        position = self.partitions.next(partition)
+        if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
             self.partitions.suspect(partition, suspect=False)
             self.resume([partition], "suspect")
             log.info("%s[%d] is no longer read in the sandbox", *partition)
 
-    def _begun(self, batch: Batch) -> Batch:
+    def _record_fetch(self, batch: Batch) -> None:
         batch.epochs = self.partitions.epochs(batch.reached)
         self.partitions.read(batch.reached)
-        return batch
 
-    def _look_at_failures(self, failures: Iterable[FetchFailure]) -> None:
-        """Handle failures instead of events.
+    def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
+        """Handle the failures that the client returned instead of events.
 
-        A missing topic may be about to be recreated: `beginnings` waits for it. If a position is out of range, the topic may
-        have been recreated, or
-        the error may concern an earlier position: it is read again. Other failures are ignored, or raised.
+        A missing topic may be about to be recreated: it is polled elsewhere. If a position is out of range, the topic may have
+        been recreated, or the error may concern an earlier position: such a partition is read again. `check_failure` decides
+        about other failures.
         """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
@@ -260,33 +281,35 @@ class EventConsumer:
             elif error in UNDECODABLE and self._suspects is not None:
                 self._suspect(partition, error)
             elif error not in ABSENT:
-                pass_over(partition[0], error)
+                check_failure(partition[0], error)
         if not outside:
             return
-        again = self._beginnings.look({p: mark for p, mark in self.partitions.marks().items() if p in outside})
-        for partition, at in outside.items():
-            here = self.partitions.next(partition)
-            if here is not None and self.unreadable.is_doubtful(partition, at, here):
-                again.add(partition)
-        self._unread |= again
-        self._pause_outside(outside.keys() - again)
+        to_rewind = self._start_positions.recreated_or_absent(
+            {p: mark for p, mark in self.partitions.marks().items() if p in outside}
+        )
+        for partition, offset in outside.items():
+            position = self.partitions.next(partition)
+            if position is not None and self.unreadable.is_doubtful(partition, offset, position):
+                to_rewind.add(partition)
+        self._to_rewind |= to_rewind
+        self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Read a partition in the sandbox whose next batch the client cannot read."""
+        """Pause a partition whose next batch the client cannot decode: the sandbox reads it."""
         if partition in self.partitions and not self._member.pauses.has(partition, "suspect"):
             log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
             self.pause([partition], "suspect")
             self._undecodable.add(partition)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
-        """Pause partitions whose position is out of range, with an alarm; the others continue."""
+        """Pause partitions whose position is out of range, and raise an alarm. The other partitions are read."""
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - set(self.unreadable.outside)):
             self.pause([partition], "out of range")
-            why = group_offsets.out_of_range(
+            reason = group_offsets.describe_out_of_range(
                 self._consumer, TopicPartition(*partition), committed[partition], self._offsets_command
             )
-            self.unreadable.out_of_range(partition, why)
+            self.unreadable.out_of_range(partition, reason)
 
     def _in_range(self, partition: Partition) -> None:
         self.resume([partition], "out of range")
@@ -296,78 +319,82 @@ class EventConsumer:
         self._consumer = consumer
         self._member = GroupMembership(consumer, sends_group=self._session.sends_group)
         self._source = open_fetch_source(consumer)
-        revoked, lost = partial(self._leave, lost=False), partial(self._leave, lost=True)
-        consumer.subscribe(self._topics, on_assign=self._on_assign, on_revoke=revoked, on_lost=lost)
+        consumer.subscribe(
+            self._topics,
+            on_assign=self._on_assign,
+            on_revoke=partial(self._leave, lost=False),
+            on_lost=partial(self._leave, lost=True),
+        )
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        if self._closing:  # it came too late to be ours, and a consumer that closes is told no committed offsets any more
+        if self._closing:  # the client leaves the group, and can no longer read committed offsets
             return
         dead = self._fence(partitions) if partitions else ()
         try:
-            beginnings = self._positions(partitions)
+            starts = self._read_positions(partitions)
         except Evicted as error:
-            raise MemberLost(f"assigned and refused at once: {error}") from error
+            raise MemberLost(f"the group rejected this member right after an assignment: {error}") from error
         self.joined = True
-        self.partitions.assign(beginnings)
-        unbegun = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
-        suspects = self._suspects.among(beginnings, dead) if self._suspects is not None else {}
-        # Never a logical offset: the pause makes the client ask for it once more after 500 ms, and the answer would then undo
-        # a seek (librdkafka 2.16). A fetch that begins before the pause is outdated by it, and is not decompressed.
-        waiting = [TopicPartition(*place, FIRST_OFFSET) for place in sorted(unbegun)]
+        self.partitions.assign(starts)
+        without_start = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
+        suspects = self._suspects.suspects_among(starts, dead) if self._suspects is not None else {}
+        # Only absolute offsets: after a pause the client resolves a logical offset again 500 ms later, and the answer would
+        # undo a seek (librdkafka 2.16). The pause outdates a fetch that started before it: its records are not decompressed.
+        leaderless = [TopicPartition(*partition, FIRST_OFFSET) for partition in sorted(without_start)]
         self._source.forward(partitions)
-        self._consumer.incremental_assign([b.position for b in beginnings] + waiting)
-        self._without_beginning(unbegun)
-        self._begin_suspects(suspects)
+        self._consumer.incremental_assign([start.position for start in starts] + leaderless)
+        self._wait_for_leader(without_start)
+        self._sandbox(suspects)
         log.info("assigned: %s", _in_ranges(partitions))
 
-    def _begin_suspects(self, suspects: dict[Partition, int]) -> None:
+    def _sandbox(self, suspects: dict[Partition, int]) -> None:
         if self._suspects is None or not suspects:
             return
         self.pause(sorted(suspects), "suspect")
         for partition, offset in suspects.items():
             self._suspects.add(partition, offset)
             self.partitions.suspect(partition)
-        log.info("%d partitions whose last owner died are read in the sandbox at first", len(suspects))
+        log.info("%d partitions of dead owners are read in the sandbox first", len(suspects))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._session.release(partitions, lost=lost)
-        places = [(p.topic, p.partition) for p in partitions]
-        self.partitions.leave(places)
-        self.unreadable.forget(places)
-        self._unread.difference_update(places)
-        self._unbegun.difference_update(places)
-        self._undecodable.difference_update(places)
+        keys = [(p.topic, p.partition) for p in partitions]
+        self.partitions.leave(keys)
+        self.unreadable.forget(keys)
+        self._to_rewind.difference_update(keys)
+        self._not_started.difference_update(keys)
+        self._undecodable.difference_update(keys)
         if self._suspects is not None:
-            self._suspects.forget(places)
-        self._member.pauses.forget(places)
+            self._suspects.forget(keys)
+        self._member.pauses.forget(keys)
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
-    def _positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Return the positions to read from: the committed offset, else the one of `beginnings`.
+    def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
+        """Return the positions to read from: the committed offset if it is valid, else the determined start offset.
 
         Partitions without a leader are omitted. Raises MemberLost if another client must read.
         """
         self._session.wait_for_commit()
-        found = group_offsets.committed(self._consumer, partitions, self._waiting)
-        beginnings = self._beginnings.of(self._consumer, list(map(self.partitions.remembered, found)))
-        self._member.check_topics(beginnings)
-        return beginnings
+        committed = group_offsets.committed(self._consumer, partitions, self._waiting)
+        starts = self._start_positions.determine(self._consumer, list(map(self.partitions.remembered, committed)))
+        self._member.check_topics(starts)
+        return starts
 
-    def _has_begun(self, beginning: StartPosition) -> None:
+    def _start(self, start: StartPosition) -> None:
         """Start reading a partition that has a leader now."""
-        place = beginning.position.topic, beginning.position.partition
-        self.partitions.assign([beginning])
-        self._unbegun.discard(place)
-        self.resume([place], "no leader")
+        partition = start.position.topic, start.position.partition
+        self.partitions.assign([start])
+        self._not_started.discard(partition)
+        self.resume([partition], "no leader")
 
-    def _without_beginning(self, partitions: set[Partition]) -> None:
-        """Do not read these partitions before they have a leader; what was known of them is forgotten."""
-        if known := [p for p in partitions if p in self.partitions]:
-            self.partitions.leave(known)
-            for place in known:
-                self._in_range(place)
-        self._unbegun |= partitions
+    def _wait_for_leader(self, partitions: set[Partition]) -> None:
+        """Pause these partitions until they have a leader, and forget their positions."""
+        if started := [p for p in partitions if p in self.partitions]:
+            self.partitions.leave(started)
+            for partition in started:
+                self._in_range(partition)
+        self._not_started |= partitions
         self.pause(sorted(partitions), "no leader")
 
 

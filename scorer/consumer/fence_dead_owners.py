@@ -17,26 +17,33 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # between looks who has died; a scorer is a member of the group until its session is over
+LOOK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
 METADATA_SECONDS = 5.0
 
 
 def fence_dead_owners(
     settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
 ) -> set[str]:
-    """End the open transactions of the last owners of these partitions that are no longer members; return these owners.
+    """End the open transactions of former owners of these partitions that left the group.
 
-    Those in `fenced` are skipped. A separate client asks: one that has seen a broker die may keep asking a coordinator that no
-    longer exists.
+    A separate client reads the group: a client whose broker died may keep asking a coordinator that no longer exists.
+
+    Args:
+        settings: the settings of the scorer.
+        partitions: the partitions whose last owners are checked.
+        fenced: owners whose transactions were ended before. They are skipped.
+
+    Returns:
+        The owners that are no longer members. Empty if the group cannot be read.
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
-            found = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
-        dead = {OffsetMetadata.decode(p.metadata).owner for p in found} - {"", settings.owner}
+            committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
+        dead = {OffsetMetadata.decode(p.metadata).owner for p in committed} - {"", settings.owner}
         if dead:
             dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))
     except KafkaException as error:
-        log.warning("the last owners are not known (%s); the transaction time-out fences them", error.args[0])
+        log.warning("the last owners are unknown (%s); the transaction time-out fences them", error.args[0])
         return set()
     fence(
         lambda name: kafka.warm_up(kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic),
@@ -48,9 +55,9 @@ def fence_dead_owners(
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
     """Wait until no transaction is open, and fence dead owners meanwhile.
 
-    A survivor whose own transaction was rejected by the new generation of the group recovers before it is assigned partitions,
-    and must not wait
-    for the transaction timeout of the dead owner. Without this, 4 of 14 kills in the demo took 12 to 19 s instead of 6 to 7.
+    If the group's new generation rejects the transaction of a surviving scorer, that scorer recovers before it is assigned
+    partitions. It must not wait for the transaction timeout of the dead owner. Without this, 4 of 14 kills in the demo took
+    12 to 19 s instead of 6 to 7.
     """
     due = time.monotonic()
     fenced: set[str] = set()
@@ -69,8 +76,8 @@ def _all_partitions(settings: Settings) -> list[TopicPartition]:
     """Return the partitions of the input topics; empty if no broker reports them."""
     admin = kafka.admin(settings.kafka, settings.owner)
     try:
-        found = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}
+        topics = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}
     except KafkaException as error:
-        log.info("the partitions are not known yet: %s", error.args[0])
+        log.info("the partitions are not yet known: %s", error.args[0])
         return []
-    return [TopicPartition(name, number) for name, topic in found.items() for number in topic.partitions]
+    return [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]

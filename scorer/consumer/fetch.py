@@ -14,27 +14,30 @@ from publisher.kafka.partitions import Partition
 from scorer.decoding.batch import Batch, End
 
 SHORTEST_WAIT = 0.001  # seconds
-BATCH_BYTES = 16 * 1_024 * 1_024  # what the events of a batch may hold together; one of any size is always taken
+BATCH_BYTES = 16 * 1_024 * 1_024  # the most bytes of the events of a batch; one event of any size is always taken
 
 FetchFailure = tuple[Partition, int | None, KafkaError]
 """A failure instead of an event: partition, offset if known, and error."""
 
 
 class FetchSource(Protocol):
-    """The source of the events of one consumer.
+    """The source of the events of one consumer. All calls come from the thread that owns the consumer.
 
-    A fetch starts with `first` and ends with `taken`. `count`, `size` (bytes) and `largest` (bytes of one event) describe the
-    fetched events.
+    A fetch starts with `first`, may call `more` several times if `first` returned a timestamp, and ends with `taken`. A call of
+    `first` or `skip` discards events that an interrupted fetch left behind.
     """
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """The number of events of the current fetch."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The size of these events in bytes."""
 
     @property
-    def largest(self) -> int: ...
+    def largest(self) -> int:
+        """The size of the largest of these events in bytes."""
 
     def forward(self, partitions: list[TopicPartition]) -> None:
         """Prepare for the assignment of these partitions."""
@@ -60,24 +63,26 @@ class FetchSource(Protocol):
 
 
 class FetchedEvents(Protocol):
-    """The events that a source has fetched. `partitions` are theirs.
-
-    `ends` are the partitions whose end was reached, each with the next offset to read. All events before it have been fetched.
-    It is behind
-    transaction markers and aborted records, which are offsets without an event.
-    """
+    """The result of one fetch."""
 
     @property
-    def failures(self) -> Sequence[FetchFailure]: ...
+    def failures(self) -> Sequence[FetchFailure]:
+        """The failures that the client returned instead of events."""
 
     @property
-    def ends(self) -> Mapping[Partition, int]: ...
+    def ends(self) -> Mapping[Partition, int]:
+        """The partitions whose end was reached, each with the next offset to read.
+
+        All events before that offset have been fetched. It lies behind transaction markers and aborted records, which are
+        offsets without an event.
+        """
 
     @property
-    def partitions(self) -> set[Partition]: ...
+    def partitions(self) -> set[Partition]:
+        """The partitions of the fetched events."""
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Return the events except those of some partitions; None if there are none."""
+        """Return the events except those of the partitions in `without`; None if no event is left."""
 
 
 class BatchFetcher:
@@ -88,10 +93,13 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the first event within `wait` seconds, the events behind it, and those `until` then (monotonic seconds).
+        """Fetch the available events. A failure that arrives first is returned alone.
 
-        `limit(timestamp_ms)` returns the maximum number of events, given the time of the first one. A failure that comes first
-        is returned alone.
+        Args:
+            source: the source of the events.
+            wait: how long to wait for the first event, in seconds.
+            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            until: how long to wait for more events, in monotonic seconds.
         """
         self.end = "empty"
         first = source.first(wait)
@@ -118,7 +126,7 @@ def chunk(events: int, size: int, largest: int) -> int:
 
 
 class PythonFetchSource:
-    """The source in Python: messages of a consumer; see `FetchSource`."""
+    """The source in Python, for a build without the native part; see `FetchSource`."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -127,7 +135,8 @@ class PythonFetchSource:
     def _begin(self) -> None:
         self._messages: list[Message] = []
         self._ends: dict[Partition, int] = {}
-        self.size = self.largest = 0
+        self.size = 0
+        self.largest = 0
 
     @property
     def count(self) -> int:
@@ -146,12 +155,10 @@ class PythonFetchSource:
 
     def more(self, most: int, wait: float) -> int:
         until = time.monotonic() + wait
-        came = self._add(self._consumer.consume(most, wait))
-        while (
-            came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT
-        ):  # ends of partitions took the place of events
-            came += self._add(self._consumer.consume(most - came, left))
-        return came
+        count = self._add(self._consumer.consume(most, wait))
+        while count < most and (left := until - time.monotonic()) >= SHORTEST_WAIT:  # ends of partitions replaced events
+            count += self._add(self._consumer.consume(most - count, left))
+        return count
 
     def _add(self, messages: list[Message]) -> int:
         """Store the messages and return their number; ends of partitions are only recorded."""
@@ -161,7 +168,8 @@ class PythonFetchSource:
             messages = [message for message in messages if (error := message.error()) is None or error not in END]
         self._messages += messages
         sizes = list(map(len, messages))
-        self.size, self.largest = self.size + sum(sizes), max(self.largest, *sizes, 0)
+        self.size += sum(sizes)
+        self.largest = max(self.largest, *sizes, 0)
         return len(messages)
 
     def taken(self) -> "FetchedMessages":
@@ -177,7 +185,7 @@ class PythonFetchSource:
 
 
 class FetchedMessages:
-    """See `FetchedEvents`."""
+    """The messages of one fetch; see `FetchedEvents`."""
 
     def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
         self.ends = ends
@@ -199,7 +207,10 @@ class FetchedMessages:
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
-    """Return these messages, one or more, as a batch without epochs: each attribute is read for all of them at once, in C."""
+    """Return these messages, one or more, as a batch without epochs.
+
+    Each attribute is read for all messages in one loop in C.
+    """
     headers, unread = headers_of(messages)
     batch = Batch(
         topics=list(map(Message.topic, messages)),  # type: ignore[arg-type]

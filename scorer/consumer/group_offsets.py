@@ -1,4 +1,7 @@
-"""Offsets that a group member requests from its broker: committed positions, and the bounds of partitions."""
+"""Offsets that a group member requests from its broker: committed positions, and the bounds of partitions.
+
+A request is retried while brokers are unavailable. The functions keep no state.
+"""
 
 import logging
 import time
@@ -12,11 +15,11 @@ from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, ANSWERED_LATER, EVICTED
 from publisher.kafka.partitions import Partition, leaders
 
-ANSWER_SECONDS = 5.0  # for one answer
-PATIENCE_SECONDS = 60.0  # a broker that is restarted is back by then; a consumer that lost its way is better replaced
+ANSWER_SECONDS = 5.0  # the time-out of one request
+RETRY_SECONDS = 60.0  # a restarted broker is available again by then; after that, another consumer has better chances
 PAUSE_SECONDS = 0.1
-RANGE_SECONDS = 2.0  # the range of a partition is only told; it may stay unknown
-END_SECONDS = 1.0  # one partition that is not told in time is enough: the others are not asked for
+RANGE_SECONDS = 2.0  # the range of a partition is only reported, and may stay unknown
+END_SECONDS = 1.0  # after one request that takes longer, the broker is not asked for the other partitions
 
 log = logging.getLogger(__name__)
 
@@ -28,43 +31,47 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
 
     Raises:
         Evicted: The group rejects this member.
-        MemberLost: Another consumer should ask.
-        Fatal: Waiting does not help.
+        MemberLost: No broker answered for a minute. Another consumer should be used.
+        Fatal: A retry does not help.
     """
-    return _ask(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting) if partitions else []
+    if not partitions:
+        return []
+    return _request(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting)
 
 
 def edges(
-    consumer: Consumer, asking: AdminClient, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]
+    consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]
 ) -> dict[Partition, int]:
-    """Return the first or the next offset (OFFSET_BEGINNING, OFFSET_END) of each partition, as this consumer can read them.
+    """Return one edge of each partition, as this consumer can read it.
 
-    Partitions without a leader, by `asking`, are omitted. Raises like `committed`.
+    `edge` is OFFSET_BEGINNING for the first offset, OFFSET_END for the next one. Partitions that have no leader according to
+    `admin` are omitted. Raises like `committed`.
     """
 
-    def found() -> list[TopicPartition]:
-        asked = [TopicPartition(*partition, edge) for partition in led(asking, partitions)]
-        return consumer.offsets_for_times(asked, timeout=ANSWER_SECONDS) if asked else []
+    def request() -> list[TopicPartition]:
+        led = [TopicPartition(*partition, edge) for partition in with_leader(admin, partitions)]
+        return consumer.offsets_for_times(led, timeout=ANSWER_SECONDS) if led else []
 
-    return {(p.topic, p.partition): p.offset for p in _ask(found, waiting)} if partitions else {}
+    return {(p.topic, p.partition): p.offset for p in _request(request, waiting)} if partitions else {}
 
 
 def partition_bounds(
-    consumer: Consumer, partitions: Iterable[Partition], held: Collection[Partition]
+    consumer: Consumer, partitions: Iterable[Partition], paused: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """Return the first and the next offset of each partition, by the last fetch; for `held` partitions by the broker.
+    """Return the first and the next offset of each partition.
 
-    Partitions of unknown bounds are omitted.
+    They come from the last fetch, and for `paused` partitions from the broker. Partitions of unknown bounds are omitted.
     """
-    rows, answers = {}, True
+    rows = {}
+    broker_answers = True
     for key in partitions:
         partition = TopicPartition(*key)
         bounds: Any = consumer.get_watermark_offsets(partition, cached=True)
-        if key in held and answers:
+        if key in paused and broker_answers:
             try:
                 bounds = consumer.get_watermark_offsets(partition, timeout=END_SECONDS)
             except KafkaException:
-                answers = False
+                broker_answers = False
         if bounds is not None and bounds[1] >= 0:
             rows[key] = bounds
     return rows
@@ -73,77 +80,80 @@ def partition_bounds(
 def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
     """Return the partitions of these topics without a leader; empty if no broker reports them.
 
-    Within a rebalance callback the client must be another one than that consumer: `list_topics` makes it forget that it is in
-    a callback, and its
-    next callback ends the process (confluent-kafka 2.16: CallState_get).
+    Within a rebalance callback the client must not be the consumer of the callback: `list_topics` discards the consumer's
+    callback state, and its next callback ends the process (confluent-kafka 2.16: CallState_get).
     """
-    found = set()
+    partitions = set()
     for topic in topics:
         try:
-            found |= {key for key, leader in leaders(client, topic, END_SECONDS).items() if leader < 0}
+            partitions |= {key for key, leader in leaders(client, topic, END_SECONDS).items() if leader < 0}
         except KafkaException as exception:
             if exception.args[0] not in ABSENT:
                 break
-    return found
+    return partitions
 
 
-def led(asking: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return those of the partitions that are not known to be without a leader."""
-    without = leaderless(asking, {topic for topic, _ in partitions})
-    return [partition for partition in partitions if partition not in without]
+def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
+    """Return the partitions except those that are known to have no leader."""
+    without_leader = leaderless(admin, {topic for topic, _ in partitions})
+    return [partition for partition in partitions if partition not in without_leader]
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
-    """Return the partitions whose group position differs; empty if the broker does not report them."""
+    """Return the partitions whose committed offset is not in `positions`; empty if the broker does not report them."""
     return [key for key, offset in committed_if_known(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Return the committed positions of these, also those of other members; empty if the broker does not report them."""
-    asked = [TopicPartition(*partition) for partition in partitions]
+    """Return the committed offsets, also of partitions of other members; empty if the broker does not report them."""
+    requested = [TopicPartition(*partition) for partition in partitions]
     try:
-        found = consumer.committed(asked, timeout=END_SECONDS) if asked else []
+        positions = consumer.committed(requested, timeout=END_SECONDS) if requested else []
     except KafkaException as error:
-        log.info("what the group has committed is not known: %s", error.args[0].str())
+        log.info("the committed offsets of the group are unknown: %s", error.args[0].str())
         return {}
-    return {(p.topic, p.partition): p.offset for p in found if p.error is None}
+    return {(p.topic, p.partition): p.offset for p in positions if p.error is None}
 
 
-def out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
-    """Describe why a partition cannot be read from `position`, and the remedy: `command` moves the group."""
+def describe_out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
+    """Describe why a partition cannot be read from `position`, and the remedy. `command` moves the group's position."""
     try:
         low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
         holds = f"holds offsets {low} to {high}"
     except KafkaException as error:
-        holds = f"does not have it (its range is not told: {error.args[0].str()})"
+        holds = f"does not hold this offset (its range is unknown: {error.args[0].str()})"
     return (
-        f"{partition.topic}[{partition.partition}] {holds}, but the group stands at {position}: "
+        f"{partition.topic}[{partition.partition}] {holds}, but the position of the group is {position}: "
         "events were deleted before they were scored, or the topic was recreated (if only transaction markers were deleted, no "
-        "event is lost); to go on deliberately, stop the scorers: "
+        "event is lost); to continue deliberately, stop the scorers: "
         f"{command} --topic {partition.topic} --partition {partition.partition} --to earliest"
     )
 
 
-def _ask(question: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
-    deadline, told = time.monotonic() + PATIENCE_SECONDS, False
+def _request(request: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
+    """Return the answer to a request, which is repeated until every partition has one."""
+    deadline = time.monotonic() + RETRY_SECONDS
+    logged = False
     while True:
         try:
-            answer = question()
+            answer = request()
         except KafkaException as exception:
-            error, what = exception.args[0], "the group's offsets cannot be read"
+            error = exception.args[0]
+            failure = f"the group's offsets cannot be read: {error.str()}"
         else:
-            wrong = next((p for p in answer if p.error is not None), None)
-            if wrong is None:
+            failed = next((p for p in answer if p.error is not None), None)
+            if failed is None:
                 return answer
-            error, what = wrong.error, f"the offset of {wrong.topic}[{wrong.partition}] is not told"
+            error = failed.error
+            failure = f"the offset of {failed.topic}[{failed.partition}] cannot be read: {error.str()}"
         if error in EVICTED:
-            raise Evicted(f"{what}: {error.str()}")
+            raise Evicted(failure)
         if error not in ANSWERED_LATER:
-            raise Fatal(f"{what}: {error.str()}", "check the broker's coordinator, and that the partitions have leaders")
+            raise Fatal(failure, "check the broker's coordinator, and that the partitions have leaders")
         if time.monotonic() > deadline:
-            raise MemberLost(f"{what}: {error.str()}")
-        if not told:
-            told = True
-            log.info("%s: %s", what, error.str())
+            raise MemberLost(failure)
+        if not logged:
+            logged = True
+            log.info("%s", failure)
         waiting()
         time.sleep(PAUSE_SECONDS)

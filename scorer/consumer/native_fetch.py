@@ -1,6 +1,7 @@
-"""The native source: partitions are read from a separate queue directly into columns. See `FetchSource` in fetch.py.
+"""The native source of events: reads partitions from a separate queue directly into columns. See `FetchSource` in fetch.py.
 
-Group events arrive only in the consumer's `poll`: assignments never change during a fetch.
+It depends on the C library of `scorer/native`. Group events arrive only in the consumer's `poll`, so assignments never change
+during a fetch.
 """
 
 import time
@@ -20,7 +21,7 @@ from scorer.native.librdkafka import LibrdkafkaPlugin, librdkafka_plugin
 
 
 def plugin() -> LibrdkafkaPlugin | None:
-    """Return the plugin for the clients of a scorer; None without the native part."""
+    """Return the librdkafka plugin for the clients of a scorer; None without the native part."""
     return librdkafka_plugin()
 
 
@@ -36,7 +37,7 @@ class NativeFetchSource:
     def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
         self._consumer = consumer
         self._taker = taker
-        self._told: list[FetchFailure] = []
+        self._failures: list[FetchFailure] = []
 
     @property
     def count(self) -> int:
@@ -55,31 +56,31 @@ class NativeFetchSource:
 
     def first(self, wait: float) -> int | None:
         self._begin()
-        self._hear()
-        if self._told or not self._taker.collect(1, wait) or self._taker.sizes.errors:
+        self._poll_group()
+        if self._failures or not self._taker.collect(1, wait) or self._taker.sizes.errors:
             return None
         return self._taker.first_time()
 
     def _begin(self) -> None:
-        self._told = []
-        if self.count or self._taker.sizes.ends:  # a call before this one was cut short
+        self._failures = []
+        if self.count or self._taker.sizes.ends:  # an earlier fetch was interrupted
             self._taker.drop()
 
     def more(self, most: int, wait: float) -> int:
         until = time.monotonic() + wait
-        came = self._taker.collect(most, wait)
-        while came < most and (left := until - time.monotonic()) >= SHORTEST_WAIT:
-            came += self._taker.collect(most - came, left)
-        return came
+        count = self._taker.collect(most, wait)
+        while count < most and (left := until - time.monotonic()) >= SHORTEST_WAIT:
+            count += self._taker.collect(most - count, left)
+        return count
 
     def taken(self) -> "FetchedColumns":
         ends = self._taker.ends()
-        return FetchedColumns(self._taker.columns() if self.count else None, self._told, ends)
+        return FetchedColumns(self._taker.columns() if self.count else None, self._failures, ends)
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
         deadline = time.monotonic() + wait
         self._begin()
-        self._hear()
+        self._poll_group()
         while self.count < most and (left := deadline - time.monotonic()) > 0:
             self._taker.collect(most - self.count, left)
         return self.taken().failures
@@ -87,55 +88,56 @@ class NativeFetchSource:
     def close(self) -> None:
         self._taker.close()
 
-    def _hear(self) -> None:
-        """Poll the group."""
+    def _poll_group(self) -> None:
+        """Run the group's callbacks, and keep a failure that is not one of a partition's queue. Raises MemberLost."""
         message = self._consumer.poll(0)
         if message is None:
             return
-        place = message.topic() or "", message.partition() or 0
+        partition = message.topic() or "", message.partition() or 0
         error = message.error()
-        if error is None:  # it would be lost: it is no part of any batch
-            raise MemberLost(f"an event of {place[0]}[{place[1]}] did not come by the queue of its partition")
-        self._told.append((place, message.offset(), error))
+        if error is None:  # it belongs to no batch and would be lost
+            raise MemberLost(f"an event of {partition[0]}[{partition[1]}] arrived outside the queue of its partition")
+        self._failures.append((partition, message.offset(), error))
 
 
 class FetchedColumns:
-    """See `FetchedEvents` in fetch.py."""
+    """The columns of one fetch; see `FetchedEvents` in fetch.py."""
 
-    def __init__(self, columns: MessageColumns | None, told: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
-        self.failures = list(told)
+    def __init__(self, columns: MessageColumns | None, failures: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
+        self.failures = list(failures)
         self.ends = ends
         self._columns = columns
-        self._keep: NDArray[np.bool_] | None = None
+        self._is_event: NDArray[np.bool_] | None = None  # by row; None if every row is an event
         if columns is None:
             self.partitions: set[Partition] = set()
             return
         if columns.codes.any():
-            self._keep = columns.codes == 0
+            self._is_event = columns.codes == 0
             self.failures += [_failure(columns, row) for row in np.flatnonzero(columns.codes).tolist()]
-        lanes = columns.lanes if self._keep is None else columns.lanes[self._keep]
+        lanes = columns.lanes if self._is_event is None else columns.lanes[self._is_event]
         self.partitions = {columns.places[lane] for lane in np.flatnonzero(np.bincount(lanes)).tolist()}
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
         columns = self._columns
         if columns is None or not self.partitions - without:
             return None
-        if self._keep is None and not without & self.partitions:
+        if self._is_event is None and not without & self.partitions:
             return ColumnarBatch(columns, end)
         wanted = np.array([place not in without for place in columns.places])[columns.lanes]
         return _listed(columns, np.flatnonzero(wanted & (columns.codes == 0)).tolist(), end)
 
 
 def _failure(columns: MessageColumns, row: int) -> FetchFailure:
-    said = (columns.values[row] or b"").decode(errors="replace")
+    description = (columns.values[row] or b"").decode(errors="replace")
     offset = int(columns.offsets[row])
-    place = columns.places[columns.lanes[row]]
-    return place, offset if offset >= 0 else None, KafkaError(int(columns.codes[row]), said or None)
+    partition = columns.places[columns.lanes[row]]
+    return partition, offset if offset >= 0 else None, KafkaError(int(columns.codes[row]), description or None)
 
 
 def _listed(columns: MessageColumns, rows: list[int], end: End) -> Batch:
     """Return some of the events as lists."""
-    whole, at = ColumnarBatch(columns, end), {row: at for at, row in enumerate(rows)}
+    whole = ColumnarBatch(columns, end)
+    at = {row: at for at, row in enumerate(rows)}
     part = Batch(
         topics=[whole.topics[row] for row in rows],
         partitions=[whole.partitions[row] for row in rows],

@@ -1,8 +1,7 @@
-"""Write the owner's name to the committed offsets at an assignment, and remove it at the end.
+"""Write the owner's name to the committed offsets at an assignment, and remove it at shutdown.
 
-The name tells the next owner whose open transactions to end. Every commit carries it. A separate write of the unchanged offset
-is needed only
-before the first commit.
+From the name, the next owner learns which open transactions it must end. Every commit carries the name, so a separate commit of
+the unchanged offset is needed only before the first batch.
 """
 
 import logging
@@ -17,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnershipMarker:
-    """Marks partitions for one scorer, whose name is `owner`."""
+    """Marks the partitions of the scorer with the name `owner`."""
 
     def __init__(self, owner: str, intake: EventConsumer, session: Session) -> None:
         self._owner = owner
@@ -25,19 +24,19 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Write the name to these partitions before any of their events is scored. Raises Aborted; then repeat it."""
+        """Commit the name for these partitions before any of their events is scored. Raises Aborted; the caller retries."""
         self._rewrite(partitions, self._owner)
 
     def leave(self) -> None:
-        """Remove the name from all partitions; no transaction of ours is open. Never raises Aborted."""
+        """Remove the name from all partitions. No transaction may be open. Never raises Aborted."""
         try:
             self._rewrite([p for p, mark in self._intake.partitions.marks().items() if mark.owner == self._owner], "")
         except Aborted as error:
-            log.info("left without a word in the committed offsets: %s", error)
+            log.info("could not clear ownership in the committed offsets at shutdown: %s", error)
 
     def _rewrite(self, partitions: Collection[Partition], owner: str) -> None:
         if partitions:
-            known = self._intake.partitions
-            self._session.publish([], known.claims(partitions, owner), self._intake.group)
+            positions = self._intake.partitions
+            self._session.publish([], positions.claims(partitions, owner), self._intake.group)
             self._session.checkpoint()
-            known.claimed(partitions, owner)
+            positions.claimed(partitions, owner)

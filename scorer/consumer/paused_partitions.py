@@ -1,4 +1,7 @@
-"""The state of one consumer as a group member, which is forgotten with the client."""
+"""The state of one consumer as a group member: which partitions are paused, and which topics it has read.
+
+The state ends with the client: another client starts with an empty one.
+"""
 
 import logging
 import time
@@ -16,15 +19,14 @@ from scorer.consumer.start_offsets import StartPosition
 log = logging.getLogger(__name__)
 
 LACKING = {acls.TOPIC: "the right to read this topic", acls.GROUP: "the right to use this consumer group"}
-SEEK_SECONDS = 10.0  # a fresh assignment has begun to fetch by then
+SEEK_SECONDS = 10.0  # the client has started to fetch a new assignment by then
 
 
-PauseReason = Literal["away", "out of range", "no leader", "revision", "suspect"]
-"""Why a partition is paused.
+PauseReason = Literal["backend unavailable", "out of range", "no leader", "revision", "suspect"]
+"""Why a partition is paused, in the order of the values:
 
-Model servers are unavailable; the position is not in the log; no broker knows where the partition begins; a newer revision has
-scored the
-partition; it is read in the sandbox.
+model servers are unavailable; the position is not in the log; there is no leader that knows the start offset; a newer revision
+scored the partition; the partition is read in the sandbox.
 """
 
 
@@ -68,17 +70,18 @@ class PausedPartitions:
         return self._reasons.get(partition) == {reason}
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that go to another owner."""
+        """Forget revoked partitions."""
         if paused := [TopicPartition(*p) for p in partitions if self._reasons.pop(p, None)]:
             self._consumer.resume(paused)
 
 
 class GroupMembership:
-    """The membership of one client.
+    """The membership of one client. Methods raise MemberLost if another client must join instead of this one.
 
-    `group()` returns the current group metadata; None unless `sends_group`, because it costs a quarter of a batch of one
-    event. Methods raise
-    MemberLost if another client must join instead of this one.
+    Attributes:
+        pauses: the paused partitions.
+        group: returns the current group metadata; None unless `sends_group`, because the call takes a quarter of the time of a
+            batch of one event.
     """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
@@ -86,39 +89,43 @@ class GroupMembership:
         self.group: Callable[[], Any] = consumer.consumer_group_metadata if sends_group else lambda: None
         self._consumer = consumer
         self._topic_ids: dict[str, str] = {}
-        self._unsought_since = 0.0  # when a seek first failed of those that fail now
+        self._seeks_fail_since = 0.0  # monotonic seconds; 0 if the last seek succeeded
 
-    def check_topics(self, beginnings: Iterable[StartPosition]) -> None:
+    def check_topics(self, starts: Iterable[StartPosition]) -> None:
         """Check that this client can read these partitions.
 
-        The leader epochs of a recreated topic start at 0: a client that has seen higher ones of the old topic treats them as
-        outdated, and never reads
-        the new topic (librdkafka 2.16).
+        The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats them as
+        outdated, and never reads the new topic (librdkafka 2.16).
         """
-        for topic, topic_id in {(b.position.topic, b.mark.topic_id) for b in beginnings}:
+        for topic, topic_id in {(start.position.topic, start.mark.topic_id) for start in starts}:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
-                raise MemberLost(f"{topic} was made again, and the client reads on at the old one's leader epochs")
+                raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Return whether reading continues at the position.
+        """Seek, and return whether reading continues at the position.
 
-        Not if an assignment has not started to fetch, or is about to end.
+        A seek is rejected if the client has not started to fetch an assignment, or is about to end it. The caller retries.
         """
         try:
             self._consumer.seek(position)
         except KafkaException as error:
-            self._unsought_since = self._unsought_since or time.monotonic()
-            if error.args[0] not in NOT_NOW or time.monotonic() > self._unsought_since + SEEK_SECONDS:
-                raise MemberLost(f"cannot go back to {position}: {error.args[0]}") from error
+            self._seeks_fail_since = self._seeks_fail_since or time.monotonic()
+            if error.args[0] not in NOT_NOW or time.monotonic() > self._seeks_fail_since + SEEK_SECONDS:
+                raise MemberLost(f"cannot seek to {position}: {error.args[0]}") from error
             return False
-        self._unsought_since = 0.0
+        self._seeks_fail_since = 0.0
         return True
 
 
-def pass_over(topic: str, error: KafkaError) -> None:
-    """Ignore a failure of this topic. Raises MemberLost if another consumer must join, Fatal if an operator must act."""
+def check_failure(topic: str, error: KafkaError) -> None:
+    """Log a failure of this topic that the client recovers from.
+
+    Raises:
+        MemberLost: Another consumer must join.
+        Fatal: 3 if an operator must act.
+    """
     if error.fatal() or error in LOST:
-        raise MemberLost(f"the consumer group refuses this member: {error.str()}")
+        raise MemberLost(f"the consumer group rejects this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.reason(error) or ""):
         raise Fatal(f"cannot read {topic}: {error.str()}", f"check {lacking}", 3)
     log.warning("consumer: %s", error.str())

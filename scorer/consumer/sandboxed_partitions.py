@@ -1,12 +1,11 @@
 """Partitions that are read in the sandbox, as batches; see `publisher/kafka/sandboxed_reads.py`.
 
-A partition is read in the sandbox if its last owner died, because a fetched batch that expands beyond the memory ends the
-process before any
-event is in flight. The owner in the metadata of the committed offsets records this: it survives the process, its container and
-its disk. A
-partition is also read there if the client reports a batch that it cannot decompress, or if the mark of its committed offset
-states that its last
-owner had not passed the batch: a rebalance does not remove the suspicion.
+A partition is read in the sandbox in three cases:
+- Its last owner died. A fetched batch that expands beyond the memory ends the process before any event is in flight. The owner
+  in the metadata of the committed offset records this: it survives the process, its container and its disk.
+- The client reports a batch that it cannot decompress.
+- The mark of the committed offset states that the last owner had not passed the batch, because a rebalance does not remove the
+  suspicion.
 """
 
 import time
@@ -22,7 +21,8 @@ from scorer.decoding.batch import Batch, UnreadableRange
 class SandboxedInputPartitions:
     """The sandboxed partitions of one consumer, owned by its thread.
 
-    `cleared` are those that the consumer itself reads from now on.
+    Attributes:
+        cleared: partitions that passed the sandbox. The consumer itself reads them from now on.
     """
 
     def __init__(self, sandbox: Sandboxed, owner: str) -> None:
@@ -38,15 +38,19 @@ class SandboxedInputPartitions:
     def __contains__(self, partition: object) -> bool:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
-    def among(self, beginnings: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
-        """Return the start offsets of suspects, and of partitions whose last owner is `dead` or had this name."""
-        found = {}
-        for beginning in beginnings:
-            place, owner = (beginning.position.topic, beginning.position.partition), beginning.mark.owner
-            if beginning.mark.suspect or owner in dead or (owner == self._owner and place not in self._held):
-                found[place] = beginning.position.offset
-            self._held.add(place)
-        return found
+    def suspects_among(self, starts: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
+        """Return the start offsets of suspect partitions, and of partitions of a dead owner.
+
+        A partition whose last owner has the name of this scorer belonged to an earlier process, unless this process had it.
+        """
+        offsets = {}
+        for start in starts:
+            partition = start.position.topic, start.position.partition
+            owner = start.mark.owner
+            if start.mark.suspect or owner in dead or (owner == self._owner and partition not in self._held):
+                offsets[partition] = start.position.offset
+            self._held.add(partition)
+        return offsets
 
     def add(self, partition: Partition, offset: int) -> None:
         """Read this partition in the sandbox, from that offset."""
@@ -54,12 +58,21 @@ class SandboxedInputPartitions:
         self._sandbox.add(partition, offset)
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """Forget partitions that go to another owner."""
+        """Forget revoked partitions."""
         self._drop(partitions)
         self._sandbox.forget(partitions)
 
     def take(self, limit: Callable[[int], int], readable: Callable[[Partition], bool], wait: float) -> Batch | None:
-        """Return the next events of a `readable` partition, or an entry that stands for an unreadable batch."""
+        """Return the next events of one partition; None if there are none.
+
+        Args:
+            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            readable: returns whether a partition may be read now.
+            wait: how long to wait for an answer of the sandbox, in seconds.
+
+        Returns:
+            A batch of events, or of one entry for an unreadable batch of the log.
+        """
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
             if taken is None:
@@ -79,6 +92,7 @@ class SandboxedInputPartitions:
         return batch_of(partition, rows[:count])
 
     def close(self) -> None:
+        """End the sandbox."""
         self._sandbox.close()
 
     def _drop(self, partitions: Collection[Partition]) -> None:
@@ -104,7 +118,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch of one entry, which stands for all unreadable records. `now_ms` is the wall clock."""
+    """Return a batch of one entry for all records of an unreadable batch. `now_ms` is the wall clock in Unix ms."""
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

@@ -1,10 +1,9 @@
 """The start position of a partition without a committed offset, or with one of a deleted topic of the same name.
 
-Topic ids distinguish a recreated topic from its predecessor: a known offset has another meaning in it, and the client would
-continue silently. A
-thread polls the ids; every mark names the id to which its offset belongs. The topic of swaps records which events were scored,
-whatever the group
-still knows. `way` decides; it is pure.
+Topic ids distinguish a recreated topic from the deleted one: the committed offset has another meaning in it, and the client
+would continue without an error. A thread polls the ids; every mark names the id of the topic that its offset belongs to. The
+topic of version changes records which partitions were scored, also after the group's offsets have expired. `decide_start`
+decides, and is pure.
 """
 
 import logging
@@ -28,35 +27,40 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-StartReason = Literal["position", "made again", "added", "start", "expired"]
+StartReason = Literal["position", "recreated", "added", "start", "expired"]
+"""How the start offset of a partition is determined.
+
+The committed offset; the beginning of a recreated topic; the beginning of an added partition; the setting `input.start`; not at
+all, because the offsets of a scored partition have expired.
+"""
 Answer = TypeVar("Answer")
 
-LOOK_SECONDS = 1.5  # that one look at the topics may take
-SEEN_SECONDS = 2.0  # what is published exactly once was read from topics whose ids were looked at since
+LOOK_SECONDS = 1.5  # the time-out of one poll of the topics
+SEEN_SECONDS = 2.0  # a batch is published exactly once only if the ids of its topics were polled since
 ABSENT_SECONDS = 5.0  # a broker that has just started may not know all topics yet
-GONE_SECONDS = 30.0  # a topic that is to be recreated may be absent so long
+GONE_SECONDS = 30.0  # a topic that is being recreated may be absent for this long
 PAUSE_SECONDS = 0.01
-LONGEST_PAUSE_SECONDS = 1.0  # between two questions that a broker does not answer, or not yet
+LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The answers to a recreated topic begin at these offsets, by partition of the output and of the dead letters."""
+    """Where the answers to a recreated topic start: an offset by partition of the output and of the dead-letter topic."""
 
     scores: list[int]
     letters: list[int]
 
 
 class StartPosition(NamedTuple):
-    """The start position of a partition. `after`: where its answers begin, if an earlier topic of that name had some."""
+    """The start position of a partition. `after`: where its answers start, if a deleted topic of that name was scored."""
 
-    way: StartReason
+    reason: StartReason
     position: TopicPartition
     mark: OffsetMetadata
     after: AnswerStartOffsets | None = None
 
 
 class ScoredPartition(msgspec.Struct):
-    """A swap record as far as it states what has been scored; `topic_id` is "" in records without one."""
+    """The part of a version change record that states what was scored; `topic_id` is "" in records without one."""
 
     topic: str
     partition: Int64
@@ -66,79 +70,91 @@ class ScoredPartition(msgspec.Struct):
 _scored = DocumentDecoder(ScoredPartition)
 
 
-def way(offset: int, under: str, now: str, scored: Collection[str], elsewhere: bool) -> StartReason:
-    """Decide how to continue in a partition of the topic whose id is `now`.
+def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Collection[str], visited: bool) -> StartReason:
+    """Decide where a partition starts.
 
-    `offset` is the group's, negative if none, and belongs to the id `under` ("": unknown). `scored` are the ids under which
-    the partition has been
-    scored; `elsewhere`: whether the group has been in this topic, or in one of its name.
+    Args:
+        offset: the group's committed offset; negative if there is none.
+        committed_id: the id of the topic that the offset belongs to; "" if unknown.
+        topic_id: the current id of the topic.
+        scored_ids: the ids of the topics of this name in which the partition was scored.
+        visited: whether the group has read any partition of this topic, or of a deleted topic of its name.
     """
-    if offset >= 0 and under in ("", now):
+    if offset >= 0 and committed_id in ("", topic_id):
         return "position"
-    if offset >= 0 or (scored and not {"", now} & set(scored)):
-        return "made again"
-    if scored:
+    if offset >= 0 or (scored_ids and not {"", topic_id} & set(scored_ids)):
+        return "recreated"
+    if scored_ids:
         return "expired"
-    return "added" if elsewhere else "start"
+    return "added" if visited else "start"
 
 
-def known(epoch: int | None) -> int:
-    """Return a leader epoch in the form of positions."""
+def leader_epoch_field(epoch: int | None) -> int:
+    """Return a leader epoch as the field of a position: -1 if it is unknown."""
     return -1 if epoch is None else epoch
 
 
 class StartPositions:
-    """Determines start positions for one scorer. `waiting` is called repeatedly during a wait, and may raise Aborted."""
+    """Determines the start positions of one scorer, and polls the ids of its topics in a thread.
+
+    All methods are called from the thread that owns the consumer. Each of them may raise the error that ended the polls.
+    """
 
     def __init__(self, settings: Settings, waiting: Callable[[], None], skipped: SkippedRecords | None = None) -> None:
-        """`skipped` counts unreadable records of the topic of swaps and of the group's commits."""
+        """Start to poll the topics.
+
+        Args:
+            settings: the settings of the scorer.
+            waiting: is called repeatedly during a wait, and may raise Aborted.
+            skipped: counts unreadable records of the topic of version changes, and unreadable metadata of committed offsets.
+        """
         self._settings = settings
         self._skipped = skipped or SkippedRecords(log)
         self._waiting = waiting
         self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
         self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
-        self._judged: Mapping[str, Topic] = {}
-        self._first: dict[str, str] = {}
-        self._absent: dict[str, float] = {}
-        self._gone: set[str] = set()
+        self._compared: Mapping[str, Topic] = {}  # the last answer that `recreated` has compared
+        self._first_ids: dict[str, str] = {}
+        self._absent_since: dict[str, float] = {}
+        self._long_absent: set[str] = set()
 
     def close(self) -> None:
         """Stop polling."""
         self._looks.close()
 
-    def made_again(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return those of these partitions whose topic was recreated, once, as soon as a poll has shown it.
+    def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
+        """Return the partitions of topics that were recreated according to the last poll. Each poll is reported once.
 
         Raises:
             Fatal: 3 if every topic stays absent.
         """
         if self._looks.failure is not None:
             raise self._looks.failure
-        found = self._looks.found
-        self._mind_absent(found)
-        if found is self._judged:
+        topics = self._looks.found
+        self._check_absent(topics)
+        if topics is self._compared:
             return set()
-        self._judged = found
-        return {p for p, mark in marks.items() if p[0] in found and found[p[0]].id != mark.topic_id}
+        self._compared = topics
+        return {p for p, mark in marks.items() if p[0] in topics and topics[p[0]].id != mark.topic_id}
 
-    def look(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the same by polling the topics now."""
-        found = self._look({topic for topic, _ in marks}) if marks else {}
-        return {p for p, mark in marks.items() if p[0] not in found or found[p[0]].id != mark.topic_id}
+    def recreated_or_absent(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
+        """Poll the topics now, and return the partitions of topics that were recreated or are absent."""
+        topics = self._poll({topic for topic, _ in marks}) if marks else {}
+        return {p for p, mark in marks.items() if p[0] not in topics or topics[p[0]].id != mark.topic_id}
 
-    def same(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
-        """Return whether the topics had these ids a moment ago; wait until a broker reports them."""
+    def are_current(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
+        """Return whether a recent poll returned these ids for the topics; wait for one if delivery is exactly-once."""
         if self._settings.delivery == "exactly-once" and self._looks.seen < time.monotonic() - SEEN_SECONDS:
-            self._await(time.monotonic() - SEEN_SECONDS)
-        found = self._looks.found
-        return all(topic in found and found[topic].id == known for topic, known in topic_ids)
+            self._wait_for_poll(time.monotonic() - SEEN_SECONDS)
+        topics = self._looks.found
+        return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
-    def seen(self, topic: str, topic_id: str) -> bool:
-        """Return whether a recent poll found the topic with this id, without waiting."""
-        found = self._looks.found.get(topic)
-        return found is not None and found.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
+    def is_current(self, name: str, topic_id: str) -> bool:
+        """Return whether a recent poll returned this id for the topic, without waiting for one."""
+        topic = self._looks.found.get(name)
+        return topic is not None and topic.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
 
-    def of(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
+    def determine(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the start position of each partition, given the group's offsets.
 
         A partition without a position is omitted while it has no leader or does not exist.
@@ -146,87 +162,87 @@ class StartPositions:
         Raises:
             Fatal: 3 if only an operator can decide.
         """
-        self._await(float("-inf"))
+        self._wait_for_poll(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
         marks = {(p.topic, p.partition): self._mark(p) for p in committed}
-        odd = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
-        odd += [p for p in committed if p.topic not in ids and p not in odd]
-        ways: dict[Partition, StartReason] = {}
-        if odd:
-            topics = {p.topic for p in odd}
-            ids |= {name: topic.id for name, topic in self._look(topics).items()}
-            odd = [p for p in committed if p.topic in topics]  # the look may have told another id than the one before
-            missing = {(p.topic, p.partition) for p in odd} - self._existing(odd)
+        unclear = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
+        unclear += [p for p in committed if p.topic not in ids and p not in unclear]
+        reasons: dict[Partition, StartReason] = {}
+        if unclear:
+            topics = {p.topic for p in unclear}
+            ids |= {name: topic.id for name, topic in self._poll(topics).items()}
+            unclear = [p for p in committed if p.topic in topics]  # this poll may have returned another id than the one before
+            missing = {(p.topic, p.partition) for p in unclear} - self._existing(unclear)
             if missing:
                 log.warning(
-                    "not read, because they do not exist any more: %s", ", ".join("{}[{}]".format(*p) for p in sorted(missing))
+                    "not read, because they no longer exist: %s", ", ".join("{}[{}]".format(*p) for p in sorted(missing))
                 )
             committed = [p for p in committed if (p.topic, p.partition) not in missing]
-            ways = self._ways(consumer, [p for p in odd if (p.topic, p.partition) not in missing], marks, ids)
+            reasons = self._reasons(consumer, [p for p in unclear if (p.topic, p.partition) not in missing], marks, ids)
         for topic, topic_id in ids.items():
-            self._first.setdefault(topic, topic_id)
-        positions = self._offsets(consumer, ways, ids)
+            self._first_ids.setdefault(topic, topic_id)
+        offsets = self._offsets(consumer, reasons, ids)
         marks = {
-            p: mark if ways.get(p, "position") == "position" else OffsetMetadata(anew=ways[p] == "made again")
+            p: mark if reasons.get(p, "position") == "position" else OffsetMetadata(anew=reasons[p] == "recreated")
             for p, mark in marks.items()
         }
         answers = self._answers_from() if any(mark.anew for mark in marks.values()) else None
-        found = []
+        starts = []
         for p in committed:
-            place = p.topic, p.partition
-            how = ways.get(place, "position")
-            if how != "position" and place not in positions:
+            partition = p.topic, p.partition
+            reason = reasons.get(partition, "position")
+            if reason != "position" and partition not in offsets:
                 continue
-            mark = msgspec.structs.replace(marks[place], topic_id=ids[p.topic])
-            epoch = known(p.leader_epoch if how == "position" else None)
-            position = TopicPartition(*place, positions.get(place, p.offset), leader_epoch=epoch)
-            found.append(StartPosition(how, position, mark, answers if mark.anew else None))
-        return found
+            mark = msgspec.structs.replace(marks[partition], topic_id=ids[p.topic])
+            epoch = leader_epoch_field(p.leader_epoch if reason == "position" else None)
+            position = TopicPartition(*partition, offsets.get(partition, p.offset), leader_epoch=epoch)
+            starts.append(StartPosition(reason, position, mark, answers if mark.anew else None))
+        return starts
 
     def _mark(self, committed: TopicPartition) -> OffsetMetadata:
-        """Return the mark of a committed offset: an empty one, counted and named, if its metadata is unreadable."""
+        """Return the mark of a committed offset. Unreadable metadata is counted and logged, and gives an empty mark."""
         try:
             return OffsetMetadata.read(committed.metadata)
         except UnreadableDocument as error:
-            told = f"the metadata that group {self._settings.name} has committed there: {error}"
-            self._skipped.skip(committed.topic, committed.partition, committed.offset, told)
+            reason = f"the metadata of the offset that group {self._settings.name} has committed: {error}"
+            self._skipped.skip(committed.topic, committed.partition, committed.offset, reason)
             return OffsetMetadata()
 
-    def _ways(
+    def _reasons(
         self,
         consumer: Consumer,
-        odd: Sequence[TopicPartition],
+        unclear: Sequence[TopicPartition],
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return for each of these partitions how to continue."""
-        scored = self._told(self._read_swaps)
-        visited = {topic for topic, _ in scored} | self._positioned(consumer, {p.topic for p in odd})
-        visited |= {topic for topic, known in self._first.items() if ids.get(topic, known) != known}
-        found: dict[Partition, StartReason] = {}
-        for p in odd:
-            place = p.topic, p.partition
-            under = scored.get(place, set())
-            how = way(p.offset, marks[place].topic_id, ids[p.topic], under, p.topic in visited)
-            found[place] = how
-            if how in ("made again", "added"):
-                log.warning("%s[%d]: %s (its topic's id is %s): read from its beginning", *place, how, ids[p.topic])
-        if expired := [place for place, how in found.items() if how == "expired"]:
+        """Return the start reason of each of these partitions. Raises Fatal (3) if offsets have expired."""
+        scored_ids = self._retry(self._read_swaps)
+        visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
+        visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
+        reasons: dict[Partition, StartReason] = {}
+        for p in unclear:
+            partition = p.topic, p.partition
+            partition_ids = scored_ids.get(partition, set())
+            reason = decide_start(p.offset, marks[partition].topic_id, ids[p.topic], partition_ids, p.topic in visited)
+            reasons[partition] = reason
+            if reason in ("recreated", "added"):
+                log.warning("%s[%d]: %s (the id of its topic is %s): read from its beginning", *partition, reason, ids[p.topic])
+        if expired := [partition for partition, reason in reasons.items() if reason == "expired"]:
             raise _expired(self._settings, expired)
-        return found
+        return reasons
 
-    def _positioned(self, consumer: Consumer, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics in which the group has a position in any partition."""
-        known = self._looks.found
-        every = [TopicPartition(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
+    def _with_positions(self, consumer: Consumer, names: Iterable[str]) -> set[str]:
+        """Return the topics in which the group has a committed offset in any partition."""
+        topics = self._looks.found
+        every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._waiting) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
-        """Return, by partition, the topic ids under which it has been scored."""
+        """Return, by partition, the topic ids under which it was scored. Read from the topic of version changes."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts, ends = reader.earliest(partitions), reader.visible(partitions)
-        found: dict[Partition, set[str]] = {}
+        topic_ids: dict[Partition, set[str]] = {}
         for batch in reader.read({p: (starts[p], ends[p]) for p in partitions}):
             self._waiting()
             for message in batch.messages:
@@ -235,127 +251,129 @@ class StartPositions:
                 except UnreadableDocument as error:
                     self._skipped.skip(*batch.partition, message.offset() or 0, error)
                     continue
-                found.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)
-        return found
+                topic_ids.setdefault((swap.topic, swap.partition), set()).add(swap.topic_id)
+        return topic_ids
 
     def _offsets(
-        self, consumer: Consumer, ways: Mapping[Partition, StartReason], ids: Mapping[str, str]
+        self, consumer: Consumer, reasons: Mapping[Partition, StartReason], ids: Mapping[str, str]
     ) -> dict[Partition, int]:
-        first = [TopicPartition(*place) for place, how in ways.items() if how in ("made again", "added")]
+        """Return the start offsets of partitions without a valid committed offset. Those without a leader are omitted."""
+        from_beginning = [TopicPartition(*p) for p, reason in reasons.items() if reason in ("recreated", "added")]
 
-        def asked() -> dict[Partition, Bounds]:
-            return self._cluster.bounds(group_offsets.led(self._cluster.client, self._existing(first)))
+        def bounds() -> dict[Partition, Bounds]:
+            return self._cluster.bounds(group_offsets.with_leader(self._cluster.client, self._existing(from_beginning)))
 
-        bounds = self._told(asked)
-        lows = {place: at.low for place, at in bounds.items()}
-        return lows | self._started(consumer, {topic for (topic, _), how in ways.items() if how == "start"}, ids)
+        lows = {partition: at.low for partition, at in self._retry(bounds).items()}
+        return lows | self._first_offsets(consumer, {topic for (topic, _), reason in reasons.items() if reason == "start"}, ids)
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> set[Partition]:
-        """Return those of the partitions that their topics have, as the last look shows them."""
-        found = self._looks.found
-        return {(p.topic, p.partition) for p in partitions if p.topic in found and p.partition < found[p.topic].partitions}
+        """Return the partitions that exist according to the last poll."""
+        topics = self._looks.found
+        return {(p.topic, p.partition) for p in partitions if p.topic in topics and p.partition < topics[p.topic].partitions}
 
-    def _started(self, consumer: Consumer, topics: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
-        """Return and commit the start of each partition of these topics, which no scorer has read.
+    def _first_offsets(self, consumer: Consumer, names: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
+        """Return and commit the start offset of each partition of these topics, which no scorer has read.
 
-        `input.start` decides for all at once. The positions are committed, so that they are not decided again later, or by
-        another member as for an added partition.
+        `input.start` applies to all partitions at once. The offsets are committed: otherwise they would be determined again
+        later, or another member would treat these partitions as added ones.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
-        known = self._looks.found
-        every = [(topic, n) for topic in topics if topic in known for n in range(known[topic].partitions)]
-        starts = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
-        kept = [
-            TopicPartition(*place, offset, OffsetMetadata(topic_id=ids[place[0]]).encode()) for place, offset in starts.items()
+        topics = self._looks.found
+        every = [(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
+        offsets = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
+        positions = [
+            TopicPartition(*partition, offset, OffsetMetadata(topic_id=ids[partition[0]]).encode())
+            for partition, offset in offsets.items()
         ]
         try:
-            if kept:
-                consumer.commit(offsets=kept, asynchronous=False)
+            if positions:
+                consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
-            log.info("where the group begins is not committed yet: %s", error.args[0])
-        return starts
+            log.info("the start offsets of the group are not committed yet: %s", error.args[0])
+        return offsets
 
     def _answers_from(self) -> AnswerStartOffsets:
-        """Return the ends of the topics of answers: no event of the new topic has been answered yet."""
+        """Return the ends of the output and the dead-letter topic: no event of the recreated topic is answered yet."""
         names = self._settings.output.topic, self._settings.dead_letter.topic
-        topics = self._told(lambda: self._cluster.topics(names))
+        topics = self._retry(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}
-        ends = self._told(lambda: self._cluster.bounds((n, p) for n in names for p in range(counts[n])))
+        ends = self._retry(lambda: self._cluster.bounds((n, p) for n in names for p in range(counts[n])))
         scores, letters = ([ends[n, p].high for p in range(counts[n])] for n in names)
         return AnswerStartOffsets(scores, letters)
 
-    def _mind_absent(self, found: Mapping[str, Topic]) -> None:
+    def _check_absent(self, topics: Mapping[str, Topic]) -> None:
         """Record which topics are absent, and since when. Raises Fatal (3) if all have been absent for too long."""
-        topics = self._settings.input.topics
-        if not self._looks.seen > 0 or (len(found) == len(topics) and not self._absent):
+        names = self._settings.input.topics
+        if not self._looks.seen > 0 or (len(topics) == len(names) and not self._absent_since):
             return
         now = time.monotonic()
-        self._absent = {topic: self._absent.get(topic, now) for topic in topics if topic not in found}
-        gone = {topic for topic, since in self._absent.items() if now > since + GONE_SECONDS}
-        for topic in sorted(gone - self._gone):
-            log.error("%s; the other topics are read", _gone(topic))
-        for topic in sorted(self._gone - gone):
-            log.info("topic %s exists again", topic)
-        self._gone = gone
-        if len(gone) == len(topics):
-            raise _gone(topics[0])
+        self._absent_since = {name: self._absent_since.get(name, now) for name in names if name not in topics}
+        long_absent = {name for name, since in self._absent_since.items() if now > since + GONE_SECONDS}
+        for name in sorted(long_absent - self._long_absent):
+            log.error("%s; the other topics are read", _absent(name))
+        for name in sorted(self._long_absent - long_absent):
+            log.info("topic %s exists again", name)
+        self._long_absent = long_absent
+        if len(long_absent) == len(names):
+            raise _absent(names[0])
 
-    def _look(self, topics: Collection[str]) -> Mapping[str, Topic]:
-        """Return the current topics. An absent one is waited for up to ABSENT_SECONDS."""
-        asked = time.monotonic()
+    def _poll(self, names: Collection[str]) -> Mapping[str, Topic]:
+        """Return the current topics. Wait up to ABSENT_SECONDS for an absent one."""
+        started = time.monotonic()
         while True:
-            self._await(asked)
-            found = self._looks.found
-            self._mind_absent(found)
+            self._wait_for_poll(started)
+            topics = self._looks.found
+            self._check_absent(topics)
             now = time.monotonic()
-            if all(now > self._absent[topic] + ABSENT_SECONDS for topic in topics if topic not in found):
-                return found
+            if all(now > self._absent_since[name] + ABSENT_SECONDS for name in names if name not in topics):
+                return topics
             self._wait(PAUSE_SECONDS)
 
-    def _await(self, asked: float) -> None:
-        """Wait for the answer of a poll that began after `asked` (monotonic seconds), or of any poll for -inf."""
+    def _wait_for_poll(self, after: float) -> None:
+        """Wait for the answer to a poll that started after this time (monotonic seconds), or to any poll for -inf."""
         self._looks.hurry()
-        while self._looks.seen <= asked:
+        while self._looks.seen <= after:
             if self._looks.failure is not None:
                 raise self._looks.failure
             self._waiting()
             time.sleep(PAUSE_SECONDS)
 
-    def _told(self, question: Callable[[], Answer]) -> Answer:
-        """Return the answer, however long brokers are unavailable. Raises Fatal if they reject the request."""
-        said, pause = "", PAUSE_SECONDS
+    def _retry(self, request: Callable[[], Answer]) -> Answer:
+        """Return the answer to a request, repeated while brokers are unavailable. Raises Fatal if they reject the request."""
+        logged = ""
+        pause = PAUSE_SECONDS
         while True:
             try:
-                return question()
+                return request()
             except (Fatal, Retriable) as error:
                 if isinstance(error, Fatal) and error.exit_code != UNREACHABLE:
                     raise
-                if str(error) != said:
-                    said = str(error)
-                    log.info("%s", said)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.info("%s", logged)
             self._wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait, and notice a stop meanwhile. Raises what `waiting` raises."""
+        """Wait unless a stop is requested. Raises the errors of `waiting`."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._waiting()
             time.sleep(min(left, PAUSE_SECONDS * 10))
 
 
-def _gone(topic: str) -> Fatal:
-    hint = "create it (scorer check --create creates what is missing), or take it out of input.topics"
+def _absent(topic: str) -> Fatal:
+    hint = "create it (scorer check --create creates missing topics), or remove it from input.topics"
     return Fatal(f"topic {topic} has not existed for {GONE_SECONDS:g} s", hint, 3)
 
 
-def _expired(settings: Settings, places: Sequence[Partition]) -> Fatal:
-    topic, partition = places[0]
-    also = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    which = f" --partition {partition}" if len(places) == 1 else ""
+def _expired(settings: Settings, partitions: Sequence[Partition]) -> Fatal:
+    topic, partition = partitions[0]
+    others = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
+    option = f" --partition {partition}" if len(partitions) == 1 else ""
     return Fatal(
-        f"{topic}[{partition}]{also} was scored, says {settings.swaps_topic}, but group {settings.name} has no position there: "
-        "its offsets have expired, or were deleted; to begin anew would score everything again",
-        f"to go on deliberately: {settings.offsets_command} --topic {topic}{which} --to earliest, latest or an offset",
+        f"{topic}[{partition}]{others} was scored according to {settings.swaps_topic}, but group {settings.name} has no "
+        "committed offset for it: its offsets expired or were deleted, and a start from the beginning would score it again",
+        f"to continue deliberately: {settings.offsets_command} --topic {topic}{option} --to earliest, latest or an offset",
         3,
     )

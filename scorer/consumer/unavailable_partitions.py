@@ -1,4 +1,7 @@
-"""Assigned partitions that cannot be read, and why: out of range, or without a leader. The others continue."""
+"""Assigned partitions that cannot be read: out of range, or without a leader. The other partitions are read.
+
+It makes no calls to Kafka.
+"""
 
 import logging
 from collections.abc import Collection, Iterable, Set
@@ -9,50 +12,51 @@ log = logging.getLogger(__name__)
 
 
 class UnavailablePartitions:
-    """The unavailable partitions, owned by one thread. Of two reasons, out of range is reported."""
+    """The unavailable partitions, owned by one thread. If both reasons apply, out of range is reported."""
 
     def __init__(self) -> None:
         self._outside: dict[Partition, str] = {}
         self._leaderless: dict[Partition, str] = {}
         self._doubted: dict[Partition, int] = {}
 
-    def why(self) -> dict[Partition, str]:
-        """Return each partition with the reason in words."""
+    def reasons(self) -> dict[Partition, str]:
+        """Return the reason of each partition, as a sentence."""
         return self._leaderless | self._outside
 
     @property
     def outside(self) -> Collection[Partition]:
-        """Return the partitions whose position is out of range."""
+        """The partitions whose position is out of range."""
         return self._outside.keys()
 
     @property
     def leaderless(self) -> Set[Partition]:
-        """Return the partitions without a leader."""
+        """The partitions without a leader."""
         return self._leaderless.keys()
 
-    def is_doubtful(self, partition: Partition, at: int | None, here: int) -> bool:
-        """Return whether an error about the position `at` may concern an earlier one than ours, which is `here`.
+    def is_doubtful(self, partition: Partition, failed: int | None, current: int) -> bool:
+        """Return whether an error at the position `failed` may concern an earlier position than the `current` one.
 
-        The client does not report the position (`at` is None or negative) if a log was truncated: this is doubted once per
-        position.
+        After the truncation of a log the client does not report the position (`failed` is None or negative). Such an error is
+        doubtful once per position.
         """
-        if at is not None and at >= 0:
-            return at != here
-        before, self._doubted[partition] = self._doubted.get(partition), here
-        return before != here
+        if failed is not None and failed >= 0:
+            return failed != current
+        before = self._doubted.get(partition)
+        self._doubted[partition] = current
+        return before != current
 
-    def out_of_range(self, partition: Partition, why: str) -> None:
+    def out_of_range(self, partition: Partition, reason: str) -> None:
         """Record that the position is not in the log."""
         self._leaderless.pop(partition, None)
-        self._outside[partition] = why
-        log.error("%s; the others go on", why)
+        self._outside[partition] = reason
+        log.error("%s; the other partitions are read", reason)
 
     def in_range(self, partition: Partition) -> None:
-        """Record that the partition has another position now."""
+        """Record that the position was moved into the log."""
         self._outside.pop(partition, None)
 
     def leaders(self, without: Collection[Partition]) -> None:
-        """Record the assigned partitions without a leader. The client continues when there is a leader again."""
+        """Record the assigned partitions without a leader. The client reads a partition again once it has a leader."""
         led = [p for p in self._leaderless if p not in without]
         for partition in led:
             del self._leaderless[partition]
@@ -60,12 +64,12 @@ class UnavailablePartitions:
             log.info("partitions that have a leader again: %s", in_ranges(led))
         leaderless = [p for p in without if p not in self._leaderless and p not in self._outside]
         for partition in leaderless:
-            self._leaderless[partition] = "{}[{}] has no leader: none of its brokers is there".format(*partition)
+            self._leaderless[partition] = "{}[{}] has no leader: none of its brokers is available".format(*partition)
         if leaderless:
-            log.error("no broker leads %s: these partitions are not read, the others are", in_ranges(leaderless))
+            log.error("no broker leads %s: these partitions are not read, the other partitions are", in_ranges(leaderless))
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that go to another owner."""
+        """Forget revoked partitions."""
         for partition in partitions:
-            for known in (self._outside, self._leaderless, self._doubted):
-                known.pop(partition, None)
+            for record in (self._outside, self._leaderless, self._doubted):
+                record.pop(partition, None)

@@ -69,12 +69,12 @@ class BackendOutage:
         if self._until is None:
             return False
         if self._clock() < self._until:
-            self._intake.pause(self._intake.partitions, "away")
+            self._intake.pause(self._intake.partitions, "backend unavailable")
             if (batch := self._intake.take(wait, lambda _: 1)) is not None:  # of a partition that was assigned just now
                 self._intake.rewind(batch.epochs)
             return True
         self._until = None
-        self._intake.resume(self._intake.partitions, "away")
+        self._intake.resume(self._intake.partitions, "backend unavailable")
         return False
 
     def end(self) -> None:

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a version change or a heartbeat can be
 PASS_SECONDS = 2.0  # between commits of positions that no event advances: a transaction each, of all partitions
-HEAR_SECONDS = 1.0  # how long an evicted member polls the group before it returns to the committed offsets
+GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it returns to the committed offsets
 
 
 def unknown_targets() -> None:
@@ -136,11 +136,11 @@ class Worker:
         if pending is None:
             self._session.tick()
             self.step()
-            self._intake.look_again(now)
+            self._intake.check_unreadable(now)
             if self._pending is None:
                 self._metrics.outages.end(COMMITS)
         elif not self._backoff.due(now):
-            self._intake.hear(WAIT_SECONDS)
+            self._intake.poll_group(WAIT_SECONDS)
         else:
             self._recover(pending)
 
@@ -165,7 +165,7 @@ class Worker:
         if pending is None:
             return
         self._settle()
-        if self._intake.stale(batch):
+        if self._intake.is_stale(batch):
             self._traces.fail("its partitions were assigned again")
             self._intake.rewind(batch.epochs)
             return
@@ -212,7 +212,7 @@ class Worker:
 
     def _poll_quarantine(self) -> None:
         if self._intake.joined:
-            self._quarantine.look(self._intake.partitions.committed(), self._intake.elsewhere, self._versions)
+            self._quarantine.look(self._intake.partitions.committed(), self._intake.committed_offsets, self._versions)
 
     def _score(self, batch: Batch, servable: Servable) -> PendingBatch | None:
         """Return the batch with its records; None if it must be read again. Raises Aborted."""
@@ -327,7 +327,7 @@ class Worker:
     def _dead_letter_rejected(self, error: RecordRejected) -> None:
         """Publish the last batch again with dead letters for the records that the broker rejects. Raises Aborted."""
         pending = self._pending
-        if pending is None or self._intake.stale(pending.batch):
+        if pending is None or self._intake.is_stale(pending.batch):
             raise error
         self._pending = replace(pending, scored=self._rejected.publish(pending, error))
 
@@ -352,7 +352,7 @@ class Worker:
             self._intake.rejoin()
         else:
             if isinstance(error, Evicted):
-                self._intake.hear(HEAR_SECONDS)
+                self._intake.poll_group(GROUP_POLL_SECONDS)
             self._intake.rewind()
         if not isinstance(error, Evicted | Fenced | MemberLost):
             self._narrow_targets()

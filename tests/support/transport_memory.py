@@ -111,11 +111,10 @@ class MemoryConsumer:
         """Nobody else is in the group."""
 
 
-def beginning(told: TopicPartition) -> StartPosition:
+def start_position(committed: TopicPartition) -> StartPosition:
     """The group's position, else the beginning of the partition."""
-    return StartPosition(
-        "position", TopicPartition(told.topic, told.partition, max(0, told.offset)), OffsetMetadata.decode(told.metadata)
-    )
+    position = TopicPartition(committed.topic, committed.partition, max(0, committed.offset))
+    return StartPosition("position", position, OffsetMetadata.decode(committed.metadata))
 
 
 def transport(
@@ -129,10 +128,10 @@ def transport(
     )
     session.open()
     consumer: Any = MemoryConsumer(topic, events, log, due)
-    beginnings: Any = SimpleNamespace(  # nobody makes a topic again
-        made_again=lambda _: set(),
-        same=lambda _: True,
-        of=lambda _, committed: [beginning(told) for told in committed],
+    start_positions: Any = SimpleNamespace(  # no topic is recreated
+        recreated=lambda _: set(),
+        are_current=lambda _: True,
+        determine=lambda _, committed: [start_position(position) for position in committed],
         close=lambda: None,
     )
-    return EventConsumer(consumer, [topic], beginnings, session), session
+    return EventConsumer(consumer, [topic], start_positions, session), session

@@ -138,7 +138,7 @@ def test_a_group_that_the_broker_has_forgotten_is_joined_by_another_consumer(
         for log in brittle.folder.glob("**/__consumer_offsets-*"):
             shutil.rmtree(log)
         brittle.restart()
-        until(lambda: "the consumer group refuses this member" in scorer.said, "the refusal")
+        until(lambda: "the consumer group rejects this member" in scorer.said, "the refusal")
         rig.emit(events(50))
         until(lambda: rig.answered() == 50, "the scores")
         assert scorer.stop() == 0
@@ -238,10 +238,10 @@ def test_a_partition_that_is_out_of_range_waits_and_the_others_go_on(make_rig: M
     )
     rig.emit(events(100, start=40))
     until(lambda: rig.answered() >= 40 + behind(rig, 1, before), "the other partition's scores")
-    told = [line for line in scorer.said.splitlines() if "the group stands at" in line]
+    told = [line for line in scorer.said.splitlines() if "the position of the group is" in line]
     assert len(told) == 1
     assert f"scorer offsets CONFIG --topic {rig.events_topic} --partition 0 --to earliest" in told[0]
-    until(lambda: any("the group stands at" in p["paused"] for p in rig.fleet()[0]["partitions"]), "the status record")
+    until(lambda: any("the position of the group is" in p["paused"] for p in rig.fleet()[0]["partitions"]), "the status record")
     assert scorer.stop() == 0
 
     back = TopicPartition(rig.events_topic, 0, before[0]["offset"])

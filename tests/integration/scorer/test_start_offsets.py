@@ -49,7 +49,7 @@ def test_a_topic_that_is_made_again_begins_at_its_beginning(make_rig: MakeRig, s
     until(lambda: rig.answered() == 40, "the scores")
     first = {row["topic_id"] for row in rig.swaps()}
     rig.make_again(rig.events_topic, 2)
-    until(lambda: "made again" in scorer.said, "the look that shows it")  # what is written before may be answered twice
+    until(lambda: "recreated" in scorer.said, "the look that shows it")  # what is written before may be answered twice
     for partition in (0, 1):
         write(rig, 50, partition, start=1_000 + 100 * partition)
     until(lambda: rig.answered() >= 140, "the scores of the new topic")
@@ -87,7 +87,7 @@ def test_a_topic_recreated_with_other_partitions_is_read_and_the_others_go_on(
         until(lambda: sum(s.metric("scorer_assigned_partitions") for s in (scorer, second)) == before, "the others alone")
     else:
         rig.make_topic(rig.events_topic, after)
-        until(lambda: "made again" in scorer.said + second.said, "the look that shows it")
+        until(lambda: "recreated" in scorer.said + second.said, "the look that shows it")
     lines, threads = len((scorer.said + second.said).splitlines()), threads_of(scorer) + threads_of(second)
     for partition in range(before):
         write(rig, 10, partition, start=2_000 + 100 * partition, topic=other)

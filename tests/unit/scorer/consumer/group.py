@@ -1,4 +1,4 @@
-"""A group of one member over a scripted client, for the intake's unit tests. It supports no claim about delivery."""
+"""A group of one member over a scripted client, for the consumer's unit tests. It proves nothing about delivery."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,13 +28,16 @@ def failing(offset: int, code: int, partition: int = 0) -> Message:
 
 
 def end(offset: int, partition: int = 0) -> Message:
-    """The end of a partition, whose next offset this is."""
+    """Return the end of a partition. `offset` is its next offset."""
     return failing(offset, KafkaError._PARTITION_EOF, partition)
 
 
 class Group:
-    """An intake, and what its client and its topics tell it. `committed` are the group's offsets with their marks, `waiting`
-    are the messages to come. A callable among them is called in its turn. `reads` says from where each partition is read."""
+    """A consumer over a scripted client and scripted topics.
+
+    `committed` are the group's offsets with their marks. `waiting` are the messages that the client returns next; a callable
+    among them is called in its turn. `reads` is the offset from which each partition is read.
+    """
 
     def __init__(
         self, *, renew: Callable[[], Consumer] | None = None, suspects: SandboxedInputPartitions | None = None
@@ -50,7 +53,9 @@ class Group:
         self.session.sends_group = True
         self.consumer = create_autospec(Consumer, instance=True)
         self._script(self.consumer)
-        self.intake = EventConsumer(self.consumer, [TOPIC], self._beginnings(), self.session, renew=renew, suspects=suspects)
+        self.intake = EventConsumer(
+            self.consumer, [TOPIC], self._start_positions(), self.session, renew=renew, suspects=suspects
+        )
 
     def assign(self, *numbers: int) -> None:
         handlers = self.consumer.subscribe.call_args.kwargs
@@ -86,37 +91,37 @@ class Group:
         )
 
     def _messages(self, most: int) -> list[Message]:
-        found: list[Message] = []
-        while self.waiting and len(found) < most:
+        messages: list[Message] = []
+        while self.waiting and len(messages) < most:
             if callable(self.waiting[0]):
                 self.waiting.popleft()()  # type: ignore[operator]
             else:
-                found.append(self.waiting.popleft())  # type: ignore[arg-type]
-        return found
+                messages.append(self.waiting.popleft())  # type: ignore[arg-type]
+        return messages
 
     def _committed(self, partitions: Sequence[TopicPartition], **_: Any) -> list[TopicPartition]:
-        told = [(p, *self.committed.get((p.topic, p.partition), (-1_001, OffsetMetadata()))) for p in partitions]
-        return [TopicPartition(p.topic, p.partition, offset, mark.encode()) for p, offset, mark in told]
+        positions = [(p, *self.committed.get((p.topic, p.partition), (-1_001, OffsetMetadata()))) for p in partitions]
+        return [TopicPartition(p.topic, p.partition, offset, mark.encode()) for p, offset, mark in positions]
 
     def _seek(self, position: TopicPartition) -> None:
-        place = position.topic, position.partition
-        if place in self.unseekable:
+        partition = position.topic, position.partition
+        if partition in self.unseekable:
             raise KafkaException(KafkaError(KafkaError._STATE))
-        self.reads[place] = position.offset
+        self.reads[partition] = position.offset
 
-    def _beginnings(self) -> Any:
-        def beginning(told: TopicPartition) -> StartPosition:
-            mark = replace(OffsetMetadata.decode(told.metadata), topic_id=self.topic_id)
-            position = TopicPartition(told.topic, told.partition, max(0, told.offset))
+    def _start_positions(self) -> Any:
+        def start_position(committed: TopicPartition) -> StartPosition:
+            mark = replace(OffsetMetadata.decode(committed.metadata), topic_id=self.topic_id)
+            position = TopicPartition(committed.topic, committed.partition, max(0, committed.offset))
             return StartPosition("position", position, mark, self.answers)
 
-        beginnings = create_autospec(StartPositions, instance=True)
-        beginnings.of.side_effect = lambda _, committed: [
-            beginning(told) for told in committed if told.offset >= 0 or told.partition not in self.leaderless
+        start_positions = create_autospec(StartPositions, instance=True)
+        start_positions.determine.side_effect = lambda _, committed: [
+            start_position(p) for p in committed if p.offset >= 0 or p.partition not in self.leaderless
         ]
         stale: Callable[[Any], set[Partition]] = lambda marks: {p for p, m in marks.items() if m.topic_id != self.topic_id}  # noqa: E731
-        beginnings.made_again.side_effect = stale
-        beginnings.look.side_effect = stale
-        beginnings.seen.side_effect = lambda _, topic_id: topic_id == self.topic_id
-        beginnings.same.side_effect = lambda ids: all(topic_id == self.topic_id for _, topic_id in ids)
-        return beginnings
+        start_positions.recreated.side_effect = stale
+        start_positions.recreated_or_absent.side_effect = stale
+        start_positions.is_current.side_effect = lambda _, topic_id: topic_id == self.topic_id
+        start_positions.are_current.side_effect = lambda ids: all(topic_id == self.topic_id for _, topic_id in ids)
+        return start_positions

@@ -9,7 +9,7 @@ from publisher.kafka.partitions import Partition
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.fetch import BATCH_BYTES, chunk
 from scorer.consumer.offset_metadata import OffsetMetadata
-from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartReason, way
+from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartReason, decide_start
 from scorer.decoding.batch import Batch, End
 from tests.unit.scorer.consumer.group import Group, event
 
@@ -98,9 +98,9 @@ NONE = -1_001
         (7, "new", {"new"}, True, "position"),
         (7, "", set(), True, "position"),
         (0, "new", {"old"}, True, "position"),
-        (7, "old", {"old"}, True, "made again"),
-        (7, "old", set(), False, "made again"),
-        (NONE, "", {"old"}, False, "made again"),
+        (7, "old", {"old"}, True, "recreated"),
+        (7, "old", set(), False, "recreated"),
+        (NONE, "", {"old"}, False, "recreated"),
         (NONE, "", {"old", "new"}, False, "expired"),
         (NONE, "", {"new"}, True, "expired"),
         (NONE, "", {""}, False, "expired"),
@@ -110,7 +110,7 @@ NONE = -1_001
     ],
 )
 def test_the_way_on(offset: int, under: str, scored: set[str], elsewhere: bool, expected: StartReason) -> None:
-    assert way(offset, under, "new", scored, elsewhere) == expected
+    assert decide_start(offset, under, "new", scored, elsewhere) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from confluent_kafka import KafkaError
 
 from publisher.errors import Aborted, Fatal, MemberLost
 from scorer.consumer import paused_partitions
-from scorer.consumer.consumer import LOOK_SECONDS
+from scorer.consumer.consumer import CHECK_SECONDS
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.partition_ownership import OwnershipMarker
 from scorer.consumer.paused_partitions import PausedPartitions
-from scorer.consumer.start_offsets import known
+from scorer.consumer.start_offsets import leader_epoch_field
 from tests.unit.scorer.consumer.group import TOPIC, Group, end, event, failing
 
 HERE, THERE = (TOPIC, 0), (TOPIC, 1)
@@ -73,15 +73,15 @@ def test_a_batch_is_stale_once_its_partition_or_its_topic_is_another(group: Grou
     group.waiting.append(event(5))
     batch = group.intake.take(0.0, lambda _: 1)
     assert batch is not None
-    assert not group.intake.stale(batch)
+    assert not group.intake.is_stale(batch)
     change(group)
-    assert group.intake.stale(batch)
+    assert group.intake.is_stale(batch)
 
 
 def test_a_topic_that_was_made_again_is_read_by_another_client(group: Group) -> None:
     """This one may know leader epochs of the old topic."""
     group.topic_id = "two"
-    with pytest.raises(MemberLost, match="made again"):
+    with pytest.raises(MemberLost, match="was recreated"):
         group.intake.rewind()
 
 
@@ -91,10 +91,10 @@ def test_a_partition_without_a_leader_and_without_a_position_waits_and_begins_th
     assert group.reads == {HERE: 5, THERE: 0, (TOPIC, 2): 0}
     assert group.paused() == {1}
     assert group.intake.partitions.arrivals() == {HERE, (TOPIC, 2)}
-    group.intake.look_again(0.0)
-    assert sorted(group.intake.unreadable.why()) == [THERE]
+    group.intake.check_unreadable(0.0)
+    assert sorted(group.intake.unreadable.reasons()) == [THERE]
     group.leaderless = set()
-    group.intake.look_again(LOOK_SECONDS)
+    group.intake.check_unreadable(CHECK_SECONDS)
     assert group.offsets() == []
     assert (group.reads[THERE], group.paused()) == (0, set())
     assert THERE in group.intake.partitions.arrivals()
@@ -105,7 +105,7 @@ def test_a_partition_without_a_beginning_may_go_again(group: Group) -> None:
     group.assign(1)
     group.revoke(1)
     group.leaderless = set()
-    group.intake.look_again(0.0)
+    group.intake.check_unreadable(0.0)
     assert group.offsets() == []
     assert list(group.intake.partitions) == [HERE]
 
@@ -122,7 +122,7 @@ def test_a_seek_that_is_too_early_is_made_again_for_a_while_and_its_events_do_no
     assert group.offsets() == [5]
     monkeypatch.setattr(paused_partitions, "SEEK_SECONDS", -1.0)
     group.unseekable.add(HERE)
-    with pytest.raises(MemberLost, match="cannot go back"):
+    with pytest.raises(MemberLost, match="cannot seek"):
         group.intake.rewind()
 
 
@@ -133,7 +133,7 @@ def test_a_member_that_is_lost_joins_as_another_and_has_nothing() -> None:
     group.intake.rejoin()
     assert list(group.intake.partitions) == []
     assert another.subscribe.call_count == 2
-    with pytest.raises(Fatal, match="no member"):
+    with pytest.raises(Fatal, match="no longer a member"):
         Group().intake.rejoin()
 
 
@@ -143,16 +143,16 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
         group.waiting.append(failing(-1, KafkaError._AUTO_OFFSET_RESET))
         group.offsets()
     assert group.paused() == {0}
-    assert "the group stands at 5" in group.intake.unreadable.why()[HERE]
+    assert "the position of the group is 5" in group.intake.unreadable.reasons()[HERE]
     group.waiting.append(event(0, 1))
     assert group.offsets() == [0]
-    group.intake.look_again(0.0)
+    group.intake.check_unreadable(0.0)
     assert group.paused() == {0}
     group.committed[HERE] = 50, OffsetMetadata()
-    group.intake.look_again(LOOK_SECONDS)
+    group.intake.check_unreadable(CHECK_SECONDS)
     assert group.paused() == set()
     assert group.reads[HERE] == 50
-    assert group.intake.unreadable.why() == {}
+    assert group.intake.unreadable.reasons() == {}
 
 
 def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) -> None:
@@ -160,8 +160,8 @@ def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) 
     told = []
     for second, leaderless in enumerate(({2}, {1, 2}, {1, 2}, {2})):
         group.leaderless = leaderless
-        group.intake.look_again(float(second) * LOOK_SECONDS)
-        told.append(sorted(group.intake.unreadable.why()))
+        group.intake.check_unreadable(float(second) * CHECK_SECONDS)
+        told.append(sorted(group.intake.unreadable.reasons()))
     assert told == [[], [THERE], [THERE], []]
 
 
@@ -175,7 +175,7 @@ def test_a_log_line_names_a_thousand_partitions_in_ranges(group: Group, caplog: 
     assert caplog.messages[-4:] == [
         "assigned: flights[1-999,2000]",
         "revoked: flights[1-999]",
-        "no broker leads flights[0-499]: these partitions are not read, the others are",
+        "no broker leads flights[0-499]: these partitions are not read, the other partitions are",
         "partitions that have a leader again: flights[0-498]",
     ]
 
@@ -237,9 +237,9 @@ def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no
 
 def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
     pauses = PausedPartitions(group.consumer)
-    pauses.pause([HERE, THERE], "away")
+    pauses.pause([HERE, THERE], "backend unavailable")
     pauses.pause([HERE], "revision")
-    pauses.resume([HERE, THERE], "away")
+    pauses.resume([HERE, THERE], "backend unavailable")
     assert group.paused() == {0}
     pauses.resume([THERE], "revision")
     assert pauses.partitions == {HERE}
@@ -274,7 +274,7 @@ def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(
     group.waiting.append(end(9))
     group.offsets()
     (position,) = group.intake.passed("n.a")
-    assert (position.partition, position.offset, known(position.leader_epoch)) == (0, 9, -1)
+    assert (position.partition, position.offset, leader_epoch_field(position.leader_epoch)) == (0, 9, -1)
     assert OffsetMetadata.decode(position.metadata) == OffsetMetadata("n.a", 3, topic_id="one")
     group.intake.partitions.pass_by([position], "n.a")
     assert group.intake.partitions.committed() == {HERE: 9}

@@ -82,7 +82,7 @@ def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monk
     told = Told(failing(KafkaError._TRANSPORT), [HERE])
     with pytest.raises(Aborted, match="asked to stop"):
         told.committed(stopping)
-    monkeypatch.setattr(group_offsets, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(group_offsets, "RETRY_SECONDS", -1.0)
     with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
         Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()
 

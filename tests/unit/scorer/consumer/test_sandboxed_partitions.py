@@ -41,13 +41,13 @@ def rows(*offsets: int) -> Records:
 
 def test_partitions_of_dead_owners_are_suspects() -> None:
     begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
-    assert suspects().among(begun, {"scoring.dead"}) == {("flights", 0): 10}
+    assert suspects().suspects_among(begun, {"scoring.dead"}) == {("flights", 0): 10}
 
 
 def test_those_of_an_earlier_process_of_this_name_are_suspects_once() -> None:
     found = suspects()
-    assert found.among([beginning(0, "scoring.a")], ()) == {("flights", 0): 10}
-    assert found.among([beginning(0, "scoring.a")], ()) == {}
+    assert found.suspects_among([beginning(0, "scoring.a")], ()) == {("flights", 0): 10}
+    assert found.suspects_among([beginning(0, "scoring.a")], ()) == {}
 
 
 def test_records_come_as_batches_within_the_limit() -> None:

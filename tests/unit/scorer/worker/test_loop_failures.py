@@ -25,7 +25,7 @@ LEFT: Published = [], [(8, "")]
 def test_nothing_is_scored_before_a_claim_that_was_refused_is_made_again(
     refusal: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
+    monkeypatch.setattr(loop_module, "GROUP_POLL_SECONDS", 0.0)
     looped = Looped(OffsetMetadata("flights.b", 1, "1", "d", topic_id="one"))
     looped.session.publish.side_effect = [refusal, None, None, None]
     looped.group.waiting.append(event(7))
@@ -73,7 +73,7 @@ def test_after_failures_in_a_row_the_group_is_heard_until_the_next_try(monkeypat
 def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
     failure: Exception | None, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "HEAR_SECONDS", 0.0)
+    monkeypatch.setattr(loop_module, "GROUP_POLL_SECONDS", 0.0)
     targets = Target("out", 2, 9), Target("dead", 8, 9)
     looped = Looped(targets=lambda: targets)
     scorer = BatchScorer(SETTINGS, Target("out", 4, 1_000), Target("dead", 4, 1_000))
@@ -155,10 +155,10 @@ def test_a_member_that_its_group_refuses_hears_it_out_before_it_reads_again(
         rewind()
 
     monkeypatch.setattr(looped.group.intake, "rewind", refused)
-    monkeypatch.setattr(looped.group.intake, "hear", intake.hear)
+    monkeypatch.setattr(looped.group.intake, "poll_group", intake.poll_group)
     looped.session.tick.side_effect = [Evicted("unknown member"), None]
     looped.group.waiting.append(event(7))
     looped.run(3 + refused_again)
-    assert [name for name, *_ in intake.mock_calls] == ["hear", "rewind"] * (refused_again + 1)
+    assert [name for name, *_ in intake.mock_calls] == ["poll_group", "rewind"] * (refused_again + 1)
     assert looped.session.recover.call_count == refused_again + 1
     assert (["out"], [(8, SETTINGS.owner)]) in looped.published()
