@@ -88,7 +88,7 @@ TROUBLE = [
     ),
     lines(
         "Records held back",
-        "By the filter, because they come from the destination, or because they cannot be carried.",
+        "By the filter, because they come from the destination, or because they cannot be copied.",
         "ops",
         [
             (f"sum({rate('publisher_records_filtered_total')})", "filtered"),

@@ -1,8 +1,8 @@
-"""`publisher audit`: counts between inputs and scores; or, with a relay's configuration, between two regions: it holds what the
-relay copied against its source, from the two clusters alone.
+"""`publisher audit`: count lost, duplicated, invented and reordered records.
 
-First the checkpoints are read: that much must be there. Then where the copies end, then the source, then the copies; a record
-that is copied in the meantime is pending at most.
+It compares scores with their inputs or, with a relay's configuration, the copies with their source. Only the two clusters are
+read, never the relay's process. First the checkpoints are read: every record before them must be copied. Then the end offsets
+of the copies, then the source, then the copies, so a record that is copied in the meantime is at most pending.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Range, TopicReader
 from publisher.kafka.source_position import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
-from publisher.relay.checkpoints import Checkpoint, Place
+from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 from publisher.relay.clusters import log_of
 from publisher.relay.rejection_records import LAST, SOURCE
 from publisher.relay.settings import RelaySettings, load
@@ -39,7 +39,7 @@ Topics = list[str] | None
 def audit(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG", help="A relay's configuration: count its copies, not scores.", show_default=False),
+        typer.Argument(metavar="CONFIG", help="A relay's configuration: audit its copies, not scores.", show_default=False),
     ] = None,
     flags: Set = None,
     bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...")] = "",
@@ -47,11 +47,11 @@ def audit(
     outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
     dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
     swaps: Annotated[
-        Topics, typer.Option("--swaps", help="Topic of swap records; without it versions rank by first appearance.")
+        Topics, typer.Option("--swaps", help="Topic of swap records; without it versions are ordered by their first score.")
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="The scorers' consumer group: what it has not committed is pending, not missing."),
+        typer.Option(help="The scorers' consumer group: records that it has not committed are pending, not missing."),
     ] = None,
     start: From = None,
     end: To = None,
@@ -61,12 +61,13 @@ def audit(
     kafka_config: Annotated[
         Path | None, typer.Option(help="Client properties for librdkafka (TLS, SASL): a file of key=value lines.")
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that the broker may take to answer.", min=0.1)] = ANSWER_SECONDS,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer of a broker.", min=0.1)] = ANSWER_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Count what was lost, doubled, invented or reordered: between inputs and scores, or between regions (CONFIG).
+    """Count lost, duplicated, invented and reordered records: of scores, or of the copies of a relay (CONFIG).
 
-    Exit code 1 where anything was. publisher/docs/audit.md tells each count."""
+    The exit code is 1 if any of these counts is not 0. publisher/docs/audit.md explains each count.
+    """
     if path is None and not (inputs and outputs):
         raise typer.BadParameter("give --bootstrap-servers, --input and --output, or a relay's CONFIG")
     with cli_view.progress() as progress:
@@ -81,45 +82,51 @@ def audit(
 def count_copies(
     settings: RelaySettings, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> CopyReport:
-    """Read every partition that the relay has a checkpoint for. Raises Fatal: 2 where it has none, 4 for a silent cluster."""
+    """Audit every partition for which the relay has a checkpoint.
+
+    Raises:
+        Fatal: with exit code 2 if there is no checkpoint, 4 if a cluster does not answer.
+    """
     checkpoints = log_of(settings)
     checkpoints.refresh()
-    due = checkpoints.of_relay(settings.name)
-    if not due:
+    positions = checkpoints.of_relay(settings.name)
+    if not positions:
         raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "has it ever run?", USAGE)
-    ends = _Ends(
+    readers = _Readers(
         TopicReader(settings.source.kafka, settings.name, answer_seconds),
         TopicReader(settings.destination.kafka, settings.name, answer_seconds),
     )
-    topics_copied = sorted({place.topic for place in due})
-    ends.source.partitions(topics_copied)  # here a topic that is missing, or may not be read, has a name
-    ends.destination.partitions(map(settings.destination_topic, topics_copied))
+    topics_copied = sorted({key.topic for key in positions})
+    readers.source.partitions(topics_copied)  # raises an error with the name of a missing or forbidden topic
+    readers.destination.partitions(map(settings.destination_topic, topics_copied))
     report = CopyReport()
-    refused = _refused(settings, ends.destination)
-    ids = ends.source.ids(topics_copied)
-    for done, place in enumerate(sorted(due)):
-        progress("partitions", done, len(due))
-        found = due[place]
-        if found.topic_id != ids.get(place.topic, found.topic_id):
-            found = msgspec.structs.replace(found, next=0, copies_from=LARGEST_OFFSET)  # of its topic as it is now, nothing
-        _partition(settings, ends, place, found, refused.get((place.topic, place.partition), Refused(set(), [])), report)
+    refused = _read_refusals(settings, readers.destination)
+    topic_ids = readers.source.ids(topics_copied)
+    for number, key in enumerate(sorted(positions)):
+        progress("partitions", number, len(positions))
+        position = positions[key]
+        if position.topic_id != topic_ids.get(key.topic, position.topic_id):
+            # nothing of the recreated topic is copied yet
+            position = msgspec.structs.replace(position, next=0, copies_from=LARGEST_OFFSET)
+        refused_here = refused.get((key.topic, key.partition), RefusedRecords(set(), []))
+        _audit_partition(settings, readers, key, position, refused_here, report)
     return report
 
 
-class _Ends(NamedTuple):
+class _Readers(NamedTuple):
     source: TopicReader
     destination: TopicReader
 
 
-class Refused(NamedTuple):
-    """The records of a source partition that are in the refusal topic: their offsets, and batches that cannot be read."""
+class RefusedRecords(NamedTuple):
+    """The records of a source partition that are in the refusal topic: single offsets, and ranges of unreadable batches."""
 
     offsets: set[int]
     batches: list[Range]
 
 
-def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partition, Refused]:
-    found: dict[Partition, Refused] = {}
+def _read_refusals(settings: RelaySettings, destination: TopicReader) -> dict[Partition, RefusedRecords]:
+    refused: dict[Partition, RefusedRecords] = {}
     topics = destination.partitions([settings.refusal_topic] if settings.refusal_topic else [])
     for batch in destination.read(destination.spans(topics, undecided=True)):
         for message in batch.messages:
@@ -128,59 +135,68 @@ def _refused(settings: RelaySettings, destination: TopicReader) -> dict[Partitio
                 region, topic, partition, offset = parse(headers.get(SOURCE) or b"")
                 last = parse_offset(headers[LAST] or b"") if LAST in headers else None
             except ValueError:
-                continue  # the relay did not write it
+                continue  # not written by a relay
             if region != settings.source.region:
                 continue
-            refused = found.setdefault((topic, partition), Refused(set(), []))
+            records = refused.setdefault((topic, partition), RefusedRecords(set(), []))
             if last is None:
-                refused.offsets.add(offset)
+                records.offsets.add(offset)
             else:
-                refused.batches.append((offset, last + 1))
-    return found
+                records.batches.append((offset, last + 1))
+    return refused
 
 
-def _partition(
-    settings: RelaySettings, ends: _Ends, place: Place, found: Checkpoint, refused: Refused, report: CopyReport
+def _audit_partition(
+    settings: RelaySettings,
+    readers: _Readers,
+    key: CheckpointKey,
+    position: Checkpoint,
+    refused: RefusedRecords,
+    report: CopyReport,
 ) -> None:
-    here, there = (place.topic, place.partition), (settings.destination_topic(place.topic), place.partition)
-    copies_begin, copies_end = ends.destination.spans([there], undecided=True)[there]
-    source_begin, source_end = ends.source.spans([here])[here]
-    origin = str(Position(place.region, place.topic, place.partition, 0))[:-1].encode("ascii")
+    """Compare one source partition with its copy, and add the counts to the report."""
+    source_partition = key.topic, key.partition
+    copy_partition = settings.destination_topic(key.topic), key.partition
+    copies_begin, copies_end = readers.destination.spans([copy_partition], undecided=True)[copy_partition]
+    source_begin, source_end = readers.source.spans([source_partition])[source_partition]
+    origin_prefix = str(Position(key.region, key.topic, key.partition, 0))[:-1].encode("ascii")
     rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
     hashes: list[int] = []
     offsets: list[int] = []
 
-    def unread(_: Partition, batch: Range) -> None:
-        hashes.extend(hash(origin + b"%d" % offset) for offset in range(*batch))
+    def add_unread(_: Partition, batch: Range) -> None:
+        hashes.extend(hash(origin_prefix + b"%d" % offset) for offset in range(*batch))
         offsets.extend(range(*batch))
 
     batches = within((source_begin, source_end), refused.batches)
     refused_offsets = refused.offsets.union(*(range(*batch) for batch in batches))
     for batch in batches:
-        unread(here, batch)
-    for message in _records(ends.source, here, source_begin, source_end, batches, unread):
+        add_unread(source_partition, batch)
+    for message in _records(readers.source, source_partition, source_begin, source_end, batches, add_unread):
         offset, headers = _offset(message), headers_of_one(message)
-        first = rules.origin(headers, here) or b""
-        if offset in refused_offsets or (rules.passes(headers) and not rules.is_home(first)):
-            hashes.append(hash(first or origin + b"%d" % offset))
+        origin = rules.origin(headers, source_partition) or b""
+        if offset in refused_offsets or (rules.passes(headers) and not rules.is_home(origin)):
+            hashes.append(hash(origin or origin_prefix + b"%d" % offset))
             offsets.append(offset)
         else:
             report.not_selected += 1
     order = np.argsort(np.array(offsets, np.int64))
     source = Column(np.array(hashes, np.int64)[order], np.array(offsets, np.int64)[order])
-    hashes, offsets, own = [], [], []
-    for message in _records(ends.destination, there, copies_begin, copies_end):
-        offset, first = _offset(message), origin_of(headers_of_one(message), there) or b""
-        at_source = offset_of(first, origin)
-        if at_source >= 0 and offset < found.copies_from:
+    copy_hashes: list[int] = []
+    copy_offsets: list[int] = []
+    retained: list[bool] = []  # whether the source still retains the record
+    for message in _records(readers.destination, copy_partition, copies_begin, copies_end):
+        offset, origin = _offset(message), origin_of(headers_of_one(message), copy_partition) or b""
+        source_offset = offset_of(origin, origin_prefix)
+        if source_offset >= 0 and offset < position.copies_from:
             report.gone += 1
             continue
-        hashes.append(hash(first))
-        offsets.append(offset)
-        own.append(at_source >= source_begin)
-    complete = copies_begin <= found.copies_from
-    copies = Copies(np.array(hashes, np.int64), np.array(offsets, np.int64), np.array(own, np.bool_), complete)
-    compare(report, (place.topic, there[0], place.partition), source, found.next, copies, refused_offsets)
+        copy_hashes.append(hash(origin))
+        copy_offsets.append(offset)
+        retained.append(source_offset >= source_begin)
+    complete = copies_begin <= position.copies_from
+    copies = Copies(np.array(copy_hashes, np.int64), np.array(copy_offsets, np.int64), np.array(retained, np.bool_), complete)
+    compare(report, (key.topic, copy_partition[0], key.partition), source, position.next, copies, refused_offsets)
 
 
 def _records(
@@ -189,10 +205,10 @@ def _records(
     begin: int,
     end: int,
     skipped: Sequence[Range] = (),
-    unread: Callable[[Partition, Range], None] = lambda *_: None,
+    on_unread: Callable[[Partition, Range], None] = lambda *_: None,
 ) -> Iterator[Message]:
-    """The records but for those `skipped`; `unread` is called with the others that cannot be read."""
-    for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, unread):
+    """Yield the records outside the `skipped` ranges. `on_unread` is called with each other range that cannot be read."""
+    for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, on_unread):
         yield from batch.messages
 
 
@@ -203,20 +219,29 @@ def _offset(message: Message) -> int:
 
 
 def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str]) -> KafkaSettings:
-    """The client's settings, with the properties that `file` holds (key=value lines, empty lines and comments left out) and
-    those of -X. Raises BadParameter, which repeats no line of the file: it might hold a secret."""
+    """Return the client's settings, with the properties of a file and those of -X.
+
+    Args:
+        bootstrap_servers: the value of --bootstrap-servers.
+        file: a file of key=value lines; empty lines and lines that start with # are ignored.
+        properties: the key=value items of -X, which override the file.
+
+    Raises:
+        BadParameter: for an invalid line or property. The message never repeats a line of the file: it may contain a secret.
+    """
     if not bootstrap_servers.strip():
         raise typer.BadParameter("empty; expected host:port,...", param_hint="--bootstrap-servers")
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file else []
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
-    stated = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+    items = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
+    items += [(f"-X number {number}", item) for number, item in enumerate(properties, 1)]
     extra: dict[str, str | int | float | bool] = {}
-    for place, text in [*stated, *((f"-X number {number}", item) for number, item in enumerate(properties, 1))]:
+    for location, text in items:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise typer.BadParameter(f"{place} is not key=value: it has no '=' or no key")
+            raise typer.BadParameter(f"{location} is not key=value: it has no '=' or no key")
         extra[key.strip()] = value.strip()
     if faults := client_properties.faults(extra):
         raise typer.BadParameter("; ".join(f"{key}: {text}" for key, text in faults.items()))

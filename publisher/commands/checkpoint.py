@@ -1,5 +1,7 @@
-"""`publisher checkpoint`: positions that a person sets. Every writer of the relay is fenced first, so a relay that runs ends
-(exit code 3) and goes on from the new positions when it is started again.
+"""`publisher checkpoint`: show, set and reset the positions of a relay by hand.
+
+Every writer of the relay is fenced before a position is written. A running relay therefore ends with exit code 3, and continues
+from the new positions when it is started again.
 """
 
 import uuid
@@ -13,17 +15,20 @@ import typer
 from publisher.commands.status import status
 from publisher.errors import USAGE, Fatal, retriable_as_fatal
 from publisher.relay import checkpoints as checkpoint
-from publisher.relay.checkpoints import Checkpoint, Place
+from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 from publisher.relay.clusters import log_of, topics_of
 from publisher.relay.fence import control_of, fence, registration, registration_record
 from publisher.relay.settings import RelaySettings, load
-from publisher.relay.topic_mapping import Pair, pairs
+from publisher.relay.topic_mapping import TopicPair, pairs
 from publisher.relay.transform import Route
 from publisher.runtime.command_line import Config, Json, Set, print_data, table
 from publisher.runtime.context import now_ms
 
-Positions = dict[Place, Checkpoint]
-Values = Callable[[Positions, Sequence[Place]], Mapping[Place, bytes | None]]
+Positions = dict[CheckpointKey, Checkpoint]
+Values = Mapping[CheckpointKey, bytes | None]
+"""The encoded checkpoint of each key; None removes it."""
+MakeValues = Callable[[Positions, Sequence[CheckpointKey]], Values]
+"""Returns the values to write, from the relay's positions and the keys of its unreadable positions."""
 app = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True, add_completion=False)
 
 
@@ -42,7 +47,7 @@ def set_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Go on from another offset, with the topics as they are now. Ends a relay that runs; start it again."""
+    """Continue at another offset, with the current topics. Ends a running relay; start it again."""
     _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
 
 
@@ -53,13 +58,13 @@ def reset_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Forget the positions: the relay begins as if it had never run. Ends a relay that runs."""
+    """Delete the positions: the relay starts as if it had never run. Ends a running relay."""
     _show(forget(load(path, flags or []).settings, topic), as_json)
 
 
 @dataclass(frozen=True)
-class Move:
-    """A position that was changed: `before` and `after` are next offsets; None is none."""
+class PositionChange:
+    """A changed position: the next offset before and after; None if there is none."""
 
     topic: str
     partition: int
@@ -67,49 +72,61 @@ class Move:
     after: int | None
 
 
-def move(settings: RelaySettings, topic: str, partition: int | None, to: str) -> list[Move]:
-    """Go on from `to` (earliest, latest, or an offset that the log holds) in one partition or all of a topic, with the topics
-    and clusters as they are now. Raises Fatal: 2 for what is not there, 4 where a cluster does not answer.
+def move(settings: RelaySettings, topic: str, partition: int | None, to: str) -> list[PositionChange]:
+    """Set the positions of one partition, or of all partitions of a topic, for the current topics and clusters.
+
+    Args:
+        settings: the settings of the relay.
+        topic: the source topic.
+        partition: the partition; None for all.
+        to: earliest, latest, or an offset that the log contains.
+
+    Raises:
+        Fatal: with exit code 2 for a missing topic, partition or offset, 4 if a cluster does not answer.
     """
     with retriable_as_fatal("check bootstrap_servers"):
         source, destination = topics_of(settings)
         clusters = source.id(), destination.id()
-        found = source.topics([topic])
-        if not found:
+        topics = source.topics([topic])
+        if not topics:
             hint = source.hint(topic, "see source.topics")
             raise Fatal(f"topic {topic} does not exist in {settings.source.region}", hint, USAGE)
-        pair = pairs(settings, source, destination, found, create=False)[0]
-        numbers = _numbers(pair, partition)
+        pair = pairs(settings, source, destination, topics, create=False)[0]
+        numbers = _partition_numbers(pair, partition)
         bounds = source.bounds((topic, number) for number in numbers)
-        targets = {number: bounds[topic, number].offset(to, f"{topic}[{number}]") for number in numbers}
-    places = {Place(settings.name, settings.source.region, topic, number): offset for number, offset in targets.items()}
+        offsets = {number: bounds[topic, number].offset(to, f"{topic}[{number}]") for number in numbers}
+    targets = {CheckpointKey(settings.name, settings.source.region, topic, number): at for number, at in offsets.items()}
 
-    def values(own: Positions, _: Sequence[Place]) -> dict[Place, bytes | None]:
-        copied = destination.bounds((pair.destination_name, number) for number in numbers)
-        found: dict[Place, bytes | None] = {}
-        for place, target in places.items():
-            route = Route(settings.source.region, topic, place.partition, pair.destination_name, target)
-            if before := own.get(place):
-                same = before.topic_id == pair.source.id
-                route.copies_from = before.copies_from if same else copied[pair.destination_name, place.partition].high
-            found[place] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
-        return found
+    def make_values(before: Positions, _: Sequence[CheckpointKey]) -> Values:
+        copies = destination.bounds((pair.destination_name, number) for number in numbers)
+        values: dict[CheckpointKey, bytes | None] = {}
+        for key, target in targets.items():
+            route = Route(settings.source.region, topic, key.partition, pair.destination_name, target)
+            if old := before.get(key):
+                is_same_topic = old.topic_id == pair.source.id
+                route.copies_from = old.copies_from if is_same_topic else copies[pair.destination_name, key.partition].high
+            values[key] = checkpoint.encode(pair.checkpoint(route, clusters, now_ms()))
+        return values
 
-    own, _ = _write(settings, "publisher checkpoint set", values)
-    return [Move(topic, p.partition, own[p].next if p in own else None, target) for p, target in places.items()]
-
-
-def forget(settings: RelaySettings, topic: str | None) -> list[Move]:
-    """Remove the positions of a topic, or all: the relay then begins as if it had never run. Raises Fatal as `move` does."""
-
-    def found(own: Positions, unreadable: Sequence[Place]) -> dict[Place, bytes | None]:
-        return {place: None for place in sorted({*own, *unreadable}) if topic in (None, place.topic)}
-
-    own, written = _write(settings, "publisher checkpoint reset", found)
-    return [Move(p.topic, p.partition, own[p].next if p in own else None, None) for p in written]
+    before, _ = _write(settings, "publisher checkpoint set", make_values)
+    return [PositionChange(topic, key.partition, _next_offset(before, key), target) for key, target in targets.items()]
 
 
-def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
+def forget(settings: RelaySettings, topic: str | None) -> list[PositionChange]:
+    """Delete the positions of a topic, or all: the relay then starts as if it had never run. Raises Fatal as `move` does."""
+
+    def make_values(before: Positions, unreadable: Sequence[CheckpointKey]) -> Values:
+        return {key: None for key in sorted({*before, *unreadable}) if topic in (None, key.topic)}
+
+    before, deleted = _write(settings, "publisher checkpoint reset", make_values)
+    return [PositionChange(key.topic, key.partition, _next_offset(before, key), None) for key in deleted]
+
+
+def _next_offset(positions: Positions, key: CheckpointKey) -> int | None:
+    return positions[key].next if key in positions else None
+
+
+def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
     if partition is None:
         return range(pair.source.partitions)
     if partition >= pair.source.partitions:
@@ -117,24 +134,27 @@ def _numbers(pair: Pair, partition: int | None) -> Sequence[int]:
     return [partition]
 
 
-def _write(settings: RelaySettings, what: str, values: Values) -> tuple[Positions, Mapping[Place, bytes | None]]:
-    """Fence the relay, then write `values` of its positions and of its unreadable ones; return the positions and the values.
+def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tuple[Positions, Values]:
+    """Fence the relay, then write the values for its positions. Return the positions before and the values.
 
-    Raises Fatal: 4 if the destination does not answer.
+    Raises:
+        Fatal: with exit code 4 if the destination does not answer.
     """
-    checkpoints, told = log_of(settings, repairing=True), registration(settings, uuid.uuid4().hex, what)
+    checkpoints = log_of(settings, repairing=True)
+    registered = registration(settings, uuid.uuid4().hex, command)
     with closing(control_of(settings)) as control:
         with retriable_as_fatal("check destination.bootstrap_servers"):
-            fence(settings, control, checkpoints, told)
+            fence(settings, control, checkpoints, registered)
             checkpoints.refresh()
-            own = checkpoints.of_relay(settings.name)
-            found = values(own, checkpoints.unreadable_places())
-        records = [checkpoint.record(settings.checkpoint_topic, checkpoint.key(*p), value) for p, value in found.items()]
-        control.publish([*records, registration_record(settings, told)])
-    return own, found
+            before = checkpoints.of_relay(settings.name)
+            values = make_values(before, checkpoints.unreadable_positions())
+        topic = settings.checkpoint_topic
+        records = [checkpoint.record(topic, checkpoint.encode_key(*key), value) for key, value in values.items()]
+        control.publish([*records, registration_record(settings, registered)])
+    return before, values
 
 
-def _show(moves: Sequence[Move], as_json: bool) -> None:
+def _show(changes: Sequence[PositionChange], as_json: bool) -> None:
     columns = ["partition", "before", "after"]
-    rows = [(f"{move.topic}[{move.partition}]", move.before, move.after) for move in moves]
-    print_data(as_json, {"positions": [asdict(move) for move in moves]}, lambda: table(columns, rows))
+    rows = [(f"{change.topic}[{change.partition}]", change.before, change.after) for change in changes]
+    print_data(as_json, {"positions": [asdict(change) for change in changes]}, lambda: table(columns, rows))

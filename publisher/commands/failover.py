@@ -1,4 +1,4 @@
-"""`publisher failover`: says what it will do, asks, does it."""
+"""`publisher failover`: print the plan, ask for confirmation, carry it out. `publisher/failover` has the decisions."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from publisher.errors import REFUSED
-from publisher.failover import plan as plans
-from publisher.failover.plan import Plan
+from publisher.failover import plan as planning
+from publisher.failover.plan import FailoverPlan
 from publisher.relay.settings import load
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_json
 from publisher.runtime.context import now_ms
@@ -17,59 +17,62 @@ from publisher.runtime.terminal import PlainConsole
 
 def failover(
     path: Config,
-    to: Annotated[str, typer.Option(help="The region whose scorers go on: the relay's destination.", show_default=False)],
+    to: Annotated[str, typer.Option(help="The region whose scorers continue: the relay's destination.", show_default=False)],
     flags: Set = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let the scorers of the destination go on where those of the source stopped (source.groups). Failback is the same with
-    the relay of the other direction."""
+    """Continue scoring at the destination where the scorers of the source stopped (source.groups).
+
+    For the failback use the configuration of the relay that copies in the other direction.
+    """
     settings = load(path, flags or []).settings
     now = now_ms()
-    found = plans.plan(settings, to, now)
+    plan = planning.plan(settings, to, now)
     if not as_json:
-        _show(found, now)
+        _print_plan(plan, now)
     if not dry_run:
-        if not (yes or found.against) and not _confirmed(found):
+        if not (yes or plan.against) and not _is_confirmed(plan):
             err_console.print("nothing was moved")
             raise typer.Exit(REFUSED)
-        plans.carry_out(settings, found)
-        err_console.print(f"moved; start the scorers in {found.destination}")
+        planning.carry_out(settings, plan)
+        err_console.print(f"moved; start the scorers in {plan.destination}")
     if as_json:
-        print_json({"moved": not dry_run, "now_ms": now, **asdict(found)})
+        print_json({"moved": not dry_run, "now_ms": now, **asdict(plan)})
 
 
-def _confirmed(found: Plan) -> bool:
-    question = f"No scorer runs in {found.source} and none will be started there? Type {found.destination} to go on"
+def _is_confirmed(plan: FailoverPlan) -> bool:
+    question = f"No scorer runs in {plan.source} and none will be started there? Type {plan.destination} to continue"
     try:
         answer: str = typer.prompt(question, default="", show_default=False, err=True)
     except typer.Abort:
         return False
-    return answer == found.destination
+    return answer == plan.destination
 
 
-def _show(found: Plan, now: int) -> None:
-    shown = Table("group", "partition", "before", "after", "waiting", "because", title=f"{found.source} to {found.destination}")
-    for move in found.moves:
+def _print_plan(plan: FailoverPlan, now: int) -> None:
+    table = Table("group", "partition", "before", "after", "waiting", "because", title=f"{plan.source} to {plan.destination}")
+    for move in plan.moves:
         before = "none" if move.before is None else f"{move.before:,}"
         because = f"{move.source_next:,} in {move.source_topic}"
-        where = f"{move.topic}[{move.partition}]"
-        shown.add_row(move.group, where, before, f"{move.after:,}", f"{move.waiting:,}", because)
-    PlainConsole().print(shown)
-    for region, members in found.against.items():
-        err_console.print(f"in {region} there are scorers, to be stopped first: {', '.join(members)}", markup=False)
-    if found.source_answers:
-        again = f", and {found.lag_scored:,} of them, scored there, will be scored again here" if found.lag_scored else ""
-        err_console.print(f"{found.source} answers: {found.lag_records:,} records of it are not copied yet{again}")
+        partition = f"{move.topic}[{move.partition}]"
+        table.add_row(move.group, partition, before, f"{move.after:,}", f"{move.waiting:,}", because)
+    PlainConsole().print(table)
+    for region, members in plan.against.items():
+        err_console.print(f"scorers in {region} must be stopped first: {', '.join(members)}", markup=False)
+    if plan.source_answers:
+        rescored = f"; {plan.lag_scored:,} of them were scored there and will be scored again here" if plan.lag_scored else ""
+        err_console.print(f"{plan.source} answers: {plan.lag_records:,} of its records are not copied yet{rescored}")
         return
-    seen = f"when it answered last, {_ago(found.seen_ms, now)}, {found.lag_records:,} records were not copied"
-    err_console.print(f"{found.source} does not answer; {seen}")
-    if found.complete_ms:
-        err_console.print(f"missing here is at most what {found.source} took in the last {_ago(found.complete_ms, now, '')}")
+    last_answer = f"at its last answer, {_duration(plan.seen_ms, now)} ago, {plan.lag_records:,} records were not copied"
+    err_console.print(f"{plan.source} does not answer; {last_answer}")
+    if plan.complete_ms:
+        received = f"the records that {plan.source} received in the last {_duration(plan.complete_ms, now)}"
+        err_console.print(f"missing here are at most {received}")
     else:
-        err_console.print(f"how much of {found.source} is missing here is not known: the copy was never complete")
+        err_console.print(f"the number of records missing here is unknown: {plan.source} was never completely copied")
 
 
-def _ago(at_ms: int, now: int, suffix: str = " ago") -> str:
-    return f"{max(0, now - at_ms) / 1_000:.1f} s{suffix}"
+def _duration(since_ms: int, now: int) -> str:
+    return f"{max(0, now - since_ms) / 1_000:.1f} s"

@@ -1,4 +1,7 @@
-"""`publisher run`: signals, health and metrics around the relay, and an end where a call never returns."""
+"""`publisher run`: run the relay with signal handlers, health checks and metrics.
+
+A watchdog ends the process if a call never returns. `publisher/relay` has the decisions.
+"""
 
 import logging
 import signal
@@ -25,10 +28,10 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     relay = Relay(settings, stopping)
-    limit = 2 * settings.destination.transaction_timeout_ms / 1_000
+    stuck_seconds = 2 * settings.destination.transaction_timeout_ms / 1_000
     registry = CollectorRegistry()
     registry.register(RelayMetrics(relay.state, settings.source.region, settings.destination.region))
-    health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(limit), relay.state.not_ready)
+    health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(stuck_seconds), relay.state.not_ready)
     log.info(
         "copying %s from %s to %s; health and metrics on http://%s",
         ", ".join(settings.source.topics),
@@ -36,7 +39,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
         settings.destination.region,
         health.address,
     )
-    watchdog.watch(lambda: relay.state.not_live(2 * limit))
+    watchdog.watch(lambda: relay.state.not_live(2 * stuck_seconds))
     start_gc_thread()
     try:
         relay.run()

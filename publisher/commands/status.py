@@ -1,4 +1,7 @@
-"""`publisher status`: what the observer sees as tables, once or live in a terminal; or as JSON, live an object a line."""
+"""`publisher status`: print the state of a relay as tables, once or live in a terminal, or as JSON, live one object per line.
+
+`publisher/relay/lag_report.py` collects the state; nothing is decided here.
+"""
 
 import sys
 import time
@@ -15,7 +18,7 @@ from rich.text import Text
 
 from model_registry.untrusted_input.text import printable_json
 from publisher.errors import UNREACHABLE, Fatal
-from publisher.relay.lag_report import Observer, Status
+from publisher.relay.lag_report import Observer, RelayStatus
 from publisher.relay.settings import load
 from publisher.runtime.command_line import Config, Json, Set, print_data
 from publisher.runtime.context import now_ms
@@ -25,61 +28,64 @@ from publisher.runtime.terminal import PlainConsole
 def status(
     path: Config,
     flags: Set = None,
-    live: Annotated[bool, typer.Option("--live", help="Go on until Ctrl-C; with --json a line each time.")] = False,
-    every: Annotated[float, typer.Option(help="Seconds between two looks of --live.", min=0.1)] = 1.0,
+    live: Annotated[bool, typer.Option("--live", help="Refresh until Ctrl-C; with --json print one line per refresh.")] = False,
+    every: Annotated[float, typer.Option(help="Seconds between two refreshes of --live.", min=0.1)] = 1.0,
     metrics: Annotated[
-        str | None, typer.Option(help="HOST:PORT at which its process serves metrics; default: http.listen.")
+        str | None, typer.Option(help="HOST:PORT at which the relay serves its metrics; default: http.listen.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how far each partition is copied and how far behind it is; of a relay that runs, also what its lanes do."""
+    """Show the position and lag of each partition, and the lanes of a running relay."""
     console = PlainConsole()
     if live and not as_json and not console.is_terminal:
-        raise typer.BadParameter("stdout is no terminal; add --json for a line each time", param_hint="--live")
+        raise typer.BadParameter("stdout is not a terminal; add --json to print one line per refresh", param_hint="--live")
     settings = load(path, flags or []).settings
     observer = Observer(settings, metrics or settings.http.listen)
     if live and as_json:
-        for found in _looks(observer, every):
-            sys.stdout.write(printable_json(msgspec.json.encode(found)).decode() + "\n")
+        for report in _observe_repeatedly(observer, every):
+            sys.stdout.write(printable_json(msgspec.json.encode(report)).decode() + "\n")
             sys.stdout.flush()
     elif live:
-        with Live(console=console, auto_refresh=False, screen=False) as shown:
-            for found in _looks(observer, every):
-                shown.update(tables(found), refresh=True)
+        with Live(console=console, auto_refresh=False, screen=False) as display:
+            for report in _observe_repeatedly(observer, every):
+                display.update(tables(report), refresh=True)
     else:
-        found = observer.look(now_ms())
-        print_data(as_json, msgspec.to_builtins(found), lambda: tables(found))
+        report = observer.observe(now_ms())
+        print_data(as_json, msgspec.to_builtins(report), lambda: tables(report))
 
 
-def tables(found: Status) -> Group:
-    """What the process says, by lane; and by partition what the clusters say."""
-    last, process = found.last, found.process
-    title = f"relay {found.name}"
+def tables(report: RelayStatus) -> Group:
+    """Return the tables to print: the state that the process reports by lane, and the positions by partition."""
+    last, process = report.last, report.process
+    title = f"relay {report.name}"
     if last is not None:
         title += f": {last.what} on {last.host} (pid {last.pid}), {last.lanes} lanes"
     lines = [Text(title, style="bold")]
-    if found.error:
-        lines.append(Text(found.error, style="red"))
-    if not found.source_answers:
-        lines.append(Text("the source does not answer: what waits there is unknown", style="red"))
+    if report.error:
+        lines.append(Text(report.error, style="red"))
+    if not report.source_answers:
+        lines.append(Text("the source does not answer: the backlog there is unknown", style="red"))
     if process is None:
         lines.append(Text("its process does not answer here: lanes, transactions and errors are unknown", style="dim"))
-        return Group(*lines, _partitions(found))
-    lines.append(Text(f"{'copying' if process.copying else 'not copying'}, began anew {process.restarts} times"))
+        return Group(*lines, _partition_table(report))
+    lines.append(Text(f"{'copying' if process.copying else 'not copying'}, restarted {process.restarts} times"))
     if process.last_error is not None:
-        ago = max(0, found.at_ms - (process.last_error_ms or 0)) / 1_000
-        lines.append(Text(f"last error, {ago:,.0f} s ago: {process.last_error}", style="yellow"))
-    lines += [Text(why, style="bold red") for why in process.stopped]
-    return Group(*lines, _lanes(found), _partitions(found))
+        age = max(0, report.at_ms - (process.last_error_ms or 0)) / 1_000
+        lines.append(Text(f"last error, {age:,.0f} s ago: {process.last_error}", style="yellow"))
+    lines += [Text(reason, style="bold red") for reason in process.stopped]
+    return Group(*lines, _lane_table(report), _partition_table(report))
 
 
-def _looks(observer: Observer, seconds: float) -> Iterator[Status]:
-    """Look again and again; while the destination does not answer, the last that was seen, with `error`. Raises Fatal: 4 where
-    nothing was seen yet, 3 where it is refused."""
-    last: Status | None = None
+def _observe_repeatedly(observer: Observer, seconds: float) -> Iterator[RelayStatus]:
+    """Yield the state every so many seconds; while the destination does not answer, the last state with `error`.
+
+    Raises:
+        Fatal: with exit code 4 if the destination does not answer at first, 3 if it rejects the request.
+    """
+    last: RelayStatus | None = None
     while True:
         try:
-            last = observer.look(now_ms())
+            last = observer.observe(now_ms())
             yield last
         except Fatal as error:
             if last is None or error.exit_code != UNREACHABLE:
@@ -88,23 +94,25 @@ def _looks(observer: Observer, seconds: float) -> Iterator[Status]:
         time.sleep(seconds)
 
 
-def _lanes(found: Status) -> Table:
-    shown = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
-    for lane in found.process.lanes if found.process else ():
+def _lane_table(report: RelayStatus) -> Table:
+    table = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
+    for lane in report.process.lanes if report.process else ():
         lag = lane.lag_records, lane.lag_seconds, lane.records_per_second
         counts = lane.records, lane.transactions, lane.aborts, lane.refused, lane.checkpoint_age_seconds
-        shown.add_row(str(lane.lane), *map(_or_unknown, (*lag, *counts)), style="bold" if lane.lag_records else "")
-    return shown
+        table.add_row(str(lane.lane), *map(_format_number, (*lag, *counts)), style="bold" if lane.lag_records else "")
+    return table
 
 
-def _partitions(found: Status) -> Table:
-    shown = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
-    for row in found.partitions:
-        lag = row.next, row.end, row.lag_records, row.lag_seconds, row.records_per_second, row.age_seconds
-        place = f"{row.topic}[{row.partition}]", str(row.lane)
-        shown.add_row(*place, *map(_or_unknown, lag), style="bold" if row.lag_records else "")
-    return shown
+def _partition_table(report: RelayStatus) -> Table:
+    table = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
+    for row in report.partitions:
+        numbers = row.next, row.end, row.lag_records, row.lag_seconds, row.records_per_second, row.age_seconds
+        partition = f"{row.topic}[{row.partition}]", str(row.lane)
+        table.add_row(*partition, *map(_format_number, numbers), style="bold" if row.lag_records else "")
+    return table
 
 
-def _or_unknown(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+def _format_number(value: float | None) -> str:
+    if value is None:
+        return "?"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

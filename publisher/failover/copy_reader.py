@@ -1,12 +1,15 @@
-"""Read single copies at given offsets for `offset_translation`: each must be a copy of the expected partition."""
+"""Read single copies at given offsets for `offset_translation`. Each must be a copy of the expected partition.
+
+It owns one consumer without a group, and commits nothing.
+"""
 
 import time
 from typing import cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from publisher.errors import Fatal, Retriable
-from publisher.failover.offset_translation import Read, Seen
+from publisher.errors import REFUSED, Fatal, Retriable
+from publisher.failover.offset_translation import CopiedRecord, ReadCopy
 from publisher.kafka import clients as kafka
 from publisher.kafka import source_position
 from publisher.kafka.clients import KafkaSettings
@@ -16,15 +19,14 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.source_position import Position, origin_of
 
 CALL_SECONDS = 0.1
-FETCH_BYTES = 16_384  # one record is wanted: the broker sends the batch that it lies in, however large that is
+FETCH_BYTES = 16_384  # only one record is needed: the broker sends its whole batch, whatever the size
 
 
 class CopyReader:
-    """Reads committed records.
+    """Reads committed records, one at a time.
 
-    The function from `of` raises Retriable if a record does not arrive in `answer_seconds`, and Fatal (3) for a record that is
-    not a copy of the
-    expected partition.
+    The function that `for_partition` returns raises Retriable if a record does not arrive within `answer_seconds`, and
+    Fatal (3) for a record that is not a copy of the expected partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -38,41 +40,42 @@ class CopyReader:
         self._seconds = answer_seconds
 
     def close(self) -> None:
+        """Close the consumer."""
         self._consumer.close()
 
-    def of(self, copy: Partition, source: Partition, region: str) -> Read:
-        """Return the reader of `copy`, whose records were first written in `source` of `region`."""
+    def for_partition(self, copy: Partition, source: Partition, region: str) -> ReadCopy:
+        """Return the function that reads `copy`, whose records were first written to `source` of `region`."""
 
-        def read(offset: int) -> Seen | None:
+        def read(offset: int) -> CopiedRecord | None:
             message = self._first(copy, offset)
             if message is None:
                 return None
-            origin, at = _origin(message, copy), cast("int", message.offset())
+            origin, copy_offset = _origin(message, copy), cast("int", message.offset())
             if origin is None or origin != Position(region, *source, origin.offset):
                 raise Fatal(
-                    f"{copy[0]}[{copy[1]}] holds at offset {at} a record of {origin or 'its own'}, and not only copies of "
-                    f"{source[0]}[{source[1]}] in {region}",
-                    "positions can be told only where a topic holds the copies of one topic and nothing else",
-                    3,
+                    f"{copy[0]}[{copy[1]}] is not only a copy of {source[0]}[{source[1]}] in {region}: the record at offset "
+                    f"{copy_offset} has the origin {origin or 'of its own partition'}",
+                    "positions can be translated only if a topic contains the copies of one topic and nothing else",
+                    REFUSED,
                 )
-            return Seen(at, origin.offset)
+            return CopiedRecord(copy_offset, origin.offset)
 
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Return where the first record at or behind this offset was first written; None if it does not state it."""
+        """Return the origin of the first record at or after this offset; None if there is no record, or it has no origin."""
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)
 
     def _first(self, partition: Partition, offset: int) -> Message | None:
-        """Return the first record at or behind this offset; None if none is visible."""
+        """Return the first record at or after this offset; None if none is visible."""
         self._consumer.assign([TopicPartition(*partition, offset)])
         deadline = time.monotonic() + self._seconds
         while True:
             message = self._consumer.poll(CALL_SECONDS)
             if message is None:
                 if time.monotonic() > deadline:
-                    raise Retriable(f"no record of {partition[0]}[{partition[1]}] came for {self._seconds:.0f} s")
+                    raise Retriable(f"no record of {partition[0]}[{partition[1]}] arrived within {self._seconds:.0f} s")
                 continue
             error = message.error()
             if error is None:
@@ -80,12 +83,14 @@ class CopyReader:
             if error in END:
                 return None
             if not kafka.is_group_auth_noise(error):
-                raise Fatal(f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=3)
+                raise Fatal(
+                    f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=REFUSED
+                )
 
 
 def _origin(message: Message, copy: Partition) -> Position | None:
-    first = origin_of(headers_of_one(message), copy)
+    text = origin_of(headers_of_one(message), copy)
     try:
-        return None if first is None else source_position.parse(first)
+        return None if text is None else source_position.parse(text)
     except ValueError:
         return None

@@ -1,46 +1,45 @@
 """Translate positions between a partition and its copy. Pure.
 
-The copy of a partition is in a partition of its own, in order, and every record states its origin in `x-origin`. A position is
-therefore found by
-bisection with about twenty reads of one record, and nothing has to be stored for it while copying.
+The copy of a partition is a partition of its own, in the same order, and every record states its origin in `x-origin`. A
+bisection therefore finds a position with about twenty reads of one record, and nothing is stored for it while copying.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-LOOK_BACK = 16  # offsets, at first: what is read before a position, to find the last record there
+LOOK_BACK = 16  # offsets that the first search before a position covers
 
 
-class Seen(NamedTuple):
-    """A copy: its own offset, and its origin's offset in the source partition."""
+class CopiedRecord(NamedTuple):
+    """A copied record: its offset in the copy, and the offset of its origin in the source partition."""
 
     offset: int
     origin: int
 
 
-Read = Callable[[int], Seen | None]
-"""The first copy at or behind this offset; None if none is visible."""
+ReadCopy = Callable[[int], CopiedRecord | None]
+"""Returns the first copy at or after this offset; None if none is visible."""
 
 
-def in_copy(read: Read, low: int, high: int, position: int) -> int:
-    """Return the first offset of the copy, in [low, high], from which on all origins are at or behind `position`.
+def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
+    """Return the first offset of the copy, in [low, high], from which on all origins are at or after `position`.
 
-    With `position` committed at the source, everything before the result has been consumed.
+    If `position` is committed at the source, every record before the result has been consumed.
     """
     while low < high:
         middle = (low + high) // 2
-        found = read(middle)
-        if found is None or found.offset >= high or found.origin >= position:
+        record = read(middle)
+        if record is None or record.offset >= high or record.origin >= position:
             high = middle
         else:
-            low = found.offset + 1
+            low = record.offset + 1
     return low
 
 
-def in_source(read: Read, low: int, position: int) -> int | None:
-    """Return the source offset before which everything is before `position` of the copy, which starts at `low`.
+def in_source(read: ReadCopy, low: int, position: int) -> int | None:
+    """Return the source offset up to which all copies are before `position` of the copy, which starts at `low`.
 
-    None if nothing is.
+    None if the copy has no visible record.
     """
     following = read(position)
     if following is not None:
@@ -57,11 +56,11 @@ def in_source(read: Read, low: int, position: int) -> int | None:
     return None
 
 
-def _last_before(read: Read, begin: int, end: int) -> Seen | None:
+def _last_before(read: ReadCopy, begin: int, end: int) -> CopiedRecord | None:
     last = None
     while begin < end:
-        found = read(begin)
-        if found is None or found.offset >= end:
+        record = read(begin)
+        if record is None or record.offset >= end:
             break
-        last, begin = found, found.offset + 1
+        last, begin = record, record.offset + 1
     return last

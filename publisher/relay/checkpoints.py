@@ -1,11 +1,11 @@
-"""The positions that a relay has reached, as records of a compacted topic at the destination.
+"""The checkpoints of relays: their positions, as records of a compacted topic at the destination.
 
-A lane writes them in the transaction of the records that they cover, so they tell exactly what is visible there. Beside them
-stands one registration a relay: how many lanes it has, and which process began last; and, where it follows consumer groups,
-what it last saw of its source. Encoding is pure; `CheckpointLog` reads.
+A lane writes positions in the transaction of the records before them, so a position shows exactly which copies are visible.
+The topic also contains one registration per relay (its number of lanes, and the process that started last) and, if the relay
+follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog` reads.
 
-Relays share the topic, so anyone who runs one can write any record there. A record that cannot be read is named in the log and
-skipped. Only the relay whose key it has is stopped by it, because its position, or how many lanes to fence, is unknown.
+Relays share the topic, so everybody who runs a relay can write any record to it. An unreadable record is logged and skipped. It
+stops only the relay of its key, because the position, or the number of lanes to fence, is unknown.
 """
 
 import logging
@@ -29,17 +29,17 @@ V = TypeVar("V")
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
-    "segment.bytes": "8388608",  # compaction leaves the newest segment alone, and a start reads all of it
+    "segment.bytes": "8388608",  # compaction skips the newest segment, and every start reads all of it
     "min.cleanable.dirty.ratio": "0.1",
     "retention.ms": "-1",
 }
 SEPARATOR = "/"
-SIGHTING = "source"
-MOST_LANES = 1_024  # a registration makes its reader fence so many transactional ids
+SOURCE_SNAPSHOT = "source"
+MOST_LANES = 1_024  # the reader of a registration fences the transactional ids of so many lanes
 
 
-class Place(NamedTuple):
-    """Whose position a checkpoint is: the relay's name, the source region, its topic and partition."""
+class CheckpointKey(NamedTuple):
+    """Identifies a position: the relay's name, the source region, its topic and partition."""
 
     relay: str
     region: str
@@ -48,10 +48,22 @@ class Place(NamedTuple):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The next offset to read of a source partition, and what was there when it was written. `cluster`, `topic_id`: the
-    source's. `copied` is the last offset before `next` that was copied (-1: none, or not known). `epoch` is the leader epoch,
-    `timestamp_ms` the Kafka timestamp, of the last record before `next` (-1: none); `at_ms` is the wall clock. Copies that lie
-    before the destination's offset `copies_from` are of a topic that was there before this one, under the same name."""
+    """The position of a relay in a source partition, with the facts that a start verifies.
+
+    Attributes:
+        next: the next source offset to read.
+        cluster: the id of the source cluster.
+        topic_id: the id of the source topic.
+        destination_cluster: the id of the destination cluster.
+        destination_topic: the name of the destination topic.
+        destination_topic_id: its id.
+        copied: the last offset before `next` that was copied; -1 if none, or unknown.
+        epoch: the leader epoch of the last record before `next`; -1 if there is none.
+        timestamp_ms: the Kafka timestamp of that record; -1 if there is none.
+        at_ms: when the checkpoint was written (Unix ms).
+        copies_from: the destination offset of the first copy of this source topic. Earlier copies belong to a deleted topic of
+            the same name.
+    """
 
     next: Count
     cluster: str
@@ -67,7 +79,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """The process that began last under a relay's name. Whoever finds another `instance` than its own has been replaced."""
+    """The process that started last under a relay's name. A process that reads another `instance` has been replaced."""
 
     lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
     instance: str
@@ -78,14 +90,23 @@ class Registration(msgspec.Struct, frozen=True):
 
 
 class SourceEnd(msgspec.Struct, frozen=True):
+    """The end offset of a source partition."""
+
     topic: str
     partition: Int64
     end: Int64
 
 
-class Sighting(msgspec.Struct, frozen=True):
-    """What a relay last saw of its source, asked for at `asked_ms` (Unix ms, as `complete_ms`). Everything that the source
-    held at `complete_ms` has been copied (0: that was never so). `groups`: the positions of each consumer group."""
+class SourceSnapshot(msgspec.Struct, frozen=True):
+    """The last known state of a relay's source. Times are Unix ms.
+
+    Attributes:
+        cluster: the id of the source cluster.
+        asked_ms: when the state was requested.
+        complete_ms: every record that the source contained at this time has been copied; 0 if no such time is known.
+        ends: the end offsets of the partitions.
+        groups: the committed positions of each consumer group.
+    """
 
     cluster: str
     asked_ms: Unix
@@ -95,40 +116,55 @@ class Sighting(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.json.Encoder().encode
-_checkpoints, _sightings, _registrations = DocumentDecoder(Checkpoint), DocumentDecoder(Sighting), DocumentDecoder(Registration)
+_checkpoint_decoder = DocumentDecoder(Checkpoint)
+_snapshot_decoder = DocumentDecoder(SourceSnapshot)
+_registration_decoder = DocumentDecoder(Registration)
 
 
-def key(*parts: str | int) -> bytes:
-    """The record key of a position, whose parts are those of its Place; of a relay's registration, whose only part is its name;
-    of what the relay last saw of its source: its name and SIGHTING."""
+def encode_key(*parts: str | int) -> bytes:
+    """Return a record key.
+
+    Args:
+        parts: of a position, the fields of its CheckpointKey; of a registration, the relay's name; of a source snapshot, the
+            relay's name and SOURCE_SNAPSHOT.
+    """
     return SEPARATOR.join(quote(str(part), safe="") for part in parts).encode("ascii")
 
 
 def record(topic: str, key: bytes, value: bytes | None) -> Record:
-    """A record of the checkpoint topic; without a value it takes its key away."""
+    """Return a record of the checkpoint topic; one without a value deletes its key."""
     return topic, value, key, -1, 0, None
 
 
-def parse_key(text: bytes) -> Place | tuple[str] | str:
-    """A position's place, the relay's name of a registration, or (the relay's name,) of a sighting. Raises ValueError."""
+def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
+    """Return the key of a position, the relay's name of a registration, or (the relay's name,) of a source snapshot.
+
+    Raises:
+        ValueError: for any other key.
+    """
     parts = [unquote(part, errors="strict") for part in text.decode("ascii").split(SEPARATOR)]
     match parts:
         case [relay]:
             return relay
-        case [relay, kind] if kind == SIGHTING:
+        case [relay, kind] if kind == SOURCE_SNAPSHOT:
             return (relay,)
         case [relay, region, topic, partition] if partition.isdecimal() and int(partition) <= LARGEST_PARTITION:
-            return Place(relay, region, topic, int(partition))
+            return CheckpointKey(relay, region, topic, int(partition))
     raise ValueError(f"not the key of a checkpoint: {text!r}")
 
 
 class CheckpointLog:
-    """All relays' positions, registrations and sightings, as far as `refresh` has read. Methods raise Fatal.
+    """The positions, registrations and source snapshots of all relays, as of the last `refresh`. Methods raise Fatal.
 
-    Unless the log is read for `repairing`, they end with 3 if the newest record of a position of `relay`, or of its
-    registration, is unreadable.
+    The exit code is 3 if the newest record of a position of `relay`, or of its registration, is unreadable, unless the log is
+    read for `repairing`.
 
-    `unreadable` has the keys whose newest record is unreadable, and where that record is. Such a key keeps the value before it.
+    Attributes:
+        unreadable: the keys whose newest record is unreadable, with the location of that record and the error. Such a key
+            retains its previous value.
+        positions: the checkpoints by key.
+        registrations: the registrations by relay.
+        snapshots: the source snapshots by relay.
     """
 
     def __init__(self, reader: TopicReader, topic: str, relay: str, *, repairing: bool = False) -> None:
@@ -137,91 +173,102 @@ class CheckpointLog:
         self._relay = relay
         self._repairing = repairing
         self.reader = reader
-        self.positions: dict[Place, Checkpoint] = {}
+        self.positions: dict[CheckpointKey, Checkpoint] = {}
         self.registrations: dict[str, Registration] = {}
-        self.sightings: dict[str, Sighting] = {}
-        self._first: dict[Place, tuple[int | None, int | None]] = {}
+        self.snapshots: dict[str, SourceSnapshot] = {}
+        self._first_written: dict[CheckpointKey, tuple[int | None, int | None]] = {}
         self._read: Offsets = {}
 
     def refresh(self) -> None:
-        """Read on to where the topic ends now. Transactions that are open there are waited for: one that was begun before
-        may hold the end of what is visible back, behind which a decided one of ours may stand."""
+        """Read up to the current end of the topic.
+
+        It waits for transactions that are open there: an older open transaction hides records of decided ones behind it.
+        """
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
-    def look(self, relay: str) -> None:
-        """Read on to where readers are stopped now, which is enough to know whom to fence: what a killed process has left open
-        is decided only by that, or after its time-out. Where a registration of `relay` stands behind that, it is waited for."""
+    def refresh_visible(self, relay: str) -> None:
+        """Read up to the last stable offset, without a wait for open transactions.
+
+        That is enough to decide which ids to fence, and only the fencing, or the time-out, decides the transactions of a killed
+        process. If a registration of `relay` is behind the last stable offset, it is waited for.
+        """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
         self._read_to(visible)
         hidden = self.reader.read({partition: (visible[partition], end) for partition, end in ends.items()}, undecided=True)
-        if any(message.key() == key(relay) for batch in hidden for message in batch.messages):
+        if any(message.key() == encode_key(relay) for batch in hidden for message in batch.messages):
             self._read_to(ends)
 
     def _read_to(self, ends: Offsets) -> None:
         starts = self._read or self.reader.earliest(ends)
         for batch in self.reader.read({partition: (starts.get(partition, 0), end) for partition, end in ends.items()}):
             for message in batch.messages:
-                self._take(message.key() or b"", message.value(), (message.partition(), message.offset()))
+                self._apply(message.key() or b"", message.value(), (message.partition(), message.offset()))
         self._read = ends
         self._refuse_unreadable()
 
     def _refuse_unreadable(self) -> None:
         """Raise Fatal if a position or the registration of the relay is unreadable."""
-        for name, fault in [] if self._repairing else self.unreadable.items():
-            match parse_key(name):
-                case Place() as place if place.relay == self._relay:
-                    hint = f"publisher checkpoint set CONFIG --topic {place.topic} --partition {place.partition} --to OFFSET"
-                    raise Fatal(f"the position of {place.topic}[{place.partition}] is unreadable: {fault}", hint, REFUSED)
+        for record_key, error in [] if self._repairing else self.unreadable.items():
+            match parse_key(record_key):
+                case CheckpointKey() as key if key.relay == self._relay:
+                    hint = f"publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to OFFSET"
+                    raise Fatal(f"the position of {key.topic}[{key.partition}] is unreadable: {error}", hint, REFUSED)
                 case str() as relay if relay == self._relay:
                     hint = "end every process of this relay, then register again: publisher checkpoint set"
-                    raise Fatal(f"the registration of relay {relay!r} is unreadable: {fault}", hint, REFUSED)
+                    raise Fatal(f"the registration of relay {relay!r} is unreadable: {error}", hint, REFUSED)
 
-    def unreadable_places(self) -> list[Place]:
-        """Return the positions of the relay whose newest record is unreadable."""
-        found = [parse_key(name) for name in self.unreadable]
-        return [place for place in found if isinstance(place, Place) and place.relay == self._relay]
+    def unreadable_positions(self) -> list[CheckpointKey]:
+        """Return the keys of the relay's positions whose newest record is unreadable."""
+        keys = [parse_key(record_key) for record_key in self.unreadable]
+        return [key for key in keys if isinstance(key, CheckpointKey) and key.relay == self._relay]
 
-    def sighting(self) -> Sighting | None:
-        """Return what the relay last saw of its source. Raises Fatal if that record is unreadable."""
-        if (fault := self.unreadable.get(key(self._relay, SIGHTING))) is not None:
+    def snapshot(self) -> SourceSnapshot | None:
+        """Return the last snapshot of the relay's source; None if there is none. Raises Fatal if it is unreadable."""
+        if (error := self.unreadable.get(encode_key(self._relay, SOURCE_SNAPSHOT))) is not None:
             hint = "start the relay while its source answers: it writes that record again"
-            raise Fatal(f"what relay {self._relay!r} last saw of its source is unreadable: {fault}", hint, REFUSED)
-        return self.sightings.get(self._relay)
+            raise Fatal(f"the source snapshot of relay {self._relay!r} is unreadable: {error}", hint, REFUSED)
+        return self.snapshots.get(self._relay)
 
-    def of_relay(self, relay: str) -> dict[Place, Checkpoint]:
-        return {place: found for place, found in self.positions.items() if place.relay == relay}
+    def of_relay(self, relay: str) -> dict[CheckpointKey, Checkpoint]:
+        """Return the positions of a relay."""
+        return {key: position for key, position in self.positions.items() if key.relay == relay}
 
-    def earlier(self, one: Place, other: Place) -> bool:
-        """Whether the first checkpoint of `one` was written before that of `other`; yes where they lie in two partitions."""
-        (place, at), (other_place, other_at) = (self._first.get(name, (None, None)) for name in (one, other))
-        return place != other_place or (at or 0) < (other_at or 0)
+    def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
+        """Return whether the first checkpoint of `key` was written before that of `other`.
 
-    def _take(self, name: bytes, value: bytes | None, at: tuple[int | None, int | None]) -> None:
+        True if they are in two partitions of the topic, where no order exists.
+        """
+        partition, offset = self._first_written.get(key, (None, None))
+        other_partition, other_offset = self._first_written.get(other, (None, None))
+        return partition != other_partition or (offset or 0) < (other_offset or 0)
+
+    def _apply(self, record_key: bytes, value: bytes | None, location: tuple[int | None, int | None]) -> None:
+        """Apply the record at this partition and offset."""
         try:
-            place = parse_key(name)
+            key = parse_key(record_key)
         except ValueError:
-            log.warning("%s[%s]@%s is skipped: its key %.200r is none of a checkpoint", self.topic, *at, name)
+            log.warning("%s[%s]@%s is skipped: %.200r is not the key of a checkpoint", self.topic, *location, record_key)
             return
-        self.unreadable.pop(name, None)
+        self.unreadable.pop(record_key, None)
         try:
-            if isinstance(place, Place):
-                _put(self.positions, place, value, _checkpoints)
+            if isinstance(key, CheckpointKey):
+                _apply_value(self.positions, key, value, _checkpoint_decoder)
                 if value is None:
-                    self._first.pop(place, None)
+                    self._first_written.pop(key, None)
                 else:
-                    self._first.setdefault(place, at)
-            elif isinstance(place, str):
-                _put(self.registrations, place, value, _registrations)
+                    self._first_written.setdefault(key, location)
+            elif isinstance(key, str):
+                _apply_value(self.registrations, key, value, _registration_decoder)
             else:
-                _put(self.sightings, place[0], value, _sightings)
+                _apply_value(self.snapshots, key[0], value, _snapshot_decoder)
         except UnreadableDocument as error:
-            self.unreadable[name] = fault = f"{self.topic}[{at[0]}]@{at[1]}: {error}"
-            log.warning("a record with the key %.200r is skipped, it is no checkpoint: %s", name, fault)
+            self.unreadable[record_key] = located = f"{self.topic}[{location[0]}]@{location[1]}: {error}"
+            log.warning("the record with the key %.200r is skipped, its value is unreadable: %s", record_key, located)
 
 
-def _put(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
-    """A record of a compacted topic: without a value it takes its key away."""
+def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
+    """Apply a record of a compacted topic: one without a value deletes its key."""
     if value is None:
         into.pop(key, None)
     else:

@@ -1,7 +1,7 @@
-"""The Kafka clients of a lane: tuned for a source that is far away and a destination that is near.
+"""The Kafka clients of a lane, tuned for a distant source and a near destination.
 
-Sources of the numbers: a cut link is noticed when a connection attempt or an answer takes too long, so those limits (not the
-back-off alone) decide how soon copying goes on afterwards; fetches and queues bound a lane's memory in bytes.
+A broken link is detected when a connection attempt or an answer takes too long. These limits, not the backoff alone, therefore
+decide how soon copying continues after an outage. The limits of fetches and queues bound the memory of a lane.
 """
 
 from typing import Any
@@ -15,19 +15,19 @@ from publisher.kafka.error_codes import UNKNOWN_CLIENT
 from publisher.relay.settings import RelaySettings
 
 QUICK: dict[str, Any] = {
-    "socket.connection.setup.timeout.ms": 2_000,  # an attempt into a cut link: the kernel repeats its SYN after 1 s, then 2, 4
+    "socket.connection.setup.timeout.ms": 2_000,  # while the link is down the kernel repeats its SYN after 1 s, then 2, 4
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
-    "log_level": 3,  # errors: each attempt into a cut link would be a warning, and readiness tells of that
+    "log_level": 3,  # errors: each failed attempt would be a warning, and readiness reports the outage
 }
-ANSWER_MS = 4_000  # a connection that is silent for longer is made anew: TCP itself repeats ever more slowly
+ANSWER_MS = 4_000  # a connection without an answer for longer is replaced: the intervals of TCP's own retries grow
 SEE_CHECK = "see what is needed: publisher check CONFIG"
 
 
 def far_reader(settings: RelaySettings, lane: int) -> Consumer:
-    """A consumer for assigned partitions of the source, which is told where each of them ends."""
+    """Return a consumer for assigned partitions of the source, which reports the end of each partition."""
     source = settings.source
-    share = settings.bytes_per_second // settings.lanes  # what a lane may read in a second need not be fetched ahead twice
+    share = settings.bytes_per_second // settings.lanes  # no more is fetched ahead than the lane may read in a second
     queue = min(source.queue_bytes, max(65_536, share)) if share else source.queue_bytes
     properties: dict[str, Any] = {
         "enable.partition.eof": True,
@@ -46,10 +46,10 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
 
 
 def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
-    """A transactional producer for the destination. `batch_bytes`: what every topic takes at once.
+    """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts.
 
-    Nothing hears of single records: a commit fails with what befell the first one that was not written. (A delivery callback
-    may be called while the library holds an exception for a fatal error, and then fails with SystemError.)
+    It has no delivery callback: a commit fails with the error of the first record that was not written. A delivery callback may
+    run while the library holds an exception for a fatal error, and then fails with SystemError.
     """
     destination = settings.destination
     tuning = {"linger.ms": 5, "compression.type": destination.compression, **QUICK, **destination.extra}
@@ -57,12 +57,12 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
 
 
 def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
-    """The settings of clients that are back soon after their cluster is."""
+    """Return the settings with short time-outs, so that clients reconnect soon after an outage."""
     return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
-def refusal(cluster: kafka.KafkaSettings, error: KafkaError) -> Fatal:
-    """What an error of REFUSED or UNKNOWN_CLIENT means, said by the source: this client is not known, or may not do it."""
+def source_rejection(cluster: kafka.KafkaSettings, error: KafkaError) -> Fatal:
+    """Return the error to raise if the source rejects this client (UNKNOWN_CLIENT) or one of its requests (REFUSED)."""
     if error in UNKNOWN_CLIENT:
         return connection.refused(cluster, error)
-    return NotAllowed(f"the source refuses: {error.str()}", SEE_CHECK)
+    return NotAllowed(f"the source rejects the request: {error.str()}", SEE_CHECK)

@@ -1,4 +1,4 @@
-"""The two clusters of a relay: who asks them, and who writes to the destination."""
+"""Connections to the two clusters of a relay: queries of both, and the sessions that write to the destination."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +19,13 @@ ANSWER_SECONDS = 5.0
 
 
 def reach(settings: RelaySettings) -> None:
-    """See that both clusters answer. Raises Fatal as `connect` does, within seconds and with the way out."""
+    """Check that both clusters answer. Raises Fatal within seconds, with the remedy, as `connect` does."""
     for cluster in (settings.source.kafka, settings.destination.kafka):
         connect(quick(cluster), settings.name, ANSWER_SECONDS)
 
 
 def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
-    """The topics of the source and of the destination, to be asked."""
+    """Return the topic queries of the source and of the destination."""
     source, destination = (
         Topics(quick(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
         for side in (settings.source, settings.destination)
@@ -34,12 +34,13 @@ def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
 
 
 def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
+    """Return the consumer groups of a cluster."""
     settings = quick(cluster.kafka)
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 
 
 def log_of(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
-    """Return the checkpoints, not read yet; see `CheckpointLog` for `repairing`."""
+    """Return the checkpoints, without reading them; see `CheckpointLog` for `repairing`."""
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     return CheckpointLog(reader, settings.checkpoint_topic, settings.name, repairing=repairing)
 
@@ -47,8 +48,14 @@ def log_of(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog
 def session_of(
     settings: RelaySettings, ids: Sequence[str], batch_bytes: int = kafka.LARGEST_BATCH, **more: Any
 ) -> TransactionSession:
-    """A session that writes to the destination under these transactional ids. `batch_bytes`: what every topic takes at once.
-    `more` as TransactionSession takes it."""
+    """Return a session that writes to the destination under these transactional ids.
+
+    Args:
+        settings: the settings of the relay.
+        ids: the transactional ids.
+        batch_bytes: the largest batch that every topic accepts.
+        **more: further arguments of TransactionSession.
+    """
 
     def producer(name: str) -> Producer:
         return kafka.warm_up(near_writer(settings, name, batch_bytes), settings.checkpoint_topic)

@@ -23,12 +23,12 @@ from publisher.kafka.clients import is_group_auth_noise
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import Taken, messages_of, sandboxed
-from publisher.relay.clients import SEE_CHECK, far_reader, refusal
+from publisher.relay.clients import SEE_CHECK, far_reader, source_rejection
 from publisher.relay.clusters import session_of
 from publisher.relay.dead_letter import Fill, Refusing, places
-from publisher.relay.rate_limit import Budget
-from publisher.relay.rejection_records import Unfit
-from publisher.relay.sandboxed_partitions import Suspects, carried_at_once
+from publisher.relay.rate_limit import RateLimit
+from publisher.relay.rejection_records import TransactionRejected
+from publisher.relay.sandboxed_partitions import SandboxedPartitions, rows_to_copy
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.status import LaneState
@@ -59,24 +59,24 @@ def rest_after(commit_seconds: float) -> float:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What the lanes of one life share. `checkpoint` gives the record of a route's position; `seen()` is when the topics' ids
-    were last found unchanged (monotonic seconds); `context` and `wait_until_decided` as TransactionSession takes them;
-    `batch_bytes`: what every topic takes at once. A lane ends when `stopping` is set, and sets `ended`."""
+class WorkerContext:
+    """What the lanes of one life share. `checkpoint` gives the record of a route's position; `topics_checked_at()` is when the
+    topics' ids were last found unchanged (monotonic seconds); `context` and `wait_until_decided` as TransactionSession takes
+    them; `batch_bytes`: what every topic takes at once. A lane ends when `stopping` is set, and sets `ended`."""
 
     settings: RelaySettings
     checkpoint: Callable[[Route], Record]
-    seen: Callable[[], float]
+    topics_checked_at: Callable[[], float]
     context: Context
     wait_until_decided: Callable[[Context], None]
     batch_bytes: int
-    budget: Budget
+    rate_limit: RateLimit
     stopping: threading.Event
     ended: threading.Event
 
 
-class Lane:
-    def __init__(self, shared: Shared, state: LaneState) -> None:
+class CopyWorker:
+    def __init__(self, shared: WorkerContext, state: LaneState) -> None:
         self.state = state
         self.failure: Exception | None = None
         self.state.routes, self.state.stopped = {}, {}
@@ -84,7 +84,9 @@ class Lane:
         self._settings = settings = shared.settings
         self._stopping = shared.stopping
         source = settings.source
-        self._suspects = Suspects(sandboxed(source.kafka, settings.lane_id(state.number), source.expanded_bytes), state.known)
+        self._suspects = SandboxedPartitions(
+            sandboxed(source.kafka, settings.lane_id(state.number), source.expanded_bytes), state.begun
+        )
         recover = lambda: self._writing.recover()  # noqa: E731, PLW0108 - it is open later
         self._refusing = Refusing(settings, state, self._publish, recover, self._suspects)
         self._registered: Record | None = None
@@ -172,18 +174,18 @@ class Lane:
             self._carry(consumer, taken)
         messages = consumer.consume(1, BESIDE_SUSPECTS_SECONDS if self._suspects else IDLE_SECONDS)
         self._try(consumer, messages)
-        for place in self._suspects.reported() & self._refusing.active.keys():
+        for place in self._suspects.take_reported() & self._refusing.active.keys():
             consumer.incremental_unassign([TopicPartition(*place)])
             self._suspects.add(self._refusing.active[place])
         self._measure(consumer)
 
     def _try(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish these and the messages behind them. False if one cannot be carried: all are read again, fewer at once."""
+        """Publish these and the messages behind them. False if one cannot be copied: all are read again, fewer at once."""
         if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
             try:
                 self._pay(*self._publish(partial(self._copy, consumer, messages)))
                 self._refusing.room.passed(self._refusing.active)
-            except Unfit as unfit:
+            except TransactionRejected as unfit:
                 self._refusing.take_back(consumer, messages, unfit)
                 return False
         return True
@@ -196,7 +198,7 @@ class Lane:
         elif taken.unreadable is not None:
             self._refusing.unreadable(consumer, taken.unreadable, now_ms())
         else:
-            rows = carried_at_once(taken.rows, self._refusing.room.now)
+            rows = rows_to_copy(taken.rows, self._refusing.room.now)
             messages = messages_of(taken.partition, rows)
             unread = rows[0].unread if rows else None
             if not (self._try(consumer, messages) if unread is None else self._refuse_unread(consumer, messages[0], unread)):
@@ -217,7 +219,7 @@ class Lane:
 
         try:
             self._publish(refuse)
-        except Unfit as unfit:
+        except TransactionRejected as unfit:
             self._refusing.take_back(consumer, [message], unfit)
             return False
         return True
@@ -237,14 +239,14 @@ class Lane:
         """Wait until the topics are known to be the same ones; False where the lane ends before that."""
         while not self._stopping.is_set():
             now = self.state.heartbeat = time.monotonic()
-            if self._shared.seen() >= now - SEEN_SECONDS:
+            if self._shared.topics_checked_at() >= now - SEEN_SECONDS:
                 return True
             self._stopping.wait(0.01)
         return False
 
     def _publish(self, fill: Fill) -> tuple[int, int]:
-        """One transaction: what `fill` writes, and the positions after it. Raises Unfit where the destination does not take
-        one of the records; that transaction is still to be aborted."""
+        """One transaction: what `fill` writes, and the positions after it. Raises TransactionRejected where the destination
+        does not take one of the records; that transaction is still to be aborted."""
         state, before, amount = self.state, replace(self.state.tally), (0, 0)
         moved: list[Route] = []
 
@@ -281,7 +283,7 @@ class Lane:
     def _failure(self, error: Exception, written: int) -> Exception:
         """What the failure of a transaction of so many records means."""
         if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
-            return Unfit(error.code or 0, written)
+            return TransactionRejected(error.code or 0, written)
         if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # else it is the source that refuses
             return NotAllowed(f"the destination refuses lane {self.state.number}: {error}", SEE_CHECK)
         if isinstance(error, Aborted):
@@ -322,13 +324,13 @@ class Lane:
             raise acls.refused(self._settings.source.kafka, [Right(READ, acls.TOPIC, str(event.topic()))])
         elif not is_group_auth_noise(error):
             if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():
-                raise refusal(self._settings.source.kafka, error)
+                raise source_rejection(self._settings.source.kafka, error)
             raise Aborted(f"the source says: {error.str()}")
 
     def _pay(self, count: int, size: int) -> None:
         """Count the bytes, and wait where there is a limit."""
         self.state.bytes += size
-        until = time.monotonic() + self._shared.budget.spend(size + 64 * count, time.monotonic())
+        until = time.monotonic() + self._shared.rate_limit.spend(size + 64 * count, time.monotonic())
         while (left := until - time.monotonic()) > 0 and not self._stopping.wait(min(left, 1.0)):
             self.state.heartbeat = time.monotonic()
 

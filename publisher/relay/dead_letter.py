@@ -15,8 +15,14 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import UnreadableBatch
 from publisher.kafka.source_position import Position
-from publisher.relay.rejection_records import UNREADABLE, UNREADABLE_BATCH, Refusal, Room, Unfit
-from publisher.relay.sandboxed_partitions import Suspects
+from publisher.relay.rejection_records import (
+    UNREADABLE,
+    UNREADABLE_BATCH,
+    RejectedRecord,
+    TransactionLimit,
+    TransactionRejected,
+)
+from publisher.relay.sandboxed_partitions import SandboxedPartitions
 from publisher.relay.settings import RelaySettings
 from publisher.relay.status import LaneState
 from publisher.relay.transform import Route
@@ -35,7 +41,8 @@ Fill = Callable[[Produce], tuple[int, int]]
 class Refusing:
     """Of one lane. `active` are the partitions that it copies, `room` says how many records a transaction may hold.
 
-    `publish` makes a transaction of what is written, and raises Unfit; `recover` gives the open one up. Both may end the lane.
+    `publish` makes a transaction of what is written, and raises TransactionRejected; `recover` gives the open one up. Both
+    may end the lane.
     """
 
     def __init__(
@@ -44,17 +51,17 @@ class Refusing:
         state: LaneState,
         publish: Callable[[Fill], tuple[int, int]],
         recover: Callable[[], None],
-        suspects: Suspects,
+        suspects: SandboxedPartitions,
     ) -> None:
         self.active: dict[Partition, Route] = {}
-        self.room = Room(settings.transaction_records)
+        self.room = TransactionLimit(settings.transaction_records)
         self._settings = settings
         self._state = state
         self._publish = publish
         self._recover = recover
         self._suspects = suspects
         self._before: dict[Partition, Route] = {}
-        self._written: list[Refusal] = []
+        self._written: list[RejectedRecord] = []
 
     def begin(self) -> None:
         self._before = dict(self.active)
@@ -86,9 +93,9 @@ class Refusing:
         topic, number = batch.partition
         last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
         source = Position(self._settings.source.region, topic, number, batch.first)
-        self._refuse(consumer, Refusal(last, source, UNREADABLE_BATCH, str(batch), None, batch.last), (True,))
+        self._refuse(consumer, RejectedRecord(last, source, UNREADABLE_BATCH, str(batch), None, batch.last), (True,))
 
-    def take_back(self, consumer: Consumer, messages: list[Message], unfit: Unfit) -> None:
+    def take_back(self, consumer: Consumer, messages: list[Message], unfit: TransactionRejected) -> None:
         """Give up a transaction that holds an unfit record, and go on with fewer; refuse one that was alone (`messages`)."""
         alone = self._written[0] if self._written else None
         suspects = {place: route.next for place, route in self.active.items() if route.settle()}
@@ -96,7 +103,7 @@ class Refusing:
             route.rewind()
         self._recover()
         if self.room.now > 1:
-            log.info("lane %d: one of %d records cannot be carried: %s", self._state.number, unfit.written, unfit)
+            log.info("lane %d: one of %d records cannot be copied: %s", self._state.number, unfit.written, unfit)
             self.room.failed(unfit.written, suspects)
         elif unfit.reason is None or not any(not m.error() and (m.topic(), m.partition()) in self.active for m in messages):
             raise Aborted(f"lane {self._state.number}: {unfit}")
@@ -110,31 +117,31 @@ class Refusing:
             self._suspects.add(self.active[place])
         consumer.assign(places(route for place, route in self.active.items() if place not in self._suspects))
 
-    def _refuse(self, consumer: Consumer, found: Refusal, forms: tuple[bool, ...]) -> None:
+    def _refuse(self, consumer: Consumer, found: RejectedRecord, forms: tuple[bool, ...]) -> None:
         """Refuse a record in a transaction of its own, bare as the last resort."""
         for bare in forms if self._settings.refusal_topic else ():
             try:
                 self._publish(partial(self._write, found, bare))
                 return
-            except Unfit as again:
+            except TransactionRejected as again:
                 log.warning("lane %d: the refusal topic does not take %s: %s", self._state.number, found.source, again)
                 self.active[found.source.topic, found.source.partition].rewind()
                 self._recover()
         self._stop(consumer, found)
 
-    def _refusal(self, message: Message, reason: str, error: str, *, readable: bool = True) -> Refusal:
+    def _refusal(self, message: Message, reason: str, error: str, *, readable: bool = True) -> RejectedRecord:
         place = cast("Partition", (message.topic(), message.partition()))
         source = Position(self._settings.source.region, *place, message.offset() or 0)
-        return Refusal(message, source, reason, error, headers_of_one(message) or [] if readable else None)
+        return RejectedRecord(message, source, reason, error, headers_of_one(message) or [] if readable else None)
 
-    def _write(self, found: Refusal, bare: bool, produce: Produce) -> tuple[int, int]:
+    def _write(self, found: RejectedRecord, bare: bool, produce: Produce) -> tuple[int, int]:
         self.active[found.source.topic, found.source.partition].passed = found.message
         self._written.append(found)
         produce(self._settings.refusal_topic, **found.letter(bare=bare))
         self._state.tally.refused += 1
         return 1, 0
 
-    def _stop(self, consumer: Consumer, found: Refusal) -> None:
+    def _stop(self, consumer: Consumer, found: RejectedRecord) -> None:
         """Copy no more of this partition in this life: nothing is lost, and what lies behind the record waits."""
         place = found.source.topic, found.source.partition
         del self.active[place]
@@ -142,7 +149,7 @@ class Refusing:
             self._suspects.forget(place)
         else:
             consumer.incremental_unassign([TopicPartition(*place)])
-        why = f"stopped at offset {found.source.offset}, which cannot be carried: {found.reason} ({found.error})"
+        why = f"stopped at offset {found.source.offset}, which cannot be copied: {found.reason} ({found.error})"
         self._state.stopped[place] = why
         log.error("lane %d: %s[%d] %s; %s", self._state.number, *place, why, WAYS_ON)
 

@@ -1,6 +1,7 @@
-"""Fencing: no process but this one writes for a relay from here on.
+"""Fencing: after `fence` no other process writes for a relay.
 
-Whoever changes positions, `publisher run` and `publisher checkpoint` alike, fences first, then reads to the end, then writes.
+Every command that changes positions (`publisher run`, `publisher checkpoint`) first fences, then reads the checkpoints to their
+end, then writes.
 """
 
 import os
@@ -20,14 +21,14 @@ from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 
 Opening = Callable[[Record], None]
-"""Takes the transactional ids of a lane over; each of its producers commits this record."""
+"""Takes over the transactional ids of a lane; each of its producers commits this record."""
 
 
 def control_of(settings: RelaySettings, context: Context | None = None) -> TransactionSession:
-    """The session of a relay's registrations, and of all checkpoints that no lane writes.
+    """Return the session that writes the registrations, and all checkpoints that no lane writes.
 
-    It has one producer, so nobody could prove a successor, and it gets none. Its transactions are a second apart: an EndTxn
-    that the client sends twice finds none of them open.
+    It has one producer and never replaces it after a slow commit, because the ownership check of a successor needs a second
+    producer. Its transactions are at least a second apart, so an EndTxn that the client sends twice finds no open transaction.
     """
     return session_of(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
 
@@ -36,44 +37,55 @@ def fence(
     settings: RelaySettings,
     control: TransactionSession,
     checkpoints: CheckpointLog,
-    told: Registration,
+    registered: Registration,
     openings: Sequence[Opening] = (),
-    on_look: Callable[[], None] = lambda: None,
+    on_control_owned: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take every transactional id of the relay: that of `control`, its lanes' by `openings` if there are any.
+    """Take over every transactional id of the relay: that of `control`, and those of its lanes.
 
-    `control` comes first, and then the registration: whoever loses a lane must find who has replaced it, or it would take
-    the lanes back. `on_look` is called when nobody else can register any more, and may raise. Until all lanes are fenced the
-    registration names as many as any process may still have.
+    `control` is first, then the registration: a process that loses a lane must find the registration of its successor, or it
+    would take the lanes back. Until all lanes are fenced, the registration names the largest number of lanes of any process.
 
-    A lane of a predecessor that renews a producer takes that id back. It then commits with its other id, so it ends if that was
-    taken by then; and where it was not yet, the commit that follows here with every id finds the one that is gone.
+    A lane of a predecessor that replaces a producer takes that id back. Its next commit uses its other id, and fails if that id
+    has been taken over. Otherwise the commits that follow here, one with every id, find the id that was taken back.
+
+    Args:
+        settings: the settings of the relay.
+        control: the session of `control_of`, not open yet.
+        checkpoints: the checkpoints, read up to the last stable offset here.
+        registered: the registration to write.
+        openings: take over the ids of this process's lanes, in their order. Without any, all ids are taken over and released.
+        on_control_owned: called when no other process can register, with the registrations read. May raise.
     """
     control.open()
-    checkpoints.look(settings.name)
-    on_look()
+    checkpoints.refresh_visible(settings.name)
+    on_control_owned()
     last = checkpoints.registrations.get(settings.name)
-    claim = msgspec.structs.replace(told, lanes=max(last.lanes if last else 0, settings.lanes))
-    registered = registration_record(settings, claim)
-    control.publish([registered])
+    claim = msgspec.structs.replace(registered, lanes=max(last.lanes if last else 0, settings.lanes))
+    claim_record = registration_record(settings, claim)
+    control.publish([claim_record])
 
-    def take(lane: int) -> None:
-        taken = session_of(settings, settings.transactional_ids(lane), ownership_record=lambda: registered)
+    def take_over(lane: int) -> None:
+        session = session_of(settings, settings.transactional_ids(lane), ownership_record=lambda: claim_record)
         try:
-            taken.open()
+            session.open()
         finally:
-            taken.close()
+            session.close()
 
-    others = range(settings.lanes if openings else 0, claim.lanes)
-    with ThreadPoolExecutor(len(others) + len(openings) or 1, thread_name_prefix="fence") as pool:
-        taken = [pool.submit(opening, registered) for opening in openings] + [pool.submit(take, lane) for lane in others]
-        for each in taken:
-            each.result()
-
-
-def registration(settings: RelaySettings, instance: str, what: str) -> Registration:
-    return Registration(settings.lanes, instance, what, socket.gethostname(), os.getpid(), now_ms())
+    other_lanes = range(settings.lanes if openings else 0, claim.lanes)
+    with ThreadPoolExecutor(len(other_lanes) + len(openings) or 1, thread_name_prefix="fence") as pool:
+        takeovers = [pool.submit(opening, claim_record) for opening in openings]
+        takeovers += [pool.submit(take_over, lane) for lane in other_lanes]
+        for takeover in takeovers:
+            takeover.result()
 
 
-def registration_record(settings: RelaySettings, told: Registration) -> Record:
-    return checkpoint.record(settings.checkpoint_topic, checkpoint.key(settings.name), checkpoint.encode(told))
+def registration(settings: RelaySettings, instance: str, command: str) -> Registration:
+    """Return the registration of this process, which runs this command."""
+    return Registration(settings.lanes, instance, command, socket.gethostname(), os.getpid(), now_ms())
+
+
+def registration_record(settings: RelaySettings, registered: Registration) -> Record:
+    """Return the record of a registration."""
+    key = checkpoint.encode_key(settings.name)
+    return checkpoint.record(settings.checkpoint_topic, key, checkpoint.encode(registered))

@@ -1,7 +1,7 @@
-"""How far a relay has copied each partition, from the checkpoints at the destination and the ends at the source; and what the
-relay's process says of itself, if it answers.
+"""The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-No relay has to run. If the source or the process does not answer, the fields that only they know are None.
+If the relay's process answers, its own metrics are added. The relay need not run: fields that only the source or the process
+knows are None while it does not answer.
 """
 
 import contextlib
@@ -11,17 +11,27 @@ from dataclasses import dataclass, replace
 from publisher.errors import Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Bounds
-from publisher.relay.checkpoints import Checkpoint, Place, Registration
+from publisher.relay.checkpoints import Checkpoint, CheckpointKey, Registration
 from publisher.relay.clusters import log_of, topics_of
-from publisher.relay.scrape_metrics import Process, ask
+from publisher.relay.scrape_metrics import ProcessStatus, fetch_process
 from publisher.relay.settings import RelaySettings
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One partition. `next` is the next source offset to copy, `end` where the source's log ends (None: it did not answer);
-    lag in records and in seconds (age of the last copied record while more wait); `age_seconds` of the checkpoint;
-    `records_per_second`, in source offsets, since the look before."""
+class PartitionLag:
+    """The position and lag of one partition.
+
+    Attributes:
+        topic: the source topic.
+        partition: its partition.
+        lane: the lane that copies it.
+        next: the next source offset to copy.
+        end: the end of the source's log; None if the source does not answer.
+        lag_records: number of source offsets from `next` to `end`.
+        lag_seconds: age of the last copied record if there is a backlog, otherwise 0.
+        age_seconds: age of the checkpoint.
+        records_per_second: source offsets per second since the previous observation.
+    """
 
     topic: str
     partition: int
@@ -35,82 +45,95 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Status:
-    """A relay as seen from outside at `at_ms` (Unix). `last` began last under its name; `process` is None where it does not
-    answer; `error` says why nothing newer is known."""
+class RelayStatus:
+    """The state of a relay, as observed at `at_ms` (Unix ms).
+
+    Attributes:
+        name: the relay's name.
+        at_ms: when it was observed.
+        last: the registration of the process that started last.
+        source_answers: whether the source answers.
+        process: the metrics of the process; None if it does not answer.
+        partitions: the position and lag of each partition.
+        error: why this state is not current.
+    """
 
     name: str
     at_ms: int
     last: Registration | None
     source_answers: bool
-    process: Process | None
-    partitions: Sequence[Standing]
+    process: ProcessStatus | None
+    partitions: Sequence[PartitionLag]
     error: str | None = None
 
 
 class Observer:
-    """Looks at one relay, again and again over the same connections. `listen` is where its process serves metrics."""
+    """Observes one relay repeatedly over the same connections. `listen` is the address of its process's metrics."""
 
     def __init__(self, settings: RelaySettings, listen: str) -> None:
-        """Raises Fatal where the destination does not answer."""
         self._settings = settings
         self._listen = listen
         self._checkpoints = log_of(settings)
         self._source, _ = topics_of(settings)
-        self._before: Status | None = None
+        self._previous: RelayStatus | None = None
 
-    def look(self, now_ms: int) -> Status:
-        """Read the checkpoints, ask the source and the process. Raises Fatal where the destination does not answer."""
+    def observe(self, now_ms: int) -> RelayStatus:
+        """Read the checkpoints, and query the source and the process. Raises Fatal if the destination does not answer."""
         self._checkpoints.refresh()
-        own = self._checkpoints.of_relay(self._settings.name)
+        positions = self._checkpoints.of_relay(self._settings.name)
         ends: dict[Partition, Bounds] | None = None
         with contextlib.suppress(Retriable):
-            ends = self._source.bounds((place.topic, place.partition) for place in own)
-        found = Status(
+            ends = self._source.bounds((key.topic, key.partition) for key in positions)
+        status = RelayStatus(
             name=self._settings.name,
             at_ms=now_ms,
             last=self._checkpoints.registrations.get(self._settings.name),
             source_answers=ends is not None,
-            process=ask(self._listen, self._settings.name),
-            partitions=[_standing(self._settings, place, own[place], ends or {}, now_ms) for place in sorted(own)],
+            process=fetch_process(self._listen, self._settings.name),
+            partitions=[_partition_lag(self._settings, key, positions[key], ends or {}, now_ms) for key in sorted(positions)],
         )
-        self._before = found = with_rates(found, self._before)
-        return found
+        self._previous = status = with_rates(status, self._previous)
+        return status
 
 
-def with_rates(found: Status, before: Status | None) -> Status:
-    """The same with records a second since an earlier look; None where not known, or less is copied than before. Pure."""
-    seconds = (found.at_ms - before.at_ms) / 1_000 if before else 0.0
-    if before is None or seconds <= 0:
-        return found
-    offsets = {(row.topic, row.partition): row.next for row in before.partitions}
-    counts = {lane.lane: lane.records for lane in before.process.lanes} if before.process else {}
+def with_rates(status: RelayStatus, previous: RelayStatus | None) -> RelayStatus:
+    """Return the state with the rates since an earlier one. Pure.
 
-    def rate(now: int, then: int | None) -> float | None:
-        return None if then is None or now < then else (now - then) / seconds
+    A rate is None if it is unknown, or if the position or count has decreased.
+    """
+    seconds = (status.at_ms - previous.at_ms) / 1_000 if previous else 0.0
+    if previous is None or seconds <= 0:
+        return status
+    offsets = {(row.topic, row.partition): row.next for row in previous.partitions}
+    counts = {lane.lane: lane.records for lane in previous.process.lanes} if previous.process else {}
 
-    rows = [replace(r, records_per_second=rate(r.next, offsets.get((r.topic, r.partition)))) for r in found.partitions]
-    if found.process is not None:
-        lanes = [replace(row, records_per_second=rate(row.records, counts.get(row.lane))) for row in found.process.lanes]
-        found = replace(found, process=replace(found.process, lanes=lanes))
-    return replace(found, partitions=rows)
+    def rate(now: int, before: int | None) -> float | None:
+        return None if before is None or now < before else (now - before) / seconds
+
+    rows = [
+        replace(row, records_per_second=rate(row.next, offsets.get((row.topic, row.partition)))) for row in status.partitions
+    ]
+    if status.process is not None:
+        lanes = [replace(row, records_per_second=rate(row.records, counts.get(row.lane))) for row in status.process.lanes]
+        status = replace(status, process=replace(status.process, lanes=lanes))
+    return replace(status, partitions=rows)
 
 
-def _standing(
-    settings: RelaySettings, place: Place, found: Checkpoint, ends: Mapping[Partition, Bounds], now_ms: int
-) -> Standing:
-    bounds = ends.get((place.topic, place.partition))
-    lag = None if bounds is None else max(0, bounds.high - found.next)
-    seconds = None if lag is None else 0.0
+def _partition_lag(
+    settings: RelaySettings, key: CheckpointKey, position: Checkpoint, ends: Mapping[Partition, Bounds], now_ms: int
+) -> PartitionLag:
+    bounds = ends.get((key.topic, key.partition))
+    lag = None if bounds is None else max(0, bounds.high - position.next)
+    lag_seconds = None if lag is None else 0.0
     if lag:
-        seconds = max(0, now_ms - found.timestamp_ms) / 1_000 if found.timestamp_ms >= 0 else None
-    return Standing(
-        topic=place.topic,
-        partition=place.partition,
-        lane=settings.lane(place.topic, place.partition),
-        next=found.next,
+        lag_seconds = max(0, now_ms - position.timestamp_ms) / 1_000 if position.timestamp_ms >= 0 else None
+    return PartitionLag(
+        topic=key.topic,
+        partition=key.partition,
+        lane=settings.lane(key.topic, key.partition),
+        next=position.next,
         end=None if bounds is None else bounds.high,
         lag_records=lag,
-        lag_seconds=seconds,
-        age_seconds=max(0, now_ms - found.at_ms) / 1_000,
+        lag_seconds=lag_seconds,
+        age_seconds=max(0, now_ms - position.at_ms) / 1_000,
     )

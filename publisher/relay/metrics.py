@@ -1,4 +1,4 @@
-"""Prometheus metrics of a relay, read from its plain values when they are asked for; nothing is counted twice."""
+"""The Prometheus metrics of a relay, computed from its `RelayState` at each scrape."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from publisher.relay.status import LaneState, RelayState
 COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
     ("publisher_records", "Records copied.", lambda lane: lane.tally.copied),
     ("publisher_bytes", "Bytes of the values read.", lambda lane: lane.bytes),
-    ("publisher_records_filtered", "Records that the filter held back.", lambda lane: lane.tally.filtered),
+    ("publisher_records_filtered", "Records excluded by the filter.", lambda lane: lane.tally.filtered),
     (
         "publisher_records_looped",
         "Records not copied because they come from the destination.",
@@ -20,30 +20,31 @@ COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
     ),
     (
         "publisher_records_derived",
-        "Records copied that carried the origin of another record and got their own.",
+        "Copied records with the forwarded headers of another copy; each received its own origin.",
         lambda lane: lane.tally.derived,
     ),
-    ("publisher_records_refused", "Records that went to the refusal topic.", lambda lane: lane.tally.refused),
+    ("publisher_records_refused", "Records produced to the refusal topic.", lambda lane: lane.tally.refused),
     ("publisher_transactions", "Transactions committed.", lambda lane: lane.counters.commits),
     (
         "publisher_aborts",
-        "Transactions that were begun and not committed because of an error.",
+        "Transactions not committed because of an error.",
         lambda lane: lane.counters.aborts,
     ),
     ("publisher_producer_rotations", "Producers replaced because a commit was slow.", lambda lane: lane.counters.rotations),
-    ("publisher_commit_seconds", "Time that the lane waited for commits.", lambda lane: lane.counters.commit_seconds),
+    ("publisher_commit_seconds", "Time that the lane has waited for commits.", lambda lane: lane.counters.commit_seconds),
 )
 
 
 class RelayMetrics(Collector):
-    """Register it with a CollectorRegistry. `source` and `destination` are the regions."""
+    """Collects the metrics for a CollectorRegistry. `source` and `destination` are the regions."""
 
     def __init__(self, state: RelayState, source: str, destination: str) -> None:
         self._state = state
         self._labels = {"name": state.name, "source": source, "destination": destination}
 
     def collect(self) -> Iterable[Metric]:
-        yield InfoMetricFamily("publisher_relay", "Whose metrics these are, and from where to where.", self._labels)
+        """Yield the current values."""
+        yield InfoMetricFamily("publisher_relay", "The relay, its source and its destination.", self._labels)
         for name, documentation, value in COUNTERS:
             family = CounterMetricFamily(name, documentation, labels=["lane"])
             for lane in self._state.lanes:
@@ -52,37 +53,43 @@ class RelayMetrics(Collector):
         yield from self._lags()
         stopped = GaugeMetricFamily(
             "publisher_partition_stopped",
-            "1 for a partition at whose next record the relay stopped.",
+            "1 for a partition that is not copied, because its next record cannot be copied.",
             labels=["partition", "error"],
         )
-        for (topic, partition), why in sorted(item for lane in self._state.lanes for item in list(lane.stopped.items())):
-            stopped.add_metric([f"{topic}[{partition}]", why], 1)
+        for (topic, partition), reason in sorted(item for lane in self._state.lanes for item in list(lane.stopped.items())):
+            stopped.add_metric([f"{topic}[{partition}]", reason], 1)
         yield stopped
-        skipped = "Keys of the checkpoint topic whose newest record is unreadable and was skipped."
-        yield GaugeMetricFamily("publisher_unreadable_checkpoints", skipped, self._state.unreadable)
-        yield CounterMetricFamily("publisher_restarts", "Times the relay began anew after trouble.", self._state.restarts)
-        troubles = CounterMetricFamily("publisher_troubles", "What ended a life of the relay.", labels=["family"])
-        for family_name, count in sorted(self._state.troubles.items()):
-            troubles.add_metric([family_name], count)
-        yield troubles
+        unreadable = "Keys of the checkpoint topic whose newest record is unreadable and was skipped."
+        yield GaugeMetricFamily("publisher_unreadable_checkpoints", unreadable, self._state.unreadable)
+        restarts = "Restarts of the relay within its process after a failure."
+        yield CounterMetricFamily("publisher_restarts", restarts, self._state.restarts)
+        failures = CounterMetricFamily("publisher_troubles", "Failures that interrupted copying.", labels=["family"])
+        for family_name, count in sorted(self._state.failures.items()):
+            failures.add_metric([family_name], count)
+        yield failures
         last = GaugeMetricFamily(
-            "publisher_last_trouble_timestamp_seconds", "When, and what, the last trouble was.", labels=["family", "error"]
+            "publisher_last_trouble_timestamp_seconds",
+            "Time and error of the last failure that interrupted copying.",
+            labels=["family", "error"],
         )
-        if self._state.trouble is not None:
-            trouble = self._state.trouble
-            last.add_metric([trouble.family, trouble.text], trouble.at_ms / 1_000)
+        if self._state.last_failure is not None:
+            failure = self._state.last_failure
+            last.add_metric([failure.family, failure.text], failure.at_ms / 1_000)
         yield last
 
     def _lags(self) -> Iterable[Metric]:
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         silence = self._state.silence(now)
-        records = GaugeMetricFamily("publisher_lag_records", "Source offsets not copied, as last heard.", labels=["lane"])
+        records = GaugeMetricFamily(
+            "publisher_lag_records", "Source offsets not copied, as of the last answer of the source.", labels=["lane"]
+        )
         seconds = GaugeMetricFamily(
             "publisher_lag_seconds",
-            "While more wait: since the last copied record, or since nothing waited. Else of the last answer.",
+            "With a backlog: time since the last copied record, or since there was no backlog. Otherwise, or if it is longer: "
+            "time since the source last answered.",
             labels=["lane"],
         )
-        ages = GaugeMetricFamily("publisher_checkpoint_age_seconds", "Since the last commit.", labels=["lane"])
+        ages = GaugeMetricFamily("publisher_checkpoint_age_seconds", "Time since the last commit.", labels=["lane"])
         for lane in self._state.lanes:
             label = [str(lane.number)]
             records.add_metric(label, lane.lag_records())
@@ -91,9 +98,11 @@ class RelayMetrics(Collector):
         yield from (records, seconds, ages)
         yield GaugeMetricFamily("publisher_source_silence_seconds", "Time without an answer of the source.", silence)
         retention = GaugeMetricFamily(
-            "publisher_source_retention_seconds", "How long the source keeps records, where it tells.", labels=["topic"]
+            "publisher_source_retention_seconds",
+            "How long the source retains records, if it deletes them by age.",
+            labels=["topic"],
         )
-        for topic, kept in sorted(self._state.retention.items()):
-            retention.add_metric([topic], kept)
+        for topic, topic_seconds in sorted(self._state.retention.items()):
+            retention.add_metric([topic], topic_seconds)
         yield retention
         yield GaugeMetricFamily("publisher_copying", "1 while records are copied.", int(self._state.copying))

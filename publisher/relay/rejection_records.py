@@ -21,7 +21,7 @@ LAST = "refused.last"
 LARGEST_KEY = 1_024  # bytes, of a record that is kept without its value
 
 
-class Unfit(Exception):
+class TransactionRejected(Exception):
     """The open transaction of `written` records holds one that the destination does not take. `reason`: None where not told."""
 
     def __init__(self, code: int, written: int) -> None:
@@ -30,7 +30,7 @@ class Unfit(Exception):
         self.written = written
 
 
-class Room:
+class TransactionLimit:
     """How many records the next transaction may hold: `most`, and fewer while a record is looked for that cannot be carried.
 
     The partitions of a failed transaction are suspects up to where it went. Larger transactions are tried when all of that is
@@ -58,8 +58,8 @@ class Room:
                 self.now = min(self._most, 2 * self.now)
 
 
-class Refusal(NamedTuple):
-    """A record that cannot be carried: where it stands, and why. `headers` is None where they cannot be read.
+class RejectedRecord(NamedTuple):
+    """A record that cannot be copied: where it stands, and why. `headers` is None where they cannot be read.
 
     It may stand for several records: `last` is then the offset of the last one, and `source` the position of the first.
     """

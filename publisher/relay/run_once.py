@@ -1,7 +1,7 @@
-"""One life of a relay: what it copies is surveyed, fenced, verified, begun, supervised, closed. In that order.
+"""One run of a relay: survey, take over, begin, supervise, close. `Relay` repeats it after every failure.
 
-Besides the lanes' sessions there is one more, `control`: it registers the process and writes the first checkpoints of new
-partitions, all of a topic together, so that one that is missing later is known to be lost.
+Besides the sessions of the lanes there is one more, `control`. It registers the process and writes the first checkpoints of new
+partitions, all partitions of a topic together, so that a missing checkpoint is known to be lost.
 """
 
 import logging
@@ -9,27 +9,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from publisher.errors import REFUSED, Aborted, Fatal
+from publisher.errors import REFUSED, USAGE, Aborted, Fatal
 from publisher.kafka import acls
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.partitions import Partition, in_ranges
 from publisher.kafka.topics import Topic, retention_seconds
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay import start_position, verify_tail
-from publisher.relay.checkpoints import Place, Registration
+from publisher.relay.checkpoints import Checkpoint, CheckpointKey, Registration
 from publisher.relay.clients import quick
 from publisher.relay.clusters import ANSWER_SECONDS, log_of, topics_of
-from publisher.relay.copy_worker import Lane, Shared
+from publisher.relay.copy_worker import CopyWorker, WorkerContext
 from publisher.relay.fence import control_of, fence, registration_record
-from publisher.relay.rate_limit import Budget
+from publisher.relay.rate_limit import RateLimit
 from publisher.relay.settings import RelaySettings
-from publisher.relay.source_progress import Sightings
-from publisher.relay.start_position import End, Refused
+from publisher.relay.source_progress import SourcePoller
+from publisher.relay.start_position import CopyEndpoint, Refused
 from publisher.relay.status import RelayState
-from publisher.relay.topic_ids_watch import ABSENT_SECONDS, Watch
-from publisher.relay.topic_mapping import Pair, ensure_own_topics, has_patterns, pairs, selected, smallest_limit
+from publisher.relay.topic_ids_watch import ABSENT_SECONDS, TopicIdWatch
+from publisher.relay.topic_mapping import TopicPair, ensure_relay_topics, has_patterns, pairs, selected, smallest_limit
 from publisher.relay.transform import Route
-from publisher.relay.verify_tail import Expected
+from publisher.relay.verify_tail import ExpectedTail
 from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
@@ -37,208 +37,242 @@ from publisher.transactions.wait_for_decided import OpenTransactions
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.25
+SUPERVISION_SECONDS = 0.25
 DISCOVERY_SECONDS = 5.0
 
 
-class Life:
-    """See the module. Methods raise Fatal, Refused, Retriable or Aborted."""
+class RelayRun:
+    """Copies until the first failure. Methods are called in the order of the module's docstring.
 
-    def __init__(self, settings: RelaySettings, state: RelayState, stopping: threading.Event) -> None:
+    They raise Fatal, Refused, Retriable or Aborted. `close` is allowed at any time.
+    """
+
+    def __init__(self, settings: RelaySettings, state: RelayState, stop_requested: threading.Event) -> None:
         self._settings = settings
         self._state = state
-        self._told_to_stop = stopping
+        self._stop_requested = stop_requested
         self._stopping = threading.Event()
-        self._ended = threading.Event()
+        self._worker_ended = threading.Event()
         self.source, self.destination = topics_of(settings)
         self.checkpoints = log_of(settings)
-        self._pairs: dict[str, Pair] = {}
+        self._pairs: dict[str, TopicPair] = {}
         self._batch_bytes = LARGEST_BATCH
         self._cluster_ids = ("", "")
-        self._lanes: list[Lane] = []
+        self._workers: list[CopyWorker] = []
         self._control: TransactionSession | None = None
-        self._watches: list[Watch] = []
-        self._sightings: Sightings | None = None
+        self._watches: list[TopicIdWatch] = []
+        self._source_poller: SourcePoller | None = None
         self._discovered_at = time.monotonic()
         self._context = Context(raise_if_cancelled=self._raise_if_stopped)
 
     def survey(self) -> None:
-        """What is to be copied, and what is known of it."""
+        """Find the topics to copy and their destinations, and read the checkpoints."""
         settings = self._settings
         self._cluster_ids = self.source.id(), self.destination.id()
         create = settings.destination.create_topics
-        ensure_own_topics(settings, self.destination, create=create)
-        self.checkpoints.look(settings.name)
+        ensure_relay_topics(settings, self.destination, create=create)
+        self.checkpoints.refresh_visible(settings.name)
         self._state.unreadable = len(self.checkpoints.unreadable)
-        found = self._found(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
-        self._pairs = {p.name: p for p in pairs(settings, self.source, self.destination, found, create=create)}
+        topics = self._source_topics(time.monotonic() + (ABSENT_SECONDS if self._state.registered else 0.0))
+        self._pairs = {pair.name: pair for pair in pairs(settings, self.source, self.destination, topics, create=create)}
         self._batch_bytes = smallest_limit(self.destination, self._pairs.values())
         self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
-    def take_over(self, registration: Registration, on_look: Callable[[], None]) -> None:
-        """No process but this one writes for the relay from here on, whatever lanes its predecessor had, and nothing of theirs
-        is open. `on_look` as `fence` calls it."""
+    def take_over(self, registration: Registration, on_control_owned: Callable[[], None]) -> None:
+        """Fence all other processes of the relay, and wait until their transactions are decided.
+
+        Args:
+            registration: the registration of this process.
+            on_control_owned: as in `fence`.
+        """
         settings = self._settings
         written = [pair.destination_name for pair in self._pairs.values()]
         written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
-        left = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
-        writing = self._batch_bytes, Budget(settings.bytes_per_second)
-        shared = Shared(settings, self._checkpoint, self._seen, self._context, left.wait, *writing, self._stopping, self._ended)
-        self._lanes = [Lane(shared, state) for state in self._state.lanes]
+        open_transactions = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
+        worker_context = WorkerContext(
+            settings=settings,
+            checkpoint=self._checkpoint,
+            topics_checked_at=self._topics_checked_at,
+            context=self._context,
+            wait_until_decided=open_transactions.wait,
+            batch_bytes=self._batch_bytes,
+            rate_limit=RateLimit(settings.bytes_per_second),
+            stopping=self._stopping,
+            ended=self._worker_ended,
+        )
+        self._workers = [CopyWorker(worker_context, lane) for lane in self._state.lanes]
         self._control = control_of(settings, self._context)
-        fence(settings, self._control, self.checkpoints, registration, [lane.open for lane in self._lanes], on_look)
+        openings = [worker.open for worker in self._workers]
+        fence(settings, self._control, self.checkpoints, registration, openings, on_control_owned)
 
     def begin(self, registration: Registration) -> None:
-        """Verify where each partition goes on, register, and copy."""
+        """Verify where the copy of each partition starts, register, and start the lanes."""
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
-        routes = self._routes(partitions, registration)
-        here = {pair.name: pair.source for pair in self._pairs.values()}
-        there = {pair.destination_name: pair.destination for pair in self._pairs.values()}
-        sides = (self.source, self._settings.source.region, here), (self.destination, self._settings.destination.region, there)
-        self._watches = [Watch(*side) for side in sides]
-        self._share_out(routes)
-        for lane in self._lanes:
-            lane.start()
+        routes = self._verified_routes(partitions, registration)
+        sources = {pair.name: pair.source for pair in self._pairs.values()}
+        destinations = {pair.destination_name: pair.destination for pair in self._pairs.values()}
+        self._watches = [
+            TopicIdWatch(self.source, self._settings.source.region, sources),
+            TopicIdWatch(self.destination, self._settings.destination.region, destinations),
+        ]
+        self._assign(routes)
+        for worker in self._workers:
+            worker.start()
         if self._settings.source.groups:
-            before = self.checkpoints.sightings.get(self._settings.name)
-            self._sightings = Sightings(self._settings, self._cluster_ids[0], self.source, self._copied, before)
-        log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._lanes))
+            stored = self.checkpoints.snapshots.get(self._settings.name)
+            self._source_poller = SourcePoller(self._settings, self._cluster_ids[0], self.source, self._copied, stored)
+        log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._workers))
 
     def supervise(self) -> None:
-        """Look after the lanes until the end. Raises what ended one of them, or what the watches saw."""
-        while not self._told_to_stop.wait(LOOK_SECONDS):
-            self._state.seen = self._seen()
-            self._keep_sighting()
+        """Supervise the lanes until a stop is requested. Raises the error that ended a lane, a watch or the poller."""
+        while not self._stop_requested.wait(SUPERVISION_SECONDS):
+            self._state.topics_checked_at = self._topics_checked_at()
+            self._store_source_snapshot()
             for watch in self._watches:
                 if watch.failure is not None:
                     raise watch.failure
-            if self._ended.is_set():
-                for lane in self._lanes:
-                    if lane.failure is not None:
-                        raise lane.failure
-            self._follow()
+            if self._worker_ended.is_set():
+                for worker in self._workers:
+                    if worker.failure is not None:
+                        raise worker.failure
+            self._add_new_partitions()
 
     def close(self) -> None:
-        """Let the lanes finish what they have in hand; abort what cannot be finished. Never raises."""
+        """Let the lanes finish their transactions, and abort the others. Never raises."""
         self._stopping.set()
         for watch in self._watches:
             watch.close()
-        if self._sightings is not None:
-            self._sightings.close()
-        until = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
-        for lane in self._lanes:
-            if not lane.join(max(0.0, until - time.monotonic())):
-                log.error("lane %d does not end", lane.state.number)
+        if self._source_poller is not None:
+            self._source_poller.close()
+        deadline = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
+        for worker in self._workers:
+            if not worker.join(max(0.0, deadline - time.monotonic())):
+                log.error("lane %d does not end", worker.state.number)
         if self._control is not None:
             self._control.close()
 
     def _raise_if_stopped(self) -> None:
-        if self._told_to_stop.is_set():
+        if self._stop_requested.is_set():
             raise Aborted("asked to stop")
 
     def _write(self, records: Sequence[Record]) -> None:
-        assert self._control is not None, "nothing is written before all others are fenced"
+        assert self._control is not None, "all other processes must be fenced before anything is written"
         self._control.publish(records)
 
-    def _found(self, until: float) -> dict[str, Topic]:
-        """The source topics. One that is missing may only not be known yet to a broker that has just begun."""
+    def _source_topics(self, deadline: float) -> dict[str, Topic]:
+        """Return the source topics. Until the deadline it waits for missing ones: a restarted broker may not know them yet."""
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
-            copied = {place.topic for place in self.checkpoints.of_relay(self._settings.name)}
-            found = self.source.allowed(acls.to_read(*names))
-            missing = [name for name in names if name not in found]
+            copied = {key.topic for key in self.checkpoints.of_relay(self._settings.name)}
+            topics = self.source.allowed(acls.to_read(*names))
+            missing = [name for name in names if name not in topics]
             if not missing:
-                return found
-            if time.monotonic() >= until or self._told_to_stop.wait(0.2):
+                return topics
+            if time.monotonic() >= deadline or self._stop_requested.wait(0.2):
                 region = self._settings.source.region
                 if missing[0] in copied:
-                    raise start_position.gone(missing[0], region)
-                hint = self.source.hint(missing[0], "make it, or correct source.topics", names)
-                raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, 2)
+                    raise start_position.missing_topic(missing[0], region)
+                hint = self.source.hint(missing[0], "create it, or correct source.topics", names)
+                raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, USAGE)
 
-    def _routes(self, partitions: Sequence[tuple[Pair, int]], registration: Registration | None) -> list[Route]:
-        """Verified ways, their checkpoints written."""
+    def _verified_routes(self, partitions: Sequence[tuple[TopicPair, int]], registration: Registration | None) -> list[Route]:
+        """Return the routes of these partitions after all checks, and write the first checkpoints of new partitions."""
         settings = self._settings
-        here = self.source.bounds((pair.name, number) for pair, number in partitions)
-        there = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
-        own = self.checkpoints.of_relay(settings.name)
-        others = {other: found for other, found in self.checkpoints.positions.items() if other.relay != settings.name}
-        routes: dict[Place, Route] = {}
-        ends: dict[Place, tuple[End, End]] = {}
+        source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
+        destination_bounds = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
+        positions = self.checkpoints.of_relay(settings.name)
+        others = self._positions_of_others()
+        routes: dict[CheckpointKey, Route] = {}
+        endpoints: dict[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]] = {}
         for pair, number in partitions:
-            place = Place(settings.name, settings.source.region, pair.name, number)
-            ends[place] = (
-                End(self._cluster_ids[0], pair.name, pair.source, here[pair.name, number]),
-                End(self._cluster_ids[1], pair.destination_name, pair.destination, there[pair.destination_name, number]),
+            key = CheckpointKey(settings.name, settings.source.region, pair.name, number)
+            bounds = source_bounds[pair.name, number]
+            copy_bounds = destination_bounds[pair.destination_name, number]
+            endpoints[key] = (
+                CopyEndpoint(self._cluster_ids[0], pair.name, pair.source, bounds),
+                CopyEndpoint(self._cluster_ids[1], pair.destination_name, pair.destination, copy_bounds),
             )
-            known = [p.partition for p in own if (p.region, p.topic) == (place.region, place.topic)]
-            start = start_position.start(place, own.get(place), others, *ends[place], known)
-            copied = own[place].copied if place in own else -1
-            route = routes[place] = Route(place.region, pair.name, number, pair.destination_name, start, copied)
-            route.end = here[pair.name, number].high
-            if place in own:
-                route.timestamp_ms, route.epoch = own[place].timestamp_ms, own[place].epoch
-                route.copies_from = own[place].copies_from
-        self._refuse_cut_copies(routes, ends)
-        fresh = {place: route for place, route in routes.items() if place not in own}
-        self._write_first(fresh.values(), registration)
-        self._yield_to_an_earlier_relay(fresh, ends)
+            checkpointed = [k.partition for k in positions if (k.region, k.topic) == (key.region, key.topic)]
+            start = start_position.start(key, positions.get(key), others, *endpoints[key], checkpointed)
+            copied = positions[key].copied if key in positions else -1
+            route = routes[key] = Route(key.region, pair.name, number, pair.destination_name, start, copied)
+            route.end = bounds.high
+            if key in positions:
+                route.timestamp_ms, route.epoch = positions[key].timestamp_ms, positions[key].epoch
+                route.copies_from = positions[key].copies_from
+        self._refuse_lost_tails(routes, endpoints)
+        new = {key: route for key, route in routes.items() if key not in positions}
+        self._write_first_checkpoints(new.values(), registration)
+        self._yield_to_earlier_relay(new, endpoints)
         return list(routes.values())
 
-    def _refuse_cut_copies(self, routes: Mapping[Place, Route], ends: Mapping[Place, tuple[End, End]]) -> None:
-        """Nothing may go on behind copies that are not there any more."""
+    def _positions_of_others(self) -> dict[CheckpointKey, Checkpoint]:
+        positions = self.checkpoints.positions
+        return {key: position for key, position in positions.items() if key.relay != self._settings.name}
+
+    def _refuse_lost_tails(
+        self, routes: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
+    ) -> None:
+        """Raise Refused if a destination partition has lost its last copies: no copy may follow a gap."""
         configs = self.destination.configs({route.destination for route in routes.values()})
-        plain = {name for name, config in configs.items() if config.get("cleanup.policy") == "delete"}
+        uncompacted = {name for name, config in configs.items() if config.get("cleanup.policy") == "delete"}
         expected = {
-            (route.destination, route.partition): (place, Expected(route.origin.encode(), route.copied))
-            for place, route in routes.items()
-            if route.copied >= 0 and route.destination in plain
+            (route.destination, route.partition): (key, ExpectedTail(route.origin.encode(), route.copied))
+            for key, route in routes.items()
+            if route.copied >= 0 and route.destination in uncompacted
         }
+        tails = {partition: tail for partition, (_, tail) in expected.items()}
         try:
-            lacking = verify_tail.cut(self.checkpoints.reader, {target: wanted for target, (_, wanted) in expected.items()})
+            lost = verify_tail.find_lost_tails(self.checkpoints.reader, tails)
         except Fatal as error:
             if error.exit_code != REFUSED:
                 raise
-            log.info("the copies may not be read, so nobody knows whether the destination holds them all: %s", error)
+            log.info("the copies may not be read, so whether the destination has lost any is unknown: %s", error)
             return
-        for target, last in lacking.items():
-            place, wanted = expected[target]
-            raise start_position.cut(place, wanted.copied, target[0], last, ends[place][0].bounds.low)
+        for partition, last in lost.items():
+            key, tail = expected[partition]
+            raise start_position.lost_tail(key, tail.copied, partition[0], last, endpoints[key][0].bounds.low)
 
-    def _yield_to_an_earlier_relay(self, fresh: Mapping[Place, Route], ends: Mapping[Place, tuple[End, End]]) -> None:
-        """Relays that begin together find nothing of each other. Each writes its first checkpoints and reads again: the one
-        that wrote first goes on, and the others take theirs back."""
-        if not fresh:
+    def _yield_to_earlier_relay(
+        self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
+    ) -> None:
+        """Delete the first checkpoints again, and raise Refused, if another relay has written its own before.
+
+        Relays that start together cannot see each other. Each writes its first checkpoints and reads again: the relay that
+        wrote first continues.
+        """
+        if not new:
             return
         self.checkpoints.refresh()
-        others = {other: found for other, found in self.checkpoints.positions.items() if other.relay != self._settings.name}
+        others = self._positions_of_others()
         try:
-            for place in fresh:
-                before = {other: found for other, found in others.items() if self.checkpoints.earlier(other, place)}
-                start_position.refuse_a_second_writer(place, before, *ends[place])
+            for key in new:
+                earlier = {other: position for other, position in others.items() if self.checkpoints.is_earlier(other, key)}
+                start_position.refuse_second_writer(key, earlier, *endpoints[key])
         except Refused:
             topic = self._settings.checkpoint_topic
-            self._write([checkpoint.record(topic, checkpoint.key(*place), None) for place in fresh])
+            self._write([checkpoint.record(topic, checkpoint.encode_key(*key), None) for key in new])
             raise
 
-    def _write_first(self, fresh: Iterable[Route], registration: Registration | None) -> None:
-        records = [self._checkpoint(route) for route in fresh]
+    def _write_first_checkpoints(self, new: Iterable[Route], registration: Registration | None) -> None:
+        records = [self._checkpoint(route) for route in new]
         if registration is not None:
             records.append(registration_record(self._settings, registration))
         if records:
             self._write(records)
 
-    def _share_out(self, routes: Sequence[Route]) -> None:
-        for lane in self._lanes:
-            mine = [route for route in routes if self._settings.lane(route.topic, route.partition) == lane.state.number]
-            if mine:
-                lane.add(mine)
+    def _assign(self, routes: Sequence[Route]) -> None:
+        for worker in self._workers:
+            lane = worker.state.number
+            assigned = [route for route in routes if self._settings.lane(route.topic, route.partition) == lane]
+            if assigned:
+                worker.add(assigned)
 
-    def _follow(self) -> None:
-        """Copy partitions, and topics that a pattern matches, which have come in the meantime."""
-        grown = [
+    def _add_new_partitions(self) -> None:
+        """Also copy new partitions, and new topics that match a pattern."""
+        names = [
             name
             for name, topic in self._watches[0].found.items()
             if name in self._pairs and topic.partitions > self._pairs[name].source.partitions
@@ -246,15 +280,15 @@ class Life:
         now = time.monotonic()
         if has_patterns(self._settings) and now - self._discovered_at >= DISCOVERY_SECONDS:
             self._discovered_at = now
-            grown += [name for name in selected(self._settings, self.source.names()) if name not in self._pairs]
-        if not grown:
+            names += [name for name in selected(self._settings, self.source.names()) if name not in self._pairs]
+        if not names:
             return
         settings = self._settings
-        found = self.source.allowed(acls.to_read(*grown))
+        topics = self.source.allowed(acls.to_read(*names))
         create = settings.destination.create_topics
-        new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, found, create=create)}
+        new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, topics, create=create)}
         if smallest_limit(self.destination, new.values()) < self._batch_bytes:
-            raise Aborted("a topic joins that takes smaller batches than those of these producers")
+            raise Aborted("a new topic accepts smaller batches than those of the current producers")
         before = {name: self._pairs[name].source.partitions for name in new if name in self._pairs}
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)
@@ -263,31 +297,32 @@ class Life:
         ]
         self._pairs |= new
         self._state.retention |= retention_seconds(self.source.configs(new))
-        routes = self._routes(partitions, None)
+        routes = self._verified_routes(partitions, None)
         self._watches[0].add({pair.name: pair.source for pair in new.values()})
         self._watches[1].add({pair.destination_name: pair.destination for pair in new.values()})
-        self._share_out(routes)
-        log.info("copying also %s", in_ranges((pair.name, number) for pair, number in partitions))
+        self._assign(routes)
+        log.info("also copying %s", in_ranges((pair.name, number) for pair, number in partitions))
 
     def _copied(self) -> dict[Partition, int]:
-        """The next source offsets whose copies are confirmed."""
-        return {place: route.committed for lane in self._lanes for place, route in list(lane.state.routes.items())}
+        """Return the next source offsets in the last committed checkpoints."""
+        routes = [item for worker in self._workers for item in list(worker.state.routes.items())]
+        return {partition: route.committed for partition, route in routes}
 
-    def _keep_sighting(self) -> None:
-        """What was last seen of the source, beside the checkpoints: all that is known of it when it is lost."""
-        if self._sightings is None:
+    def _store_source_snapshot(self) -> None:
+        """Write the last snapshot of the source beside the checkpoints: after a loss of the source nothing else is known."""
+        if self._source_poller is None:
             return
-        if self._sightings.failure is not None:
-            raise self._sightings.failure
-        if seen := self._sightings.take():
-            key, value = checkpoint.key(self._settings.name, checkpoint.SIGHTING), checkpoint.encode(seen)
-            self._write([checkpoint.record(self._settings.checkpoint_topic, key, value)])
+        if self._source_poller.failure is not None:
+            raise self._source_poller.failure
+        if snapshot := self._source_poller.take():
+            key = checkpoint.encode_key(self._settings.name, checkpoint.SOURCE_SNAPSHOT)
+            self._write([checkpoint.record(self._settings.checkpoint_topic, key, checkpoint.encode(snapshot))])
 
-    def _seen(self) -> float:
+    def _topics_checked_at(self) -> float:
         return min(watch.seen for watch in self._watches)
 
     def _checkpoint(self, route: Route) -> Record:
         settings, pair = self._settings, self._pairs[route.topic]
-        place = Place(settings.name, settings.source.region, route.topic, route.partition)
+        key = CheckpointKey(settings.name, settings.source.region, route.topic, route.partition)
         value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))
-        return checkpoint.record(settings.checkpoint_topic, checkpoint.key(*place), value)
+        return checkpoint.record(settings.checkpoint_topic, checkpoint.encode_key(*key), value)

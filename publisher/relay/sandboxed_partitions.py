@@ -1,7 +1,7 @@
-"""Partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
+"""The partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
-A process that dies of what it fetches leaves no word, and a relay has no place for one. So a lane reads each partition in the
-sandbox when it begins to copy it in a process for the first time, and later if the client reports a batch that it cannot
+A process that a batch has killed leaves no record of the partition, and a relay stores none. A lane therefore reads each
+partition in the sandbox when it first copies it in a process, and again if the client reports a batch that it cannot
 decompress.
 """
 
@@ -13,12 +13,17 @@ from publisher.kafka.sandboxed_reads import Sandboxed, Taken
 from publisher.relay.transform import Route
 
 
-class Suspects:
-    """Of one lane, whose thread owns it. `known` are the partitions that this process has begun to copy, over all lives."""
+class SandboxedPartitions:
+    """The sandboxed partitions of one lane, whose thread owns it.
 
-    def __init__(self, sandbox: Sandboxed, known: set[Partition]) -> None:
+    Args:
+        sandbox: the sandbox of the lane.
+        begun: the partitions that this process has begun to copy, over all runs.
+    """
+
+    def __init__(self, sandbox: Sandboxed, begun: set[Partition]) -> None:
         self._sandbox = sandbox
-        self._known = known
+        self._begun = begun
         self._reported: set[Partition] = set()
 
     def __bool__(self) -> bool:
@@ -28,23 +33,23 @@ class Suspects:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Add the routes that are new in this process. Returns the others, which the lane's consumer reads."""
+        """Add the routes that are new in this process. Return the others, which the lane's consumer reads."""
         others = []
         for route in routes:
-            place = route.topic, route.partition
-            if place in self._known:
+            partition = route.topic, route.partition
+            if partition in self._begun:
                 others.append(route)
             else:
-                self._known.add(place)
-                self._sandbox.add(place, route.next)
+                self._begun.add(partition)
+                self._sandbox.add(partition, route.next)
         return others
 
     def report(self, partition: Partition) -> None:
-        """The client cannot decompress the next batch of this partition."""
+        """Record that the client cannot decompress the next batch of this partition."""
         self._reported.add(partition)
 
-    def reported(self) -> set[Partition]:
-        """The partitions that were reported since the last call."""
+    def take_reported(self) -> set[Partition]:
+        """Return the partitions that were reported since the last call."""
         reported, self._reported = self._reported, set()
         return reported
 
@@ -53,17 +58,19 @@ class Suspects:
         self._sandbox.add((route.topic, route.partition), route.next)
 
     def forget(self, partition: Partition) -> None:
+        """Stop reading this partition in the sandbox."""
         self._sandbox.forget([partition])
 
     def take(self) -> Taken | None:
-        """What the sandbox has read by now."""
+        """Return the next result of the sandbox, without waiting; None if there is none."""
         return self._sandbox.take(0.0)
 
     def close(self) -> None:
+        """End the process of the sandbox."""
         self._sandbox.close()
 
 
-def carried_at_once(rows: list[Row], most: int) -> list[Row]:
-    """The rows to publish first: at most so many, or one alone whose headers cannot be read."""
-    readable = next((at for at, row in enumerate(rows[:most]) if row.unread is not None), most)
-    return rows[: max(readable, 1)]
+def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
+    """Return the rows for the next transaction: at most `most`, and a row with unreadable headers only alone."""
+    first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
+    return rows[: max(first_unread, 1)]

@@ -1,4 +1,4 @@
-"""What a running relay says of itself, read from its own metrics over HTTP: what no cluster knows. `parsed` is pure."""
+"""Read the state of a running relay from its own metrics over HTTP. `parse_process` is pure."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 ANSWER_SECONDS = 2.0
-ANYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # what is listened on, and where that is reached from here
+LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+"""Where a process that listens on all addresses is reached."""
 LANE_METRICS: dict[str, tuple[str, type]] = {
     "lag_records": ("publisher_lag_records", int),
     "lag_seconds": ("publisher_lag_seconds", float),
@@ -19,13 +20,24 @@ LANE_METRICS: dict[str, tuple[str, type]] = {
     "refused": ("publisher_records_refused", int),
     "checkpoint_age_seconds": ("publisher_checkpoint_age_seconds", float),
 }
-"""Fields of a lane, and the metrics that they are read from."""
+"""The fields of a lane, and the metrics that they are read from."""
 
 
 @dataclass(frozen=True)
-class LaneStanding:
-    """One lane, as its process counts since its start: records copied and refused, transactions committed and aborted. Lag in
-    source offsets and in seconds; `checkpoint_age_seconds` since its last commit, `records_per_second` since the last look."""
+class LaneStatus:
+    """The state of one lane; counts are totals since the start of its process.
+
+    Attributes:
+        lane: the number of the lane.
+        lag_records: the lag in source offsets.
+        lag_seconds: the lag in seconds.
+        records: copied records.
+        transactions: committed transactions.
+        aborts: failed transactions.
+        checkpoint_age_seconds: time since the last commit.
+        refused: records that were produced to the refusal topic.
+        records_per_second: copied records per second since the previous observation.
+    """
 
     lane: int
     lag_records: int
@@ -39,32 +51,46 @@ class LaneStanding:
 
 
 @dataclass(frozen=True)
-class Process:
-    """A relay's process. `restarts` counts how often it began anew; `last_error` is what last made it, None where nothing did,
-    at `last_error_ms` (Unix). `stopped` says why, of each partition that it copies no more."""
+class ProcessStatus:
+    """The state of a relay's process.
+
+    Attributes:
+        copying: whether records are copied now.
+        restarts: how often copying was restarted after a failure.
+        last_error: the error that interrupted copying last; None if there was none.
+        last_error_ms: when it happened (Unix ms).
+        lanes: the state of each lane.
+        stopped: the partitions that are no longer copied, with the reasons.
+    """
 
     copying: bool
     restarts: int
     last_error: str | None
     last_error_ms: int | None
-    lanes: list[LaneStanding]
+    lanes: list[LaneStatus]
     stopped: list[str] = field(default_factory=list)
 
 
-def ask(listen: str, name: str) -> Process | None:
-    """The relay `name` whose `http.listen` this is; None where none answers, or another one does."""
+def fetch_process(listen: str, name: str) -> ProcessStatus | None:
+    """Return the state of the relay `name` with this `http.listen`; None if it does not answer."""
     host, _, port = listen.rpartition(":")
+    url = f"http://{LOCAL_ADDRESSES.get(host, host)}:{port}/metrics"
     try:
-        answer = httpx.get(f"http://{ANYWHERE.get(host, host)}:{port}/metrics", timeout=ANSWER_SECONDS, trust_env=False)
-        answer.raise_for_status()
-        return parsed(answer.text, name)
+        response = httpx.get(url, timeout=ANSWER_SECONDS, trust_env=False)
+        response.raise_for_status()
+        return parse_process(response.text, name)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return None
 
 
-def parsed(text: str, relay: str) -> Process | None:
-    """The process of these metrics (Prometheus' text format); None where they are not those of `relay`. A metric that an
-    older version lacks counts as 0. Raises ValueError where they are no metrics."""
+def parse_process(text: str, relay: str) -> ProcessStatus | None:
+    """Parse metrics in Prometheus' text format; return None if they are not those of `relay`.
+
+    A metric that an older version does not have counts as 0.
+
+    Raises:
+        ValueError: if the text does not contain metrics.
+    """
     families = {family.name: family for family in text_string_to_metric_families(text)}
     if [sample.labels["name"] for sample in _samples(families.get("publisher_relay_info"))] != [relay]:
         return None
@@ -74,14 +100,15 @@ def parsed(text: str, relay: str) -> Process | None:
     for name, (metric, kind) in LANE_METRICS.items():
         for sample in _samples(families.get(metric)):
             lanes[int(sample.labels["lane"])][name] = kind(sample.value)
-    trouble = next(iter(_samples(families.get("publisher_last_trouble_timestamp_seconds"))), None)
-    return Process(
+    failure = next(iter(_samples(families.get("publisher_last_trouble_timestamp_seconds"))), None)
+    stopped = _samples(families.get("publisher_partition_stopped"))
+    return ProcessStatus(
         copying=families["publisher_copying"].samples[0].value == 1,
         restarts=int(families["publisher_restarts"].samples[0].value),
-        last_error=trouble.labels["error"] if trouble else None,
-        last_error_ms=int(trouble.value * 1_000) if trouble else None,
-        lanes=[LaneStanding(lane, **row) for lane, row in sorted(lanes.items())],
-        stopped=[f"{s.labels['partition']} {s.labels['error']}" for s in _samples(families.get("publisher_partition_stopped"))],
+        last_error=failure.labels["error"] if failure else None,
+        last_error_ms=int(failure.value * 1_000) if failure else None,
+        lanes=[LaneStatus(lane, **row) for lane, row in sorted(lanes.items())],
+        stopped=[f"{sample.labels['partition']} {sample.labels['error']}" for sample in stopped],
     )
 
 

@@ -1,4 +1,4 @@
-"""Every setting of the relay between regions, typed, in one place. How they are read and merged: `configuration.py`."""
+"""The settings of a relay, typed. `publisher/runtime/configuration.py` reads and merges them."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from publisher.kafka.source_position import renamed
 from publisher.runtime import configuration
 from publisher.runtime.configuration import TOPIC, Configuration, Listen, Loaded, Name, Section, TopicName
 
-PRODUCERS = 2  # of a lane: one writes while the broker ends the other's last transaction
+PRODUCERS = 2  # per lane: one writes while the broker completes the last transaction of the other
 
 
 def _topic_or_pattern(text: str) -> str:
@@ -25,7 +25,7 @@ def _topic_or_pattern(text: str) -> str:
         except re.error as error:
             raise ValueError(f"not a pattern: {error}") from None
     elif not re.match(TOPIC, text):
-        raise ValueError("neither the name of a topic nor a pattern, which begins with ^")
+        raise ValueError("neither the name of a topic nor a pattern that begins with ^")
     return text
 
 
@@ -33,7 +33,7 @@ def _renaming(text: str) -> str:
     if "{topic}" not in text and not re.match(TOPIC, text):
         raise ValueError("neither the name of a topic nor a form like '{region}.{topic}'")
     if not re.match(TOPIC, text.replace("{topic}", "t").replace("{region}", "r")):
-        raise ValueError("only {topic}, {region} and letters, digits, '.', '_' and '-' may stand in it")
+        raise ValueError("only {topic}, {region}, letters, digits, '.', '_' and '-' are allowed")
     return text
 
 
@@ -42,15 +42,19 @@ Renaming = Annotated[str, AfterValidator(_renaming)]
 
 
 class SourceKafka(KafkaSettings):
+    """Client settings whose error messages name the section `source`."""
+
     section: ClassVar[str] = "source"
 
 
 class DestinationKafka(KafkaSettings):
+    """Client settings whose error messages name the section `destination`."""
+
     section: ClassVar[str] = "destination"
 
 
 class ClusterSettings(Section):
-    """How a cluster is reached. `region` stands in the positions that records carry."""
+    """The connection to a cluster. `region` is part of the positions in record headers."""
 
     reached: ClassVar[type[KafkaSettings]]
     region: Name
@@ -60,17 +64,18 @@ class ClusterSettings(Section):
 
     @property
     def kafka(self) -> KafkaSettings:
+        """Return the settings of its clients."""
         return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
 
     @model_validator(mode="after")
-    def _keeps_guarantees(self) -> Self:
+    def _check_guarantees(self) -> Self:
         client_properties.check(self.extra)
         security.check_not_repeated(self.security, self.extra, self.reached.section)
         return self
 
 
 class SourceSettings(ClusterSettings):
-    """Where records are read. The byte settings are for one lane."""
+    """The cluster from which records are copied. The byte settings are per lane."""
 
     reached: ClassVar[type[KafkaSettings]] = SourceKafka
     topics: list[TopicOrPattern] = Field(min_length=1)
@@ -82,6 +87,8 @@ class SourceSettings(ClusterSettings):
 
 
 class DestinationSettings(ClusterSettings):
+    """The cluster to which records are copied."""
+
     reached: ClassVar[type[KafkaSettings]] = DestinationKafka
     topic: Renaming = "{topic}"
     create_topics: bool = False
@@ -90,15 +97,18 @@ class DestinationSettings(ClusterSettings):
 
     @property
     def kafka(self) -> KafkaSettings:
+        """Return the settings of its clients."""
         return super().kafka.model_copy(update={"transaction_timeout_ms": self.transaction_timeout_ms})
 
 
 class HttpSettings(Section):
+    """The address of health checks and metrics."""
+
     listen: Listen = "127.0.0.1:9474"
 
 
 class RelaySettings(Configuration):
-    """The whole configuration of `publisher run`."""
+    """The configuration of a relay."""
 
     model_config = SettingsConfigDict(env_prefix="PUBLISHER_")
 
@@ -114,47 +124,49 @@ class RelaySettings(Configuration):
     http: HttpSettings = HttpSettings()
 
     @model_validator(mode="after")
-    def _two_places(self) -> "RelaySettings":
+    def _check_regions_differ(self) -> "RelaySettings":
         if self.source.region == self.destination.region:
             raise ValueError(f"source.region and destination.region are both {self.source.region!r}: give each its own name")
         return self
 
     @model_validator(mode="after")
-    def _two_topics(self) -> "RelaySettings":
+    def _check_topics_differ(self) -> "RelaySettings":
         if self.refusal_topic == self.checkpoint_topic:
             raise ValueError(f"refusal_topic and checkpoint_topic are both {self.refusal_topic!r}: give each its own topic")
         return self
 
     @model_validator(mode="after")
-    def _one_origin(self) -> "RelaySettings":
+    def _check_groups_can_fail_over(self) -> "RelaySettings":
         if not self.source.groups:
             return self
         if "{region}" not in self.destination.topic or "{topic}" not in self.destination.topic:
             raise ValueError(
-                f"source.groups needs copies in topics of their own, but destination.topic is {self.destination.topic!r}: "
+                f"source.groups requires separate topics for copies, but destination.topic is {self.destination.topic!r}: "
                 "write '{region}.{topic}'"
             )
         if self.filter:
-            raise ValueError("source.groups needs every record, but there is a filter: give each a relay of its own")
+            raise ValueError("source.groups requires all records, but there is a filter: use two relays")
         return self
 
     def destination_topic(self, topic: str) -> str:
+        """Return the name of the copy of a source topic."""
         return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:
+        """Return the client id of a lane."""
         return f"{self.name}.{lane}"
 
     @property
     def transactional_prefix(self) -> str:
-        """What all transactional ids of the relay begin with; no name holds a `/`."""
+        """Return the prefix of all transactional ids of the relay; it is unambiguous, because no name contains `/`."""
         return f"{self.name}/relay/"
 
     def transactional_ids(self, lane: int) -> list[str]:
-        """The ids under which a lane writes, in turn."""
+        """Return the transactional ids that a lane uses in turn."""
         return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
-        """The lane that copies a partition: fixed, and even where there are few topics."""
+        """Return the lane that copies a partition. The assignment is fixed, and balanced even for few topics."""
         return (sum(topic.encode()) + partition) % self.lanes
 
 
@@ -164,6 +176,6 @@ def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
-    """Paths resolve from where they were written: a file's from its folder, others from the working directory."""
+    """Resolve paths against `base`: the folder of the file, or the working directory for other origins."""
     for side in ("source", "destination"):
         security.resolve(values.get(side), base)

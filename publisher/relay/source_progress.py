@@ -1,7 +1,7 @@
-"""Looks at the source once a second: where its partitions end, and where the consumer groups stand that are followed.
+"""Poll the source once a second: the end offsets of its partitions, and the positions of the followed consumer groups.
 
-What was seen last is kept at the destination, beside the checkpoints: when the source is lost, it is all that is known of it.
-Asking and keeping are apart: a thread asks the source, which may be silent; whoever supervises the lanes writes.
+The last snapshot is stored at the destination, beside the checkpoints. After the loss of the source it is all that is known of
+it. A thread of its own queries the source, which may not answer; the thread that supervises the lanes writes the snapshots.
 """
 
 import logging
@@ -17,7 +17,7 @@ from publisher.errors import Retriable
 from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topics
-from publisher.relay.checkpoints import Sighting, SourceEnd
+from publisher.relay.checkpoints import SourceEnd, SourceSnapshot
 from publisher.relay.clients import quick
 from publisher.relay.clusters import ANSWER_SECONDS
 from publisher.relay.settings import RelaySettings
@@ -26,40 +26,55 @@ from publisher.runtime.context import now_ms
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 1.0
-REMEMBERED = 120  # looks whose ends may still be ahead of the copy
+MOST_SNAPSHOTS = 120  # whose end offsets may still be ahead of the copy
 
 
-class Look(NamedTuple):
-    """One look at the source, begun at `at_ms` (Unix ms)."""
+class EndSnapshot(NamedTuple):
+    """The end offsets of the source's partitions, requested at `at_ms` (Unix ms)."""
 
     at_ms: int
     ends: Mapping[Partition, int]
 
 
 class Completeness:
-    """Up to which moment everything that the source held has been copied. Pure."""
+    """Computes up to which time every record of the source has been copied. Pure."""
 
     def __init__(self, complete_ms: int = 0) -> None:
         self.complete_ms = complete_ms
-        self._looks: deque[Look] = deque(maxlen=REMEMBERED)
+        self._snapshots: deque[EndSnapshot] = deque(maxlen=MOST_SNAPSHOTS)
 
-    def add(self, look: Look) -> None:
-        self._looks.append(look)
+    def add(self, snapshot: EndSnapshot) -> None:
+        """Add the end offsets of a poll."""
+        self._snapshots.append(snapshot)
 
-    def reached(self, copied: Mapping[Partition, int]) -> int:
-        """The latest moment of a look all of whose ends are reached by `copied` (next offsets), Unix ms; 0 is none."""
-        for look in reversed(self._looks):
-            if all(copied.get(partition, 0) >= end for partition, end in look.ends.items()):
-                self.complete_ms = max(self.complete_ms, look.at_ms)
-                while self._looks and self._looks[0].at_ms <= look.at_ms:
-                    self._looks.popleft()
+    def update(self, copied: Mapping[Partition, int]) -> int:
+        """Return the time of the latest snapshot whose end offsets are all copied (Unix ms); 0 if there is none.
+
+        Args:
+            copied: the next offset of each partition.
+        """
+        for snapshot in reversed(self._snapshots):
+            if all(copied.get(partition, 0) >= end for partition, end in snapshot.ends.items()):
+                self.complete_ms = max(self.complete_ms, snapshot.at_ms)
+                while self._snapshots and self._snapshots[0].at_ms <= snapshot.at_ms:
+                    self._snapshots.popleft()
                 break
         return self.complete_ms
 
 
-class Sightings:
-    """A thread that looks at the source, the cluster of this id. `copied()` gives the next offset of each partition whose copy
-    is confirmed, `before` is what an earlier life of the relay kept."""
+class SourcePoller:
+    """Polls the source in a thread of its own.
+
+    Args:
+        settings: the settings of the relay.
+        cluster: the id of the source cluster.
+        source: the topics of the source.
+        copied: returns the next offset of each partition whose copies are committed.
+        stored: the snapshot that an earlier run has stored.
+
+    Attributes:
+        failure: the error that has ended the thread.
+    """
 
     def __init__(
         self,
@@ -67,56 +82,57 @@ class Sightings:
         cluster: str,
         source: Topics,
         copied: Callable[[], Mapping[Partition, int]],
-        before: Sighting | None,
+        stored: SourceSnapshot | None,
     ) -> None:
         self.failure: Exception | None = None
-        self._completeness = Completeness(before.complete_ms if before is not None and before.cluster == cluster else 0)
+        self._completeness = Completeness(stored.complete_ms if stored is not None and stored.cluster == cluster else 0)
         groups = settings.source.groups
         source_kafka = quick(settings.source.kafka)
         self._readers = {group: GroupReader(source_kafka, settings.name, group, decided=False) for group in groups}
         self._cluster = cluster
         self._source = source
         self._copied = copied
-        self._seen: Sighting | None = None
-        self._given: Sighting | None = None
+        self._latest: SourceSnapshot | None = None
+        self._returned: SourceSnapshot | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sightings", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="source-poller", daemon=True)
         self._thread.start()
 
-    def take(self) -> Sighting | None:
-        """What is known of the source now, to be kept; None where that is what the last call gave."""
+    def take(self) -> SourceSnapshot | None:
+        """Return the snapshot to store; None if it equals the one returned before."""
         copied = self._copied()
         with self._lock:
-            seen, complete = self._seen, self._completeness.reached(copied)
-        known = seen and structs.replace(seen, complete_ms=complete)
-        if known == self._given:
+            latest, complete_ms = self._latest, self._completeness.update(copied)
+        snapshot = latest and structs.replace(latest, complete_ms=complete_ms)
+        if snapshot == self._returned:
             return None
-        self._given = known
-        return known
+        self._returned = snapshot
+        return snapshot
 
     def close(self) -> None:
+        """Ask the thread to end, without waiting for it."""
         self._closing.set()
 
     def _run(self) -> None:
         while self.failure is None and not self._closing.is_set():
             began = time.monotonic()
             try:
-                self._look()
+                self._poll()
             except Retriable as error:
                 log.info("%s", error)
-            except Exception as error:  # noqa: BLE001 - whoever supervises raises it
+            except Exception as error:  # noqa: BLE001 - the supervising thread raises it
                 self.failure = error
             self._closing.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
         for reader in self._readers.values():
             reader.close()
 
-    def _look(self) -> None:
-        asked = now_ms()
+    def _poll(self) -> None:
+        asked_ms = now_ms()
         partitions = list(self._copied())
         groups = {name: group.positions(partitions, ANSWER_SECONDS, "the source") for name, group in self._readers.items()}
         ends = {partition: bounds.high for partition, bounds in self._source.bounds(partitions).items()}
-        told = tuple(SourceEnd(*partition, end) for partition, end in sorted(ends.items()))
+        source_ends = tuple(SourceEnd(*partition, end) for partition, end in sorted(ends.items()))
         with self._lock:
-            self._completeness.add(Look(asked, ends))
-            self._seen = Sighting(self._cluster, asked, 0, told, groups)
+            self._completeness.add(EndSnapshot(asked_ms, ends))
+            self._latest = SourceSnapshot(self._cluster, asked_ms, 0, source_ends, groups)

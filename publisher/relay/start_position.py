@@ -1,19 +1,19 @@
-"""Where may a partition's copy go on? Pure: what the checkpoint and the clusters say, in; an offset or a refusal, out.
+"""Decide where the copy of a partition starts, from its checkpoint and the facts of both clusters. Pure.
 
-A relay never guesses: where two facts do not fit together it says both, and the command that goes on deliberately.
+A relay never guesses: if two facts contradict each other, the error names both, and the command that continues deliberately.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from publisher.errors import Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.kafka.topics import Bounds, Topic
-from publisher.relay.checkpoints import Checkpoint, Place
+from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 
 
 @dataclass(frozen=True)
-class End:
-    """One end of a copy: the cluster's id, the topic, and the partition's bounds."""
+class CopyEndpoint:
+    """The source or the destination of a copy: the cluster's id, the topic, and the partition's bounds."""
 
     cluster: str
     name: str
@@ -22,14 +22,14 @@ class End:
 
 
 class Refused(Fatal):
-    """The facts do not fit together; going on is somebody's decision."""
+    """The facts contradict each other: an operator must decide how to continue. The command ends with 3."""
 
     def __init__(self, fact: str, hint: str) -> None:
-        super().__init__(fact, hint, 3)
+        super().__init__(fact, hint, REFUSED)
 
 
 class OutOfRange(Exception):
-    """The source does not hold the offset that comes next."""
+    """The source does not contain the next offset of a partition."""
 
     def __init__(self, message: str, topic: str | None, partition: int | None) -> None:
         super().__init__(message)
@@ -37,111 +37,146 @@ class OutOfRange(Exception):
         self.partition = partition
 
 
-def way_on(place: Place, to: str = "earliest|latest|OFFSET") -> str:
+def continue_hint(key: CheckpointKey, to: str = "earliest|latest|OFFSET") -> str:
+    """Return the hint with the command that sets the position."""
     return (
-        f"to go on deliberately: publisher checkpoint set CONFIG --topic {place.topic} --partition {place.partition} --to {to}"
+        f"to continue deliberately: publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to {to}"
     )
 
 
 def start(
-    place: Place,
-    own: Checkpoint | None,
-    others: Mapping[Place, Checkpoint],
-    source: End,
-    destination: End,
-    known: Collection[int],
+    key: CheckpointKey,
+    checkpoint: Checkpoint | None,
+    others: Mapping[CheckpointKey, Checkpoint],
+    source: CopyEndpoint,
+    destination: CopyEndpoint,
+    checkpointed: Collection[int],
 ) -> int:
-    """The offset from which the partition `place` is copied. `own` is its checkpoint, `others` those of all other places,
-    `known` the partitions of the topic that have one. Raises Refused."""
-    refuse_a_second_writer(place, others, source, destination)
-    if own is None:
-        _refuse_a_lost_checkpoint(place, others, destination, known)
+    """Return the offset at which the copy of a partition starts.
+
+    Args:
+        key: the partition, as the key of its checkpoint.
+        checkpoint: its checkpoint; None if there is none.
+        others: the checkpoints of other relays.
+        source: the partition at the source.
+        destination: its copy at the destination.
+        checkpointed: the partitions of the topic that have a checkpoint.
+
+    Raises:
+        Refused: if the facts contradict each other.
+    """
+    refuse_second_writer(key, others, source, destination)
+    if checkpoint is None:
+        _refuse_lost_checkpoint(key, others, destination, checkpointed)
         return source.bounds.low
-    _refuse_other_places(place, own, source, destination)
+    _refuse_changed_endpoints(key, checkpoint, source, destination)
     low, high = source.bounds
-    at = f"{place.topic}[{place.partition}] is copied up to offset {own.next}"
-    if own.next > high:
-        raise Refused(f"{at}, but its log in {place.region} ends at {high}: it was truncated, or restored", way_on(place))
-    if own.next < low:
-        lost = f"offsets {own.next} to {low - 1} were deleted before they were copied"
-        raise Refused(f"{at}, but its log in {place.region} begins at {low}: {lost}", way_on(place, "earliest"))
-    return own.next
+    position = f"{key.topic}[{key.partition}] is copied up to offset {checkpoint.next}"
+    if checkpoint.next > high:
+        raise Refused(
+            f"{position}, but its log in {key.region} ends at {high}: it was truncated, or restored", continue_hint(key)
+        )
+    if checkpoint.next < low:
+        lost = f"offsets {checkpoint.next} to {low - 1} were deleted before they were copied"
+        raise Refused(f"{position}, but its log in {key.region} begins at {low}: {lost}", continue_hint(key, "earliest"))
+    return checkpoint.next
 
 
-def refuse_a_second_writer(place: Place, others: Mapping[Place, Checkpoint], source: End, destination: End) -> None:
-    """Raises Refused where another relay copies the same into the same."""
-    for other, found in others.items():
-        same_source = (found.cluster, other.topic, other.partition) == (source.cluster, place.topic, place.partition)
-        if same_source and (found.destination_cluster, found.destination_topic) == (destination.cluster, destination.name):
+def refuse_second_writer(
+    key: CheckpointKey, others: Mapping[CheckpointKey, Checkpoint], source: CopyEndpoint, destination: CopyEndpoint
+) -> None:
+    """Raise Refused if another relay copies the same partition into the same topic."""
+    for other, position in others.items():
+        same_source = (position.cluster, other.topic, other.partition) == (source.cluster, key.topic, key.partition)
+        if same_source and (position.destination_cluster, position.destination_topic) == (
+            destination.cluster,
+            destination.name,
+        ):
             raise Refused(
-                f"relay {other.relay!r} copies {place.topic}[{place.partition}] into {destination.name} already, as far as "
-                f"offset {found.next}",
-                f"keep its name; or end it for good, publisher checkpoint reset with its configuration, and {way_on(place)}",
+                f"relay {other.relay!r} copies {key.topic}[{key.partition}] into {destination.name} already, up to offset "
+                f"{position.next}",
+                "keep its name; or end it for good with publisher checkpoint reset and its configuration, and "
+                f"{continue_hint(key)}",
             )
 
 
-def cut(place: Place, copied: int, destination: str, last: int, low: int) -> Refused:
-    """A destination partition lacks what its checkpoint says was copied; `low` is where the source's log begins."""
-    there = f"ends with the copy of offset {last}" if last >= 0 else "holds no copy"
+def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> Refused:
+    """Return the error for a destination partition without the last copy of its checkpoint.
+
+    Args:
+        key: the partition.
+        copied: the source offset of the last copy, according to the checkpoint.
+        destination: the destination topic.
+        last: the source offset of the last existing copy; -1 if there is none.
+        low: the start of the source's log.
+    """
+    tail = f"ends with the copy of offset {last}" if last >= 0 else "contains no copy"
     return Refused(
-        f"{place.topic}[{place.partition}] is copied up to offset {copied}, but {destination}[{place.partition}] at the "
-        f"destination {there}: it was cut, or restored",
-        way_on(place, str(last + 1) if last + 1 >= low else "earliest"),
+        f"{key.topic}[{key.partition}] is copied up to offset {copied}, but {destination}[{key.partition}] at the "
+        f"destination {tail}: it was truncated, or restored",
+        continue_hint(key, str(last + 1) if last + 1 >= low else "earliest"),
     )
 
 
-def gone(topic: str, region: str) -> Refused:
+def missing_topic(topic: str, region: str) -> Refused:
+    """Return the error for a topic that was deleted."""
     return Refused(
         f"topic {topic} in {region} does not exist",
-        "make it again and say where to go on (publisher checkpoint set), or take it out of source.topics",
+        "recreate it and set its position (publisher checkpoint set), or remove it from source.topics",
     )
 
 
-def recreated(topic: str, region: str, was: str, now: str) -> Refused:
-    """A topic was deleted and made again under the same name."""
+def recreated(topic: str, region: str, old_id: str, new_id: str) -> Refused:
+    """Return the error for a topic that was deleted and recreated under the same name."""
     return Refused(
-        f"topic {topic} in {region} was made again: its id was {was}, now it is {now}",
-        f"to go on deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",
+        f"topic {topic} in {region} was recreated: its id was {old_id}, now it is {new_id}",
+        f"to continue deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",
     )
 
 
-def _refuse_a_lost_checkpoint(
-    place: Place, others: Mapping[Place, Checkpoint], destination: End, known: Collection[int]
+def _refuse_lost_checkpoint(
+    key: CheckpointKey,
+    others: Mapping[CheckpointKey, Checkpoint],
+    destination: CopyEndpoint,
+    checkpointed: Collection[int],
 ) -> None:
-    """Without a checkpoint a partition is new, or its checkpoint is lost: then starting over would copy everything twice."""
-    if any(number > place.partition for number in known):
+    """Raise Refused if the checkpoint of a partition is lost: to start again would copy every record twice."""
+    if any(number > key.partition for number in checkpointed):
         raise Refused(
-            f"{place.topic}[{place.partition}] has no checkpoint, but higher partitions have: it is lost", way_on(place)
+            f"{key.topic}[{key.partition}] has no checkpoint, but higher partitions have: it is lost", continue_hint(key)
         )
-    explained = any(
-        (found.destination_topic, other.partition) == (destination.name, place.partition) for other, found in others.items()
+    has_other_source = any(
+        (position.destination_topic, other.partition) == (destination.name, key.partition) for other, position in others.items()
     )
-    if destination.bounds.high > 0 and not explained:
+    if destination.bounds.high > 0 and not has_other_source:
         raise Refused(
-            f"{place.topic}[{place.partition}] has no checkpoint, but {destination.name}[{place.partition}] at the "
+            f"{key.topic}[{key.partition}] has no checkpoint, but {destination.name}[{key.partition}] at the "
             f"destination holds data up to offset {destination.bounds.high}",
-            way_on(place),
+            continue_hint(key),
         )
 
 
-def _refuse_other_places(place: Place, own: Checkpoint, source: End, destination: End) -> None:
-    if own.cluster != source.cluster:
+def _refuse_changed_endpoints(
+    key: CheckpointKey, checkpoint: Checkpoint, source: CopyEndpoint, destination: CopyEndpoint
+) -> None:
+    """Raise Refused if the checkpoint belongs to another cluster or topic, at the source or the destination."""
+    if checkpoint.cluster != source.cluster:
         raise Refused(
-            f"the checkpoint of {place.topic}[{place.partition}] is of cluster {own.cluster}, {place.region} now is cluster "
+            f"the checkpoint of {key.topic}[{key.partition}] is of cluster {checkpoint.cluster}, {key.region} now is cluster "
             f"{source.cluster}",
-            f"check source.bootstrap_servers; {way_on(place)}",
+            f"check source.bootstrap_servers; {continue_hint(key)}",
         )
-    if own.topic_id != source.topic.id:
-        raise recreated(place.topic, place.region, own.topic_id, source.topic.id)
-    if (own.destination_cluster, own.destination_topic) != (destination.cluster, destination.name):
+    if checkpoint.topic_id != source.topic.id:
+        raise recreated(key.topic, key.region, checkpoint.topic_id, source.topic.id)
+    if (checkpoint.destination_cluster, checkpoint.destination_topic) != (destination.cluster, destination.name):
         raise Refused(
-            f"the checkpoint of {place.topic}[{place.partition}] is of {own.destination_topic} in cluster "
-            f"{own.destination_cluster}, the destination now is {destination.name} in cluster {destination.cluster}",
-            f"check the destination's settings; {way_on(place)}",
+            f"the checkpoint of {key.topic}[{key.partition}] is of {checkpoint.destination_topic} in cluster "
+            f"{checkpoint.destination_cluster}, the destination now is {destination.name} in cluster {destination.cluster}",
+            f"check the destination's settings; {continue_hint(key)}",
         )
-    if own.destination_topic_id != destination.topic.id:
+    if checkpoint.destination_topic_id != destination.topic.id:
         raise Refused(
-            f"destination topic {destination.name} was made again: its id was {own.destination_topic_id}, now it is "
-            f"{destination.topic.id}; what was copied into it up to offset {own.next} is gone",
-            f"{way_on(place)}",
+            f"destination topic {destination.name} was recreated: its id was {checkpoint.destination_topic_id}, now it is "
+            f"{destination.topic.id}; the copies up to offset {checkpoint.next} are lost",
+            continue_hint(key),
         )

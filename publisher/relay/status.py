@@ -1,4 +1,4 @@
-"""What a relay knows of itself, for metrics, health and people. Plain values, each written by one thread."""
+"""The state of a relay, for metrics, health checks and commands. Plain values, each written by one thread."""
 
 import logging
 import time
@@ -10,13 +10,24 @@ from publisher.transactions.protocol import Counters
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 2.0  # a source that was not heard for longer is behind by at least that
+SILENT_SECONDS = 2.0  # if the source has not answered for longer, the lag is at least that
 
 
 @dataclass
 class LaneState:
-    """What a lane did. Times are monotonic, in seconds. `stopped` says why, of partitions that are not copied any more;
-    `known` are those that were ever copied by this process."""
+    """The state of a lane over all runs. Times are monotonic seconds.
+
+    Attributes:
+        number: the number of the lane.
+        tally: counts of records.
+        counters: counts of transactions.
+        bytes: bytes of the values that were read.
+        heartbeat: when the lane's thread last showed that it still moves.
+        checkpoint_at: when the last transaction was committed.
+        routes: the partitions that the lane copies in this run.
+        stopped: the partitions that it no longer copies in this run, with the reason.
+        begun: the partitions that the lane has begun to copy in any run of this process.
+    """
 
     number: int
     tally: Tally = field(default_factory=Tally)
@@ -26,24 +37,26 @@ class LaneState:
     checkpoint_at: float = field(default_factory=time.monotonic)
     routes: dict[Partition, Route] = field(default_factory=dict)
     stopped: dict[Partition, str] = field(default_factory=dict)
-    known: set[Partition] = field(default_factory=set)
+    begun: set[Partition] = field(default_factory=set)
 
     def lag_records(self) -> int:
-        """Offsets of the source that are not at the destination yet, as far as known."""
+        """Return the number of source offsets that are not yet committed at the destination."""
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """The time since the oldest last copied record of a partition in which records wait, or since nothing waited there; 0
-        where none do."""
+        """Return the largest age among partitions with a backlog; 0 without a backlog.
+
+        The age of a partition is the time since its last copied record, or since it last had no backlog.
+        """
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
-        level = [max(route.timestamp_ms, route.level_ms) for route in behind]
-        waiting = [at for at in level if at >= 0]
-        return max(0, now_ms - min(waiting)) / 1_000 if waiting else 0.0
+        last_level = [max(route.timestamp_ms, route.level_ms) for route in behind]
+        waiting_since = [at for at in last_level if at >= 0]
+        return max(0, now_ms - min(waiting_since)) / 1_000 if waiting_since else 0.0
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """What ended a life of the relay: the family of the error, its text, and when (Unix ms)."""
+class RunFailure:
+    """The error that ended a run of the relay: its family, its text, and the time (Unix ms)."""
 
     family: str
     text: str
@@ -51,9 +64,21 @@ class Trouble:
 
 
 class RelayState:
-    """The relay `name` over all its lives. `seen` is when the source's topics were last found unchanged (monotonic seconds);
-    `retention` how long the source keeps the records of each topic (seconds), of those that it deletes by age; `unreadable` how
-    many keys of the checkpoint topic had an unreadable newest record when it was last read."""
+    """The state of a relay over all its runs.
+
+    Attributes:
+        name: the relay's name.
+        lanes: the state of each lane.
+        restarts: number of runs after the first that began to copy.
+        registered: whether this process has ever registered.
+        copying_since: when the first run began to copy (monotonic seconds); None before that.
+        copying: whether records are copied now.
+        topics_checked_at: when the topics of both clusters were last found unchanged (monotonic seconds).
+        last_failure: the last failure.
+        failures: number of failures by family.
+        retention: how long the source retains the records of each topic that it deletes by age (seconds).
+        unreadable: number of keys of the checkpoint topic whose newest record was unreadable.
+    """
 
     def __init__(self, lanes: int, name: str) -> None:
         self.name = name
@@ -62,41 +87,44 @@ class RelayState:
         self.registered = False
         self.copying_since: float | None = None
         self.copying = False
-        self.seen = float("-inf")
-        self.trouble: Trouble | None = None
-        self.troubles: dict[str, int] = {}
+        self.topics_checked_at = float("-inf")
+        self.last_failure: RunFailure | None = None
+        self.failures: dict[str, int] = {}
         self.retention: dict[str, float] = {}
         self.unreadable = 0
 
     def transactions(self) -> int:
+        """Return the number of committed transactions of all lanes."""
         return sum(lane.counters.commits for lane in self.lanes)
 
-    def began(self) -> None:
+    def record_start(self) -> None:
+        """Record that a run begins to copy."""
         if self.copying_since is None:
             self.copying_since = time.monotonic()
         else:
             self.restarts += 1
         self.copying = True
 
-    def note(self, family: str, error: Exception) -> None:
-        log.warning("copying ends for now (%s): %s", family, error)
-        self.trouble = Trouble(family, str(error), time.time_ns() // 1_000_000)
-        self.troubles[family] = self.troubles.get(family, 0) + 1
+    def record_failure(self, family: str, error: Exception) -> None:
+        """Log and record the error that ended a run."""
+        log.warning("copying is interrupted (%s): %s", family, error)
+        self.last_failure = RunFailure(family, str(error), time.time_ns() // 1_000_000)
+        self.failures[family] = self.failures.get(family, 0) + 1
 
     def silence(self, now: float) -> float:
-        """Seconds for which the source has not been heard, where that is more than usual; else 0."""
-        age = now - max(self.seen, self.copying_since or now)
+        """Return how many seconds ago the source last answered; 0 if that is within SILENT_SECONDS."""
+        age = now - max(self.topics_checked_at, self.copying_since or now)
         return age if age > SILENT_SECONDS else 0.0
 
     def not_ready(self) -> str | None:
-        """None where records are copied; else why not."""
+        """Return why records are not copied; None if they are."""
         if not self.copying:
-            return self.trouble.text if self.trouble else "starting"
+            return self.last_failure.text if self.last_failure else "starting"
         silence = self.silence(time.monotonic())
         return f"the source has not answered for {silence:.1f} s" if silence else None
 
     def not_live(self, limit: float) -> str | None:
-        """None where every lane has moved within `limit` seconds, or none copies; else which has not."""
+        """Return which lanes have not moved for `limit` seconds while records are copied; None if all have."""
         now = time.monotonic()
         stuck = [lane.number for lane in self.lanes if self.copying and now - lane.heartbeat > limit]
         return f"lanes {stuck} have not moved for {limit:.0f} s" if stuck else None

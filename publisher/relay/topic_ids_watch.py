@@ -1,7 +1,8 @@
-"""Watches that the topics which are copied are still the same ones. A topic made again under the same name begins another
-log, in which a known offset means something else; the client goes on in it without a word.
+"""Check that the copied topics are not recreated.
 
-A lane commits only what was read from topics whose ids were seen a moment ago (`Watch.seen`).
+A topic that is recreated under the same name has a new log, in which a known offset means another record. The client continues
+in the new log without an error. A lane therefore commits a transaction only if the ids were confirmed a few seconds ago at most
+(`TopicIdWatch.seen`).
 """
 
 import logging
@@ -11,17 +12,22 @@ from collections.abc import Iterable, Mapping
 
 from publisher.errors import Retriable
 from publisher.kafka.topics import Topic, Topics
-from publisher.relay.start_position import gone, recreated
+from publisher.relay.start_position import missing_topic, recreated
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.5
-ABSENT_SECONDS = 5.0  # a broker that has just come back may not know all topics yet
+ABSENT_SECONDS = 5.0  # a broker that has just restarted may not know all topics yet
 
 
-class Looks:
-    """A thread that asks a cluster for topics, again and again. `found` is the last answer, another object only where it says
-    something else; `seen` (monotonic seconds) is when that was asked; `failure` has ended the looking."""
+class TopicPoller:
+    """Queries the topics of a cluster repeatedly, in a thread of its own.
+
+    Attributes:
+        found: the last answer; another object only if its content has changed.
+        seen: when the last answer was requested (monotonic seconds).
+        failure: the error that has ended the thread.
+    """
 
     def __init__(self, cluster: Topics, name: str, topics: Iterable[str]) -> None:
         self.found: Mapping[str, Topic] = {}
@@ -35,9 +41,11 @@ class Looks:
         self._thread.start()
 
     def hurry(self) -> None:
+        """Make the next query at once."""
         self._soon.set()
 
     def close(self) -> None:
+        """Ask the thread to end, without waiting for it."""
         self._closing = True
         self._soon.set()
 
@@ -46,40 +54,41 @@ class Looks:
             self._soon.clear()
             began = time.monotonic()
             try:
-                found = self._cluster.topics(self._names)
-                if self._heed(found, began):
-                    self.found = self.found if found == self.found else found
+                topics = self._cluster.topics(self._names)
+                if self._accept(topics, began):
+                    self.found = self.found if topics == self.found else topics
                     self.seen = began
             except Retriable as error:
                 log.info("%s", error)
-            except Exception as error:  # noqa: BLE001 - whoever runs the watch raises it
+            except Exception as error:  # noqa: BLE001 - the owner of the thread raises it
                 self.failure = error
             self._soon.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
 
-    def _heed(self, found: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - for those that judge
-        """Whether this answer counts; may raise."""
+    def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - subclasses use them
+        """Return whether the answer counts. May raise."""
         return True
 
 
-class Watch(Looks):
-    """Expects what it was told of; a topic that was made again, or is gone, ends the relay."""
+class TopicIdWatch(TopicPoller):
+    """Fails if a topic has another id than expected, or has been missing for ABSENT_SECONDS."""
 
     def __init__(self, cluster: Topics, region: str, expected: Mapping[str, Topic]) -> None:
         self.region = region
-        self._expected = {name: topic.id for name, topic in expected.items()}
+        self._expected_ids = {name: topic.id for name, topic in expected.items()}
         self._absent_since: dict[str, float] = {}
         super().__init__(cluster, region, expected)
 
     def add(self, topics: Mapping[str, Topic]) -> None:
+        """Check these topics too."""
         self._names |= topics.keys()
-        self._expected = self._expected | {name: topic.id for name, topic in topics.items()}
+        self._expected_ids = self._expected_ids | {name: topic.id for name, topic in topics.items()}
 
-    def _heed(self, found: Mapping[str, Topic], now: float) -> bool:
-        for name, was in self._expected.items():
-            if name in found:
+    def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:
+        for name, expected_id in self._expected_ids.items():
+            if name in topics:
                 self._absent_since.pop(name, None)
-                if found[name].id != was:
-                    raise recreated(name, self.region, was, found[name].id)
+                if topics[name].id != expected_id:
+                    raise recreated(name, self.region, expected_id, topics[name].id)
             elif now - self._absent_since.setdefault(name, now) >= ABSENT_SECONDS:
-                raise gone(name, self.region)
+                raise missing_topic(name, self.region)
         return not self._absent_since

@@ -1,10 +1,10 @@
-"""Which topics are copied, and the topics at the destination that take them: found, made like the source, or refused."""
+"""Select the topics to copy, and find or create their destination topics. Unsuitable destination topics are rejected."""
 
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from publisher.kafka.acls import READ, WRITE, Operations
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.kafka.topics import Topic, Topics, copied_config
@@ -12,14 +12,14 @@ from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import Refused
-from publisher.relay.transform import ROOM, Route
+from publisher.relay.transform import HEADER_BYTES, Route
 
-CREATE_HINT = "publisher check CONFIG --create makes it like the source's; or set destination.create_topics"
+CREATE_HINT = "publisher check CONFIG --create creates it like the source's; or set destination.create_topics"
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
-class Pair(NamedTuple):
-    """A source topic and where it goes."""
+class TopicPair(NamedTuple):
+    """A source topic and its destination topic."""
 
     name: str
     source: Topic
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     destination: Topic
 
     def checkpoint(self, route: Route, clusters: tuple[str, str], now_ms: int) -> Checkpoint:
-        """That of a route as it is; `clusters` are the ids of source and destination."""
+        """Return the checkpoint of a route; `clusters` are the ids of source and destination."""
         return Checkpoint(
             next=route.next,
             cluster=clusters[0],
@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 def selected(settings: RelaySettings, names: list[str]) -> list[str]:
-    """The topics that the settings name, whether they exist or not, and those of `names` that a pattern matches. Pure."""
+    """Return the topics that the settings name, even if they do not exist, and the `names` that match a pattern. Pure."""
     patterns = [re.compile(entry) for entry in settings.source.topics if entry.startswith("^")]
     named = [entry for entry in settings.source.topics if not entry.startswith("^")]
     matched = [name for name in names if any(pattern.match(name) for pattern in patterns)]
@@ -52,73 +52,84 @@ def selected(settings: RelaySettings, names: list[str]) -> list[str]:
 
 
 def has_patterns(settings: RelaySettings) -> bool:
+    """Return whether source.topics contains a pattern."""
     return any(entry.startswith("^") for entry in settings.source.topics)
 
 
 def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
-    """What is wrong with the names of the destination topics, a line each. Pure."""
-    lines = []
-    taken: dict[str, str] = {}
+    """Return the conflicts between the names of destination topics, one line each. Pure."""
+    conflicts = []
+    sources: dict[str, str] = {}
     for name in names:
         target = settings.destination_topic(name)
         if target in (settings.checkpoint_topic, settings.refusal_topic):
             kind = "checkpoint" if target == settings.checkpoint_topic else "refusal"
-            lines.append(f"source topic {name} would be copied into the {kind} topic {target}")
-        if target in taken:
-            lines.append(f"source topics {taken[target]} and {name} would both be copied into {target}")
-        taken[target] = name
-    return lines
+            conflicts.append(f"source topic {name} would be copied into the {kind} topic {target}")
+        if target in sources:
+            conflicts.append(f"source topics {sources[target]} and {name} would both be copied into {target}")
+        sources[target] = name
+    return conflicts
 
 
 def pairs(
-    settings: RelaySettings, source: Topics, destination: Topics, found: Mapping[str, Topic], *, create: bool
-) -> list[Pair]:
-    """The destination topics of the source topics `found`; where `create`, missing ones and missing partitions are made.
+    settings: RelaySettings, source: Topics, destination: Topics, topics: Mapping[str, Topic], *, create: bool
+) -> list[TopicPair]:
+    """Pair source topics with their destination topics.
 
-    Raises Retriable; Fatal (2): one is missing; NotAllowed: it may not be written; Refused: it has fewer partitions.
+    Args:
+        settings: the settings of the relay.
+        source: the topics of the source cluster.
+        destination: the topics of the destination cluster.
+        topics: the source topics to pair, by name.
+        create: whether to create missing topics and partitions.
+
+    Raises:
+        Retriable: if a cluster does not answer.
+        NotAllowed: if a destination topic may not be written.
+        Refused: if a destination topic has fewer partitions than its source.
+        Fatal: with exit code 2 if names conflict or a destination topic is missing.
     """
-    if wrong := clashes(settings, list(found)):
-        raise Fatal("; ".join(wrong), "write {topic} in destination.topic, or choose other names", 2)
-    targets = {name: settings.destination_topic(name) for name in found}
-    if create and _made(source, destination, found, targets):
-        source_of = {target: found[name].partitions for name, target in targets.items()}
-        destination.led(source_of)
-    there = destination.allowed(dict.fromkeys(targets.values(), frozenset({WRITE})))
+    if conflicts := clashes(settings, list(topics)):
+        raise Fatal("; ".join(conflicts), "write {topic} in destination.topic, or choose other names", USAGE)
+    targets = {name: settings.destination_topic(name) for name in topics}
+    if create and _create_missing(source, destination, topics, targets):
+        destination.led({target: topics[name].partitions for name, target in targets.items()})
+    existing = destination.allowed(dict.fromkeys(targets.values(), frozenset({WRITE})))
     for name, target in targets.items():
-        if target not in there:
+        if target not in existing:
             raise Fatal(
                 f"topic {target} does not exist at the destination",
                 destination.hint(target, CREATE_HINT, [*targets.values()]),
-                2,
+                USAGE,
             )
-        if there[target].partitions < found[name].partitions:
+        if existing[target].partitions < topics[name].partitions:
             raise Refused(
-                f"source topic {name} has {found[name].partitions} partitions, destination topic {target} has "
-                f"{there[target].partitions}",
+                f"source topic {name} has {topics[name].partitions} partitions, destination topic {target} has "
+                f"{existing[target].partitions}",
                 "publisher check CONFIG --create adds them; or set destination.create_topics",
             )
-    return [Pair(name, topic, targets[name], there[targets[name]]) for name, topic in found.items()]
+    return [TopicPair(name, topic, targets[name], existing[targets[name]]) for name, topic in topics.items()]
 
 
-def smallest_limit(destination: Topics, copied: Iterable[Pair]) -> int:
-    """What every destination topic takes in one batch, in bytes."""
+def smallest_limit(destination: Topics, copied: Iterable[TopicPair]) -> int:
+    """Return the largest batch that every destination topic accepts (bytes)."""
     configs = destination.configs(pair.destination_name for pair in copied)
     limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
     return min([LARGEST_BATCH, *limits])
 
 
-def ensure_own_topics(settings: RelaySettings, destination: Topics, *, create: bool) -> None:
-    """See that positions can be kept, and records that cannot be carried. Raises Fatal (2) where they cannot."""
-    name, refusals = settings.checkpoint_topic, settings.refusal_topic
+def ensure_relay_topics(settings: RelaySettings, destination: Topics, *, create: bool) -> None:
+    """Check that the checkpoint topic and the refusal topic can be used, or create them. Raises Fatal (2)."""
+    name = settings.checkpoint_topic
     _ensure(destination, "checkpoint", name, frozenset({READ, WRITE}), checkpoint.TOPIC_CONFIG, create)
-    if refusals:
-        _ensure(destination, "refusal", refusals, frozenset({WRITE}), REFUSAL_CONFIG, create)
+    if settings.refusal_topic:
+        _ensure(destination, "refusal", settings.refusal_topic, frozenset({WRITE}), REFUSAL_CONFIG, create)
     config = destination.configs([name])[name]
     if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
         raise Fatal(
             f"the checkpoint topic {name} has cleanup.policy {config['cleanup.policy']}: positions would be deleted",
             "set its cleanup.policy to compact",
-            2,
+            USAGE,
         )
 
 
@@ -128,21 +139,23 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
     if not create:
         raise Fatal(
             f"the {kind} topic {name} does not exist at the destination",
-            destination.hint(name, "publisher check CONFIG --create makes it; or set destination.create_topics"),
-            2,
+            destination.hint(name, "publisher check CONFIG --create creates it; or set destination.create_topics"),
+            USAGE,
         )
     destination.create(name, 1, config)
     destination.led({name: 1})
 
 
-def _made(source: Topics, destination: Topics, found: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
-    """Make what is missing; whether anything was."""
-    there = destination.topics(targets.values())
-    missing = [name for name, target in targets.items() if target not in there]
+def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
+    """Create missing topics and partitions; return whether any were missing."""
+    existing = destination.topics(targets.values())
+    missing = [name for name, target in targets.items() if target not in existing]
     configs = source.configs(missing)
     for name in missing:
-        destination.create(targets[name], found[name].partitions, copied_config(configs[name], ROOM))
-    growing = [n for n, target in targets.items() if target in there and there[target].partitions < found[n].partitions]
+        destination.create(targets[name], topics[name].partitions, copied_config(configs[name], HEADER_BYTES))
+    growing = [
+        name for name, target in targets.items() if target in existing and existing[target].partitions < topics[name].partitions
+    ]
     for name in growing:
-        destination.grow(targets[name], found[name].partitions)
+        destination.grow(targets[name], topics[name].partitions)
     return bool(missing or growing)

@@ -1,8 +1,9 @@
-"""Turns the records that were read into those that are written: the same but for three headers. No decision about positions.
+"""Turn source records into their copies, which differ in three headers only. Decides no positions.
 
-`x-origin` says where a record was first written and is kept by further copies; `x-hops` counts the copies; `x-copied-to` names
-the partition that the copy was written to. A program that forwards headers writes them elsewhere: that record is no copy, and
-gets an origin of its own. `copy` is the one loop that runs for each record, so it does for each no more than it must.
+`x-origin` is the position where a record was first written, and further copies retain it; `x-hops` counts the copies;
+`x-copied-to` names the partition that the copy was written to. A program that forwards headers writes them to another
+partition: such a record is not a copy, and receives an origin of its own. `copy` is the only loop that runs per record, so it
+does no avoidable work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,27 +17,55 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.source_position import COPIED_TO, HOPS, ORIGIN, OWN, Position, address, origin_of
 
-ROOM = 1_024  # bytes that the headers may add to a record: two region and topic names of the longest kind
+HEADER_BYTES = 1_024  # that the headers may add to a record: two region names and two topic names of the largest length
 FIRST_HOP = (HOPS, b"1")
-LONGEST_COUNT = 9  # digits; longer ones are no hop counts
+LONGEST_COUNT = 9  # digits; a longer value is not a count of hops
 
 Headers = list[tuple[str, Any]]
 
 
 class Route:
-    """One partition's way: from where to where, and how far.
+    """The copy of one partition: its source, its destination and its progress.
 
-    `next` is the next offset to read, `copied` the last one that was copied (-1: none), `end` where the source's log ends as
-    last heard; `timestamp_ms` and `epoch` are those of the last record (-1: none), `read` is the offset behind it. `committed`
-    and `confirmed` are `next` and `copied` in the last confirmed checkpoint, `copies_from` is the checkpoint's. `sent` is the
-    last record that was copied, `passed` the last one that was not. At `level_ms` (Unix ms) nothing waited behind the confirmed
-    records (-1: never).
+    Attributes:
+        topic: the source topic.
+        partition: the partition, at the source and at the destination.
+        destination: the destination topic.
+        origin: the prefix of the `x-origin` of its records.
+        tail: the headers that follow the origin in the first copy of a record.
+        next: the next offset to read.
+        read: the offset after the last record that was read.
+        copied: the last offset that was copied; -1 if none.
+        end: the end of the source's log, as of the last answer.
+        timestamp_ms: the timestamp of the last record; -1 if none.
+        epoch: the leader epoch of the last record; -1 if none.
+        committed: `next` in the last committed checkpoint.
+        confirmed: `copied` in the last committed checkpoint.
+        copies_from: as in the checkpoint.
+        level_ms: when there was last no backlog behind the committed records (Unix ms); -1 if never.
+        sent: the last record that was copied and is not settled yet.
+        passed: the last record that was not copied and is not settled yet.
     """
 
     __slots__ = (
-        "committed", "confirmed", "copied", "copies_from", "destination", "end", "epoch", "level_ms", "next", "origin",
-        "partition", "passed", "read", "sent", "tail", "timestamp_ms", "topic",
-    )  # fmt: skip
+        "committed",
+        "confirmed",
+        "copied",
+        "copies_from",
+        "destination",
+        "end",
+        "epoch",
+        "level_ms",
+        "next",
+        "origin",
+        "partition",
+        "passed",
+        "read",
+        "sent",
+        "tail",
+        "timestamp_ms",
+        "topic",
+    )
 
     def __init__(self, region: str, topic: str, partition: int, destination: str, start: int, copied: int = -1) -> None:
         self.topic = topic
@@ -52,7 +81,7 @@ class Route:
         self.passed: Message | None = None
 
     def settle(self) -> bool:
-        """Take over what the last records say; whether there is more than the last confirmed checkpoint holds."""
+        """Advance past the records that were sent or passed; return whether a checkpoint has anything new to commit."""
         for message in (self.sent, self.passed):
             if message is not None:
                 offset, epoch = message.offset(), message.leader_epoch()
@@ -74,10 +103,11 @@ class Route:
             self.level_ms = now_ms
 
     def confirm(self) -> None:
-        """A checkpoint of what was settled is committed."""
+        """Record that a checkpoint of the settled progress is committed."""
         self.committed, self.confirmed = self.next, self.copied
 
     def rewind(self) -> None:
+        """Return to the last committed checkpoint."""
         self.sent = self.passed = None
         self.next, self.copied = self.committed, self.confirmed
         self.read = self.next
@@ -85,8 +115,15 @@ class Route:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of records: plain integers. `derived` are those of `copied` that carried the origin of another record,
-    `refused` went to the refusal topic."""
+    """The counts of a lane's records, as plain integers.
+
+    Attributes:
+        copied: records that were copied.
+        looped: records that came from the destination and were not copied.
+        filtered: records that the filter excluded.
+        derived: copied records that carried the origin of another record.
+        refused: records that were produced to the refusal topic.
+    """
 
     copied: int = 0
     looped: int = 0
@@ -96,43 +133,47 @@ class Tally:
 
     @property
     def written(self) -> int:
-        """Records that a transaction holds."""
+        """Return the number of records that were produced."""
         return self.copied + self.refused
 
 
 class Rules:
-    """Which records of region `source` are copied: no copy of a record that was first written in `region`, the destination's;
-    with a filter only those that hold, for each header it names, one of its values. `renaming` is the form of destination
-    topics."""
+    """Decides which records of region `source` are copied.
 
-    def __init__(self, source: str, region: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
-        self._source, self._home = (quote(name, safe="").encode("ascii") + b"/" for name in (source, region))
+    Records that were first written in `destination` are not copied back. With a filter, a record must have one of the values
+    of each header that the filter names. `renaming` is the form of destination topics.
+    """
+
+    def __init__(self, source: str, destination: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
+        self._source = quote(source, safe="").encode("ascii") + b"/"
+        self._destination = quote(destination, safe="").encode("ascii") + b"/"
         self._renaming = renaming
         self.wanted = {name: frozenset(value.encode() for value in values) for name, values in wanted.items()}
 
-    def marked(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
-        """The headers of the copy of a record that has `headers`; None for a record that comes from the destination."""
+    def copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+        """Return the headers of the copy; None if the record was first written at the destination. May change `headers`."""
         for name, _ in headers:
             if name == ORIGIN:
-                return self._once_more(headers, route, offset, tally)
+                return self._further_copy_headers(headers, route, offset, tally)
         headers.append((ORIGIN, f"{route.origin}{offset}"))
         headers.extend(route.tail)
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """As `origin_of`, for a record of the source; None also for one first written in this very region."""
-        found = origin_of(headers, partition, self._renaming)
-        return None if found is None or found.startswith(self._source) else found
+        """Return the origin of a record of the source; None if it is not a copy, or was first written in this region."""
+        origin = origin_of(headers, partition, self._renaming)
+        return None if origin is None or origin.startswith(self._source) else origin
 
     def is_home(self, origin: bytes) -> bool:
-        """Whether a record of this `x-origin` was first written at the destination."""
-        return origin.startswith(self._home)
+        """Return whether a record of this `x-origin` was first written at the destination."""
+        return origin.startswith(self._destination)
 
     def passes(self, headers: Headers | None) -> bool:
-        there = headers or []
-        return all(any(name == wanted and value in values for name, value in there) for wanted, values in self.wanted.items())
+        """Return whether the filter includes a record with these headers."""
+        items = headers or []
+        return all(any(name == wanted and value in values for name, value in items) for wanted, values in self.wanted.items())
 
-    def _once_more(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+    def _further_copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
         origin, hops = self.origin(headers, (route.topic, route.partition)), 0
         if origin is None:
             tally.derived += 1
@@ -141,10 +182,10 @@ class Rules:
             tally.looped += 1
             return None
         else:
-            told = dict(headers).get(HOPS) or b""
-            hops = int(told) if told.isdigit() and len(told) <= LONGEST_COUNT else 0
-        kept = [header for header in headers if header[0] not in OWN]
-        return [*kept, (ORIGIN, origin), (HOPS, b"%d" % (hops + 1)), route.tail[1]]
+            count = dict(headers).get(HOPS) or b""
+            hops = int(count) if count.isdigit() and len(count) <= LONGEST_COUNT else 0
+        others = [header for header in headers if header[0] not in OWN]
+        return [*others, (ORIGIN, origin), (HOPS, b"%d" % (hops + 1)), route.tail[1]]
 
 
 def copy(
@@ -155,20 +196,32 @@ def copy(
     tally: Tally,
     refuse: Callable[[Message, Exception], None],
 ) -> list[Message]:
-    """Write the copies with `produce` (as Producer.produce takes them), all but three headers as they were; what was no record
-    (ends of partitions, errors). Records of partitions without a route are passed over. `refuse` is called for a record, of any
-    partition, whose headers the client cannot read. Raises what `produce` and `refuse` raise."""
+    """Produce the copies of the records, and return the messages that are not records (ends of partitions, errors).
+
+    Records of partitions without a route are ignored.
+
+    Args:
+        messages: the messages of the consumer.
+        routes: the routes by source partition.
+        rules: decide which records are copied.
+        produce: as `Producer.produce`.
+        tally: the counts to increase.
+        refuse: called for a record, of any partition, whose headers the client cannot read.
+
+    Raises:
+        Exception: what `produce` and `refuse` raise.
+    """
     events: list[Message] = []
-    marked, filtering, find = rules.marked, bool(rules.wanted), routes.get
+    copy_headers, filtering, find_route = rules.copy_headers, bool(rules.wanted), routes.get
     all_headers, unread = headers_of(messages)
-    for place, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
-        if place in unread:
-            refuse(message, unread[place])
+    for index, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
+        if index in unread:
+            refuse(message, unread[index])
             continue
         if message.error() is not None:
             events.append(message)
             continue
-        route = find((message.topic(), message.partition()))  # type: ignore[arg-type]
+        route = find_route((message.topic(), message.partition()))  # type: ignore[arg-type]
         if route is None:
             continue
         if filtering and not rules.passes(headers):
@@ -176,14 +229,14 @@ def copy(
             tally.filtered += 1
             continue
         if headers:
-            headers = marked(headers, route, message.offset(), tally)  # type: ignore[arg-type]
+            headers = copy_headers(headers, route, message.offset(), tally)  # type: ignore[arg-type]
             if headers is None:
                 route.passed = message
                 continue
         else:
             headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
-        stamp = max(message.timestamp()[1], 0)
-        route.sent = message  # also where `produce` refuses it
-        produce(route.destination, message.value(), message.key(), route.partition, None, None, stamp, headers)
+        timestamp_ms = max(message.timestamp()[1], 0)
+        route.sent = message  # before `produce`, so that `settle` advances past it if `produce` raises
+        produce(route.destination, message.value(), message.key(), route.partition, None, None, timestamp_ms, headers)
         tally.copied += 1
     return events

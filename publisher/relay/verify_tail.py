@@ -1,8 +1,8 @@
-"""Does a destination still hold the last record that a checkpoint says was copied? Reads partitions backwards.
+"""Check that destination partitions still contain the last copy that their checkpoints name. Reads partitions backwards.
 
-The answer is no only where that is certain. Copies lie in the order of their source, and retention deletes from the beginning:
-where an older copy is the last one there, or nothing was ever deleted and there is none, the end of the log was cut. What
-compaction takes cannot be told from that, so compacted topics are not to be asked about.
+A partition is reported only if the loss is certain. Copies have the order of their source, and retention deletes the oldest
+records. So the end of the log was lost if its last copy is an older one, or if no copy exists although nothing was deleted.
+Compaction may delete any record: compacted topics must not be passed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,43 +13,49 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import Batch, TopicReader
 from publisher.kafka.source_position import offset_of, origin_of
 
-LOOK_BACK = 64  # offsets of a partition, at first: markers of transactions are among them
-LARGEST_LOOK = 100_000  # offsets: many writers share the topic, and nothing is certain
+FIRST_SPAN = 64  # offsets of a partition; transaction markers are among them
+LARGEST_SPAN = 100_000  # offsets: behind more records of other writers nothing is certain
 
 
-class Expected(NamedTuple):
-    """`origin` begins the `x-origin` of every copy of the source partition, `copied` is the offset of the last one."""
+class ExpectedTail(NamedTuple):
+    """The last copy of a source partition: the prefix of its `x-origin`, and its source offset `copied`."""
 
     origin: bytes
     copied: int
 
 
-def cut(reader: TopicReader, expected: Mapping[Partition, Expected]) -> dict[Partition, int]:
-    """The destination partitions that lack their last copy: the source offset of the last one there, or -1. Raises Fatal."""
+def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTail]) -> dict[Partition, int]:
+    """Return the destination partitions without their last copy, with the source offset of the last existing copy.
+
+    The offset is -1 if no copy exists.
+
+    Raises:
+        Fatal: if a partition cannot be read.
+    """
     lows, ends, visible = reader.earliest(expected), reader.written(expected), reader.visible(expected)
     undecided = {partition: (visible[partition], end) for partition, end in ends.items() if visible[partition] < end}
-    ahead = _last(reader.read(undecided, undecided=True), expected)
-    asked = {p: visible[p] for p, wanted in expected.items() if ahead.get(p, -1) < wanted.copied}
-    found: Offsets = {}
-    back = LOOK_BACK
-    while asked:
-        spans = {p: (max(lows[p], at - back), at) for p, at in asked.items()}
-        last = _last(reader.read(spans), expected)
-        found |= last
-        found |= {p: -1 for p, (begin, _) in spans.items() if begin == 0 and p not in last}
-        asked = {p: begin for p, (begin, _) in spans.items() if p not in last and begin > lows[p]}
-        asked = {p: at for p, at in asked.items() if ends[p] - at < LARGEST_LOOK}
-        back *= 4
-    return {partition: last for partition, last in found.items() if last < expected[partition].copied}
+    undecided_copies = _last_copies(reader.read(undecided, undecided=True), expected)
+    unread_ends = {p: visible[p] for p, tail in expected.items() if undecided_copies.get(p, -1) < tail.copied}
+    last_copies: Offsets = {}
+    span = FIRST_SPAN
+    while unread_ends:
+        spans = {p: (max(lows[p], end - span), end) for p, end in unread_ends.items()}
+        copies = _last_copies(reader.read(spans), expected)
+        last_copies |= copies
+        last_copies |= {p: -1 for p, (begin, _) in spans.items() if begin == 0 and p not in copies}
+        unread_ends = {p: begin for p, (begin, _) in spans.items() if p not in copies and begin > lows[p]}
+        unread_ends = {p: end for p, end in unread_ends.items() if ends[p] - end < LARGEST_SPAN}
+        span *= 4
+    return {partition: offset for partition, offset in last_copies.items() if offset < expected[partition].copied}
 
 
-def _last(batches: Iterable[Batch], expected: Mapping[Partition, Expected]) -> Offsets:
-    """The source offset of the last copy of each partition."""
-    found: Offsets = {}
+def _last_copies(batches: Iterable[Batch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
+    """Return the source offset of the last copy in each partition."""
+    last: Offsets = {}
     for batch in batches:
-        begins = expected[batch.partition].origin
+        prefix = expected[batch.partition].origin
         for message in batch.messages:
             origin = origin_of(headers_of_one(message), batch.partition) or b""
-            if (offset := offset_of(origin, begins)) >= 0:
-                found[batch.partition] = offset
-    return found
+            if (offset := offset_of(origin, prefix)) >= 0:
+                last[batch.partition] = offset
+    return last

@@ -20,7 +20,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds, Topic, Topics
-from publisher.relay.topic_ids_watch import Looks
+from publisher.relay.topic_ids_watch import TopicPoller
 from scorer.consumer import group_offsets
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.settings import Settings
@@ -112,7 +112,7 @@ class StartPositions:
         self._skipped = skipped or SkippedRecords(log)
         self._waiting = waiting
         self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
-        self._looks = Looks(self._cluster, settings.owner, settings.input.topics)
+        self._looks = TopicPoller(self._cluster, settings.owner, settings.input.topics)
         self._compared: Mapping[str, Topic] = {}  # the last answer that `recreated` has compared
         self._first_ids: dict[str, str] = {}
         self._absent_since: dict[str, float] = {}

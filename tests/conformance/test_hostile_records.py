@@ -30,7 +30,7 @@ from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Batch
 from publisher.relay import checkpoints
-from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, Sighting
+from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, SourceSnapshot
 from publisher.runtime.terminal import PlainConsole
 from scorer.commands import status
 from scorer.console import records as shown
@@ -95,7 +95,7 @@ STATUS = msgspec.json.encode(console_records.status())
 MARK = OffsetMetadata("n.a", 3, "1.0.0", "sha256:a", "id").encode()
 CHECKPOINT = checkpoints.encode(Checkpoint(5, "c", "i", "d", "t", "j"))
 REGISTRATION = checkpoints.encode(Registration(2, "me", "run", "host", 1, 1))
-SIGHTING = checkpoints.encode(Sighting("c", 1, 1, (checkpoints.SourceEnd("t", 0, 5),), {"g": ()}))
+SOURCE_SNAPSHOT = checkpoints.encode(SourceSnapshot("c", 1, 1, (checkpoints.SourceEnd("t", 0, 5),), {"g": ()}))
 ENTRY = orjson.dumps(
     {
         "rollout": "r1",
@@ -311,27 +311,28 @@ def log_of(records: Sequence[tuple[bytes | None, bytes | None]], *, repairing: b
 @hostile
 @given(hostile_records.keys(), hostile_records.hostile(CHECKPOINT))
 def test_a_foreign_checkpoint_never_stops_a_relay(key: bytes | None, value: bytes | None) -> None:
-    foreign = (checkpoints.key(OTHER, "r", "t", 0), checkpoints.key(OTHER), checkpoints.key(OTHER, checkpoints.SIGHTING))
+    parts: tuple[tuple[str | int, ...], ...] = ((OTHER, "r", "t", 0), (OTHER,), (OTHER, checkpoints.SOURCE_SNAPSHOT))
+    foreign = [checkpoints.encode_key(*each) for each in parts]
     log = log_of([(name, value) for name in (key, *foreign)])
     log.refresh()
-    assert log.unreadable_places() == []
-    assert log.sighting() is None
+    assert log.unreadable_positions() == []
+    assert log.snapshot() is None
 
 
 @hostile
-@given(hostile_records.hostile(CHECKPOINT), hostile_records.hostile(REGISTRATION), hostile_records.hostile(SIGHTING))
+@given(hostile_records.hostile(CHECKPOINT), hostile_records.hostile(REGISTRATION), hostile_records.hostile(SOURCE_SNAPSHOT))
 def test_an_own_checkpoint_is_read_or_names_where_it_is(
-    position: bytes | None, registration: bytes | None, sighting: bytes | None
+    position: bytes | None, registration: bytes | None, snapshot: bytes | None
 ) -> None:
     records = [
-        (checkpoints.key(OWN, "r", "t", 0), position),
-        (checkpoints.key(OWN), registration),
-        (checkpoints.key(OWN, checkpoints.SIGHTING), sighting),
+        (checkpoints.encode_key(OWN, "r", "t", 0), position),
+        (checkpoints.encode_key(OWN), registration),
+        (checkpoints.encode_key(OWN, checkpoints.SOURCE_SNAPSHOT), snapshot),
     ]
     log, fatal = log_of(records), None
     try:
         log.refresh()
-        log.sighting()
+        log.snapshot()
     except Fatal as error:
         fatal = error
     assert (fatal is None) == (not log.unreadable)

@@ -57,7 +57,7 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     relay = relay_rig.start()
     valid = {topic: documents(rig, topic) for topic in product_topics(rig)}
     valid[labels] = [(b"k", LABEL)]
-    valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.key("another", "eu", "t", 0), b'{"next": 1}')]
+    valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.encode_key("another", "eu", "t", 0), b'{"next": 1}')]
     clusters = {f"{relay_rig.name}.checkpoints": relay_rig.destination}
     for topic, known in valid.items():
         server = clusters.get(topic, rig.bootstrap_servers)

@@ -53,8 +53,7 @@ def test_without_a_refusal_topic_a_batch_that_expands_stops_its_partition_alone(
     until(lambda: relay.metric("publisher_partition_stopped") == 1, "the stop")
     status = rig.json("status", "--metrics", relay.endpoint)
     assert (
-        f"{rig.topic}[0] stopped at offset {first}, which cannot be carried: unreadable-batch"
-        in status["process"]["stopped"][0]
+        f"{rig.topic}[0] stopped at offset {first}, which cannot be copied: unreadable-batch" in status["process"]["stopped"][0]
     )
     assert relay.metric("publisher_restarts_total") == 0
     assert relay.stop() == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from publisher.relay.clusters import log_of
 from publisher.relay.copy_worker import SEEN_SECONDS
 from publisher.relay.fence import registration
-from publisher.relay.run_once import Life
+from publisher.relay.run_once import RelayRun
 from publisher.relay.settings import load
 from publisher.relay.start_position import Refused
 from publisher.relay.status import RelayState
@@ -52,11 +52,11 @@ def lose_one_checkpoint(rig: RelayRig) -> None:
 
 
 CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
-    recreate_source: ("made again", "its id was"),
+    recreate_source: ("was recreated", "its id was"),
     truncate_source: ("were deleted before they were copied", "begins at"),
     lose_the_checkpoints: ("has no checkpoint", "holds data up to offset"),
     lose_one_checkpoint: ("has no checkpoint, but higher partitions have",),
-    recreate_destination: ("destination topic", "made again"),
+    recreate_destination: ("destination topic", "was recreated"),
 }
 
 
@@ -76,7 +76,7 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
 
 def test_what_happens_under_a_running_relay_or_a_frozen_one_is_noticed(make_relay: MakeRelay) -> None:
     rig, most = make_relay(lanes=2).run_once(400), 400
-    for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "made again")):
+    for befall, fact in ((truncate_source, "were deleted before they were copied"), (recreate_source, "was recreated")):
         relay = rig.start().ready()
         relay.send(signal.SIGSTOP)
         rig.fill(100)  # what it asked for before is answered with these; what comes after them it cannot have
@@ -91,7 +91,7 @@ def test_what_happens_under_a_running_relay_or_a_frozen_one_is_noticed(make_rela
     relay, before = rig.start().ready(), rig.copied()
     recreate_source(rig)
     assert relay.wait() == 3, relay.said
-    assert "made again" in relay.said or "does not exist" in relay.said
+    assert "was recreated" in relay.said or "does not exist" in relay.said
     assert rig.copied() == before
 
 
@@ -152,7 +152,7 @@ def test_copies_that_are_not_there_any_more_are_not_copied_on(us: EmbeddedBroker
     assert (
         f"{rig.topic}[0] is copied up to offset 99, but {rig.topic}[0] at the destination ends with the copy of offset" in said
     )
-    command = said.split("to go on deliberately: publisher ")[1].split('"')[0].split()
+    command = said.split("to continue deliberately: publisher ")[1].split('"')[0].split()
     rig.run(*(word for word in command if word != "CONFIG"))
     relay = rig.start().ready()
     rig.fill(40)
@@ -208,10 +208,10 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[Refused | None
     """Relays of one topic, all past the first look at the checkpoints when the first of them writes its own if luck has it:
     how each began, and whether all of them had written. Then they copy everything, and end."""
     barrier = threading.Barrier(len(names))
-    lives: list[Life] = []
+    lives: list[RelayRun] = []
     for name in names:
         settings = load(rig.path, [f"name={name}"]).settings
-        lives.append(Life(settings, RelayState(settings.lanes, name), threading.Event()))
+        lives.append(RelayRun(settings, RelayState(settings.lanes, name), threading.Event()))
         lives[-1].survey()
         lives[-1].take_over(registration(settings, name, "a test"), lambda: None)
 

@@ -10,8 +10,8 @@ from confluent_kafka import Message, Producer
 
 from publisher.errors import Fenced
 from publisher.relay.checkpoints import record
-from publisher.relay.copy_worker import Lane, Shared
-from publisher.relay.rate_limit import Budget
+from publisher.relay.copy_worker import CopyWorker, WorkerContext
+from publisher.relay.rate_limit import RateLimit
 from publisher.relay.settings import load
 from publisher.relay.status import LaneState
 from publisher.relay.transform import Route
@@ -114,9 +114,7 @@ def test_without_a_refusal_topic_it_stops_its_partition_alone(make_relay: MakeRe
         others = rig.written // 4 * 3
         until(lambda others=others: in_partitions(rig, 1, 2, 3) == others, "the copies of the others")  # type: ignore[misc]
         status = rig.json("status", "--metrics", relay.endpoint)
-        assert (
-            f"{rig.topic}[0] stopped at offset {offset}, which cannot be carried: {reason}" in status["process"]["stopped"][0]
-        )
+        assert f"{rig.topic}[0] stopped at offset {offset}, which cannot be copied: {reason}" in status["process"]["stopped"][0]
         assert [row["next"] for row in status["partitions"] if row["partition"] == 0] == [offset]
         assert relay.metric("publisher_restarts_total") == 0
         assert "publisher checkpoint set" in relay.said
@@ -170,10 +168,10 @@ def test_a_lane_that_was_replaced_while_it_searched_writes_no_more(make_relay: M
     def checkpoint(route: Route) -> Record:
         return record(settings.checkpoint_topic, b"position", str(route.next).encode())
 
-    def lane_of() -> Lane:
+    def lane_of() -> CopyWorker:
         ended = threading.Event()
-        shared = Shared(settings, checkpoint, seen, Context(), lambda _: None, 1_000_000, Budget(0), stopping, ended)
-        return Lane(shared, LaneState(0))
+        shared = WorkerContext(settings, checkpoint, seen, Context(), lambda _: None, 1_000_000, RateLimit(0), stopping, ended)
+        return CopyWorker(shared, LaneState(0))
 
     registered = record(settings.checkpoint_topic, b"registration", b"")
     lane, successor = lane_of(), lane_of()

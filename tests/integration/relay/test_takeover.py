@@ -20,16 +20,16 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
     other = Producer({"bootstrap.servers": rig.destination, "transactional.id": f"{rig.name}.other"})
     other.init_transactions(30)
     other.begin_transaction()
-    other.produce(settings.checkpoint_topic, None, checkpoint.key("other"))
+    other.produce(settings.checkpoint_topic, None, checkpoint.encode_key("other"))
     other.flush(30)
     checkpoints = log_of(settings)
-    checkpoints.look(rig.name)
+    checkpoints.refresh_visible(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
     told = registration(settings, "me", "a test")
-    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.key(rig.name))
+    other.produce(settings.checkpoint_topic, checkpoint.encode(told), checkpoint.encode_key(rig.name))
     other.flush(30)
     with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(checkpoints.look, rig.name)
+        looking = pool.submit(checkpoints.refresh_visible, rig.name)
         other.commit_transaction(30)
         looking.result(30)
     assert checkpoints.registrations[rig.name].instance == "me"
@@ -40,7 +40,7 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
 
     def opening(_: Record) -> None:
         checkpoints = log_of(settings)
-        checkpoints.look(rig.name)
+        checkpoints.refresh_visible(rig.name)
         found.append(checkpoints.registrations[rig.name])
 
     with closing(control_of(settings)) as control:

@@ -8,9 +8,9 @@ from tests.integration.relay.rig import MakeRelay, RelayRig
 from tests.support.hostile_records import BYTES, KEYS
 
 OTHER = (
-    checkpoints.key("another", "eu", "t", 0),
-    checkpoints.key("another"),
-    checkpoints.key("another", checkpoints.SIGHTING),
+    checkpoints.encode_key("another", "eu", "t", 0),
+    checkpoints.encode_key("another"),
+    checkpoints.encode_key("another", checkpoints.SOURCE_SNAPSHOT),
     *(key for key in KEYS if key is not None),
 )
 KINDS = ("deep array", "400 digits", "invalid UTF-8", "null", "binary", "deep object")
@@ -35,7 +35,7 @@ def test_what_others_write_into_the_checkpoints_stops_no_relay(make_relay: MakeR
 
 def test_an_own_unreadable_position_is_named_and_can_be_set_or_forgotten(make_relay: MakeRelay) -> None:
     rig = make_relay(lanes=2).run_once(400)
-    position = checkpoints.key(rig.name, "eu", rig.topic, 1)
+    position = checkpoints.encode_key(rig.name, "eu", rig.topic, 1)
     write(rig, (position, BYTES["deep object"]))
     said = rig.refused()
     assert f"the position of {rig.topic}[1] is unreadable: {rig.name}.checkpoints[0]@" in said, said
@@ -50,7 +50,7 @@ def test_an_own_unreadable_position_is_named_and_can_be_set_or_forgotten(make_re
     assert len(forgotten) == 4
     rig.json("checkpoint", "set", "--topic", rig.topic, "--to", "100")
 
-    write(rig, (checkpoints.key(rig.name), BYTES["deep array"]))
+    write(rig, (checkpoints.encode_key(rig.name), BYTES["deep array"]))
     assert f"the registration of relay {rig.name!r} is unreadable" in rig.refused()
     rig.json("checkpoint", "set", "--topic", rig.topic, "--to", "100")
     relay = rig.start().ready()

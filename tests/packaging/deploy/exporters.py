@@ -36,7 +36,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics.canaried.labels("none").inc()
     metrics.stage.add({"infer": 1})
     relay = RelayState(2, "scores")
-    relay.note("retriable", OSError("away"))
+    relay.record_failure("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
     relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
     relays = CollectorRegistry()

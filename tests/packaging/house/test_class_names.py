@@ -13,7 +13,6 @@ KNOWN: set[str] = {
     "Batch",
     "Column",
     "Encoding",
-    "End",
     "Evidence",
     "Exported",
     "Judged",
@@ -29,7 +28,6 @@ KNOWN: set[str] = {
     "Start",
     "Training",
     "_Definition",
-    "_Known",
     "_Provenance",
     "_Worker",
 }

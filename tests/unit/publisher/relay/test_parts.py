@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from publisher.errors import Fatal
 from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
-from publisher.relay.checkpoints import SIGHTING, Place, key, parse_key
+from publisher.relay.checkpoints import SOURCE_SNAPSHOT, CheckpointKey, encode_key, parse_key
 from publisher.relay.copy_worker import LONGEST_REST_SECONDS, rest_after
-from publisher.relay.rate_limit import Budget
-from publisher.relay.rejection_records import Room
+from publisher.relay.rate_limit import RateLimit
+from publisher.relay.rejection_records import TransactionLimit
 from publisher.relay.settings import RelaySettings
 from publisher.relay.topic_mapping import clashes, selected
 from publisher.relay.transform import Route
@@ -23,11 +23,11 @@ WORDS = st.text(min_size=1, max_size=10)
 
 @settings(max_examples=50)
 @given(WORDS, WORDS, WORDS, st.integers(0, 2**31 - 1))
-def test_a_checkpoints_key_says_whose_it_is(relay: str, region: str, topic: str, partition: int) -> None:
-    place = Place(relay, region, topic, partition)
-    assert parse_key(key(*place)) == place
-    assert parse_key(key(relay, SIGHTING)) == (relay,)
-    assert parse_key(key(relay)) == relay
+def test_a_checkpoint_key_is_parsed_as_it_was_encoded(relay: str, region: str, topic: str, partition: int) -> None:
+    key = CheckpointKey(relay, region, topic, partition)
+    assert parse_key(encode_key(*key)) == key
+    assert parse_key(encode_key(relay, SOURCE_SNAPSHOT)) == (relay,)
+    assert parse_key(encode_key(relay)) == relay
 
 
 @pytest.mark.parametrize("wrong", [b"a/b", b"a/b/c/d", b"a/b/c/1/e", "ü".encode()])
@@ -36,12 +36,12 @@ def test_other_keys_are_no_checkpoints(wrong: bytes) -> None:
         parse_key(wrong)
 
 
-def test_a_budget_lets_through_its_rate_and_no_more() -> None:
-    budget = Budget(1_000)
-    assert budget.spend(500, now=0.0) == 0.5
-    assert budget.spend(500, now=0.0) == 1.0
-    assert budget.spend(100, now=10.0) == pytest.approx(0.1)
-    assert Budget(0).spend(10**9, now=0.0) == 0.0
+def test_a_rate_limit_allows_its_rate() -> None:
+    limit = RateLimit(1_000)
+    assert limit.spend(500, now=0.0) == 0.5
+    assert limit.spend(500, now=0.0) == 1.0
+    assert limit.spend(100, now=10.0) == pytest.approx(0.1)
+    assert RateLimit(0).spend(10**9, now=0.0) == 0.0
 
 
 def settings_for(*topics: str, target: str = "{topic}", groups: Sequence[str] = ()) -> RelaySettings:
@@ -55,8 +55,8 @@ def settings_for(*topics: str, target: str = "{topic}", groups: Sequence[str] = 
 
 
 def test_topics_are_named_or_match() -> None:
-    there = ["b.scores", "a.scores", "a.dead"]
-    assert selected(settings_for("named", "^.*scores$", "^a"), there) == ["named", "a.dead", "a.scores", "b.scores"]
+    topics = ["b.scores", "a.scores", "a.dead"]
+    assert selected(settings_for("named", "^.*scores$", "^a"), topics) == ["named", "a.dead", "a.scores", "b.scores"]
 
 
 def test_two_topics_do_not_go_into_one() -> None:
@@ -105,7 +105,7 @@ def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, idle: int, da
     guilty = data.draw(st.integers(0, count - 1))
     route = Route("eu", "t", 0, "t", 0)
     active = {("t", 0): route} | {("t", 1 + n): Route("eu", "t", 1 + n, "t", 7) for n in range(idle)}
-    room, transactions, ends = Room(10_000), 0, idle
+    room, transactions, ends = TransactionLimit(10_000), 0, idle
     while not (room.now == 1 and not ends and route.committed == guilty):
         transactions += 1
         told = min(room.now, ends)
@@ -124,7 +124,7 @@ def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, idle: int, da
 def test_larger_transactions_are_tried_when_all_of_the_failed_one_is_behind() -> None:
     one, other, stopped = ("t", 0), ("t", 1), ("t", 2)
     active = {place: Route("eu", *place, "t", 0) for place in (one, other)}
-    room = Room(100)
+    room = TransactionLimit(100)
     room.failed(10, {one: 6, other: 4, stopped: 9})
     for place, committed, now in ((one, 5, 5), (one, 6, 5), (other, 3, 5), (other, 4, 10), (other, 4, 20)):
         active[place].committed = committed
@@ -134,7 +134,7 @@ def test_larger_transactions_are_tried_when_all_of_the_failed_one_is_behind() ->
 
 def test_once_the_record_is_found_transactions_grow_though_others_were_suspected() -> None:
     route = Route("eu", "t", 0, "t", 0)
-    room, sizes = Room(100), []
+    room, sizes = TransactionLimit(100), []
     room.failed(1, {("t", 0): 5_000})
     room.found()
     for _ in range(8):

@@ -1,6 +1,6 @@
 from publisher.kafka.sandbox_program import Row
 from publisher.kafka.sandboxed_reads import Sandboxed, messages_of
-from publisher.relay.sandboxed_partitions import Suspects, carried_at_once
+from publisher.relay.sandboxed_partitions import SandboxedPartitions, rows_to_copy
 from publisher.relay.transform import Route
 
 PLACE = ("scores", 0)
@@ -14,10 +14,10 @@ def never(_: bool) -> None:
     raise AssertionError("no process is needed")
 
 
-def test_a_partition_is_a_suspect_when_a_process_first_copies_it_and_not_in_later_lives() -> None:
-    known: set[tuple[str, int]] = set()
+def test_a_partition_is_sandboxed_when_a_process_first_copies_it_and_not_in_later_runs() -> None:
+    begun: set[tuple[str, int]] = set()
     route = Route("eu", "scores", 0, "scores", 5)
-    first, second = (Suspects(Sandboxed(never), known) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (SandboxedPartitions(Sandboxed(never), begun) for _ in range(2))  # type: ignore[arg-type]
     assert first.begin([route]) == []
     assert PLACE in first
     assert second.begin([route]) == [route]
@@ -26,14 +26,14 @@ def test_a_partition_is_a_suspect_when_a_process_first_copies_it_and_not_in_late
 
 def test_no_more_rows_are_carried_than_a_transaction_may_hold() -> None:
     rows = [row(offset) for offset in range(4)]
-    assert carried_at_once(rows, 3) == rows[:3]
-    assert carried_at_once([], 3) == []
+    assert rows_to_copy(rows, 3) == rows[:3]
+    assert rows_to_copy([], 3) == []
 
 
 def test_a_row_whose_headers_cannot_be_read_is_carried_alone() -> None:
     rows = [row(1), row(2, "not UTF-8"), row(3)]
-    assert carried_at_once(rows, 3) == rows[:1]
-    assert carried_at_once(rows[1:], 3) == rows[1:2]
+    assert rows_to_copy(rows, 3) == rows[:1]
+    assert rows_to_copy(rows[1:], 3) == rows[1:2]
 
 
 def test_rows_become_messages_as_the_client_gives_them() -> None:

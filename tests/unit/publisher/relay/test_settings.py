@@ -1,4 +1,4 @@
-"""The relay's settings: strict, and each fault named with its value and the way out."""
+"""The relay's settings are strict, and each fault is reported with its value and the remedy."""
 
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,17 @@ def loaded(tmp_path: Path, *flags: str) -> RelaySettings:
 def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PUBLISHER_LANES", "8")
     monkeypatch.setenv("PUBLISHER_SOURCE__FETCH_BYTES", "4096")
-    found = loaded(tmp_path, "lanes=2")
-    assert (found.lanes, found.source.fetch_bytes, found.checkpoint_topic) == (2, 4096, "scorestream.checkpoints")
+    settings = loaded(tmp_path, "lanes=2")
+    assert (settings.lanes, settings.source.fetch_bytes, settings.checkpoint_topic) == (2, 4096, "scorestream.checkpoints")
 
 
 def test_every_setting_stands_in_the_documentation() -> None:
-    told = (Path(publisher.__file__).parent / "docs" / "relay-reference.md").read_text()
+    page = (Path(publisher.__file__).parent / "docs" / "relay-reference.md").read_text()
     sections: dict[str, type[BaseModel]] = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
     names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
     names |= set(RelaySettings.model_fields) - set(sections)
     names |= {f"security.{name}" for name in SecuritySettings.model_fields}
-    assert [name for name in sorted(names) if f"`{name}`" not in told] == []
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
 def test_paths_of_both_sides_begin_where_they_were_written(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path, flag: str) -> None:
 
 
 def test_destination_names_and_lanes(tmp_path: Path) -> None:
-    found = loaded(tmp_path, "destination.topic={region}.{topic}", "lanes=3")
-    assert found.destination_topic("scores") == "eu.scores"
-    assert {found.lane("scores", partition) for partition in range(6)} == {0, 1, 2}
-    assert found.transactional_ids(2) == ["r/relay/2/0", "r/relay/2/1"]
+    settings = loaded(tmp_path, "destination.topic={region}.{topic}", "lanes=3")
+    assert settings.destination_topic("scores") == "eu.scores"
+    assert {settings.lane("scores", partition) for partition in range(6)} == {0, 1, 2}
+    assert settings.transactional_ids(2) == ["r/relay/2/0", "r/relay/2/1"]

@@ -1,4 +1,4 @@
-"""Which records are copied, and the headers that are added."""
+"""The selection of records to copy, and the headers of copies."""
 
 from typing import Any
 
@@ -27,11 +27,12 @@ def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Rout
     route = Route("eu", "scores", 3, "eu.scores", 0)
     produced: list[tuple[Any, ...]] = []
     tally = Tally()
+    routes = {("scores", 3): route}
 
     def refuse(message: Message, _: Exception) -> None:
         raise AssertionError(f"offset {message.offset()} is refused")
 
-    events = copy(records, {("scores", 3): route}, rules, lambda *parts: produced.append(parts), tally, refuse)
+    events = copy(records, routes, rules, lambda *parts: produced.append(parts), tally, refuse)
     assert events == []
     return produced, route, tally
 
@@ -68,10 +69,10 @@ TO = ("x-copied-to", b"scores/3")
 
 def test_a_record_that_came_from_elsewhere_keeps_its_origin_and_counts_a_hop() -> None:
     before = [("x-origin", b"asia/t/0/5"), ("a", b"1"), ("x-hops", b"2"), TO]
-    [one], _, tally = copied(Rules("eu", "us", {}), record(1, before))
-    assert one[-1] == [("a", b"1"), ("x-origin", b"asia/t/0/5"), ("x-hops", b"3"), ("x-copied-to", b"eu.scores/3")]
-    [one], _, _ = copied(Rules("eu", "us", {}), record(1, [("x-origin", b"asia/t/0/5"), ("x-hops", b"many"), TO]))
-    assert one[-1][1] == ("x-hops", b"1")
+    [copy_], _, tally = copied(Rules("eu", "us", {}), record(1, before))
+    assert copy_[-1] == [("a", b"1"), ("x-origin", b"asia/t/0/5"), ("x-hops", b"3"), ("x-copied-to", b"eu.scores/3")]
+    [copy_], _, _ = copied(Rules("eu", "us", {}), record(1, [("x-origin", b"asia/t/0/5"), ("x-hops", b"many"), TO]))
+    assert copy_[-1][1] == ("x-hops", b"1")
     assert tally.derived == 0
 
 
@@ -97,8 +98,8 @@ def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
     ],
 )
 def test_what_forwards_the_headers_of_a_copy_is_copied_under_its_own_name(forwarded: list[tuple[str, bytes]]) -> None:
-    [one], _, tally = copied(Rules("eu", "us", {}), record(8, [("a", b"1"), *forwarded]))
-    assert one[-1] == [("a", b"1"), ("x-origin", b"eu/scores/3/8"), ("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
+    [copy_], _, tally = copied(Rules("eu", "us", {}), record(8, [("a", b"1"), *forwarded]))
+    assert copy_[-1] == [("a", b"1"), ("x-origin", b"eu/scores/3/8"), ("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
     assert (tally.copied, tally.derived) == (1, 1)
 
 
