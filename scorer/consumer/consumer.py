@@ -17,13 +17,14 @@ from publisher.kafka.partitions import Partition, in_ranges
 from publisher.transactions.protocol import Session
 from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
-from scorer.consumer.fetch import BatchFetcher, FetchFailure
-from scorer.consumer.native_fetch import open_fetch_source
+from scorer.consumer.batch_fetcher import BatchFetcher
 from scorer.consumer.paused_partitions import GroupMembership, PauseReason, check_failure
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import StartPosition, StartPositions
 from scorer.consumer.unavailable_partitions import UnavailablePartitions
 from scorer.decoding.batch import Batch
+from scorer.fetch.native_source import open_fetch_source
+from scorer.fetch.source import FetchFailure
 
 log = logging.getLogger(__name__)
 

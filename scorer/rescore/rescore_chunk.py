@@ -11,8 +11,8 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.runtime.context import Clock, Context
 from publisher.transactions.protocol import Record
-from scorer.consumer.fetch import batch_of
 from scorer.dead_letters.headers import dead_letter_facts
+from scorer.fetch.python_source import batch_of
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
 from scorer.rescore.selection import AsJson, read

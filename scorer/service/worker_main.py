@@ -38,12 +38,12 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.fence_dead_owners import fence_dead_owners, wait_for_foreign_transactions
-from scorer.consumer.native_fetch import plugin
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import StartPositions
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.crash_isolation.trial_load import TrialLoads
+from scorer.fetch.native_source import plugin
 from scorer.models.loaded_model import loader
 from scorer.models.servable import LoadPackage
 from scorer.models.version_manager import VersionManager

@@ -17,10 +17,10 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import TimeRange
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
+from scorer.fetch.source import FetchedRecords, PartitionRecords
 from scorer.models.registry_access import open_source
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
 from scorer.rollout.canary_analysis.contestants import Contestants
-from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
@@ -131,11 +131,12 @@ class CanaryAnalyzer:
         """Read everything up to the stops, and yield the number of offsets that are left after each read."""
         quiet = time.monotonic()
         while left := self._left():
-            taken = self._feed.take(TAKE_SECONDS)
-            self._take_in(replace(taken, batches=[cut for each in taken.batches if len((cut := self._cut(each)).rows)]))
+            records = self._feed.read(TAKE_SECONDS)
+            parts = [self._cut(part) for part in records.partitions]
+            self._take_in(replace(records, partitions=[part for part in parts if len(part.rows)]))
             self._settle(self._stops)
             self._feed.hold(self._held())
-            if taken.batches:
+            if records.partitions:
                 quiet = time.monotonic()
             elif time.monotonic() > quiet + STALL_SECONDS:
                 (topic, number), missing = next(iter(left.items()))
@@ -149,7 +150,7 @@ class CanaryAnalyzer:
         until = time.monotonic() + seconds
         self._add_partitions()
         while (now := time.monotonic()) < until:
-            self._take_in(self._feed.take(min(TAKE_SECONDS, until - now)))
+            self._take_in(self._feed.read(min(TAKE_SECONDS, until - now)))
             self._settle()
             self._feed.hold(self._pairs.slow)
         if now >= self._noted + seconds:
@@ -244,15 +245,15 @@ class CanaryAnalyzer:
         slow = self._pairs.slow
         return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in left)
 
-    def _cut(self, batch: PartitionBatch) -> PartitionBatch:
-        count = int(np.searchsorted(batch.offsets, self._stops[batch.partition]))
-        return PartitionBatch(batch.partition, batch.rows[:count], batch.offsets[:count])
+    def _cut(self, part: PartitionRecords) -> PartitionRecords:
+        count = int(np.searchsorted(part.offsets, self._stops[part.partition]))
+        return PartitionRecords(part.partition, part.rows[:count], part.offsets[:count])
 
-    def _take_in(self, taken: TakenRecords) -> None:
+    def _take_in(self, records: FetchedRecords) -> None:
         pairs = self._pairs.pairs
-        for batch in taken.batches:
-            self.records[batch.partition] += len(batch.rows)
-        self._pairs.take_in(taken)
+        for part in records.partitions:
+            self.records[part.partition] += len(part.rows)
+        self._pairs.take_in(records)
         self._pairs.release()
         if self._pairs.pairs > pairs:
             self._paired = time.monotonic()

@@ -14,11 +14,11 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.evaluation.decision_output import UNKNOWN, DecidedOutputs
+from scorer.fetch.source import FetchedRecords, PartitionRecords
 from scorer.native.byte_columns import Column, some
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
-from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.join import JoinedPairs, JoinSide, MergeJoin, concatenate
 from scorer.rollout.canary_analysis.key_strata import cell
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
@@ -92,19 +92,19 @@ class PairSums:
         """The versions whose scores do not count because their deciding output is unknown, as a message; empty if none."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
-    def take_in(self, taken: TakenRecords) -> None:
+    def take_in(self, records: FetchedRecords) -> None:
         """Add records, of each partition in its order.
 
         Raises:
             Fatal: With code 2 if there are many records and none of them is a score.
             RegistryError: If scores have several outputs and the registry is unavailable.
         """
-        letters = [batch for batch in taken.batches if batch.partition[0] == self._settings.dead_letter.topic]
-        answers = [batch for batch in taken.batches if batch.partition[0] != self._settings.dead_letter.topic]
-        for batch in letters:
-            self._letters(taken, batch)
+        letters = [part for part in records.partitions if part.partition[0] == self._settings.dead_letter.topic]
+        answers = [part for part in records.partitions if part.partition[0] != self._settings.dead_letter.topic]
+        for part in letters:
+            self._letters(records, part)
         if answers:
-            self._records(taken, answers)
+            self._records(records, answers)
 
     def settle(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that cannot have a partner. Call it periodically, after `take_in`.
@@ -140,36 +140,36 @@ class PairSums:
     def _side(self, partition: Partition) -> JoinSide:
         return JoinSide.SHADOW if partition[0] == self._settings.shadow_topic else JoinSide.ANSWERED
 
-    def _records(self, taken: TakenRecords, batches: Sequence[PartitionBatch]) -> None:
-        values, lanes = taken.values, []
-        for batch in batches:
-            rows = batch.rows
+    def _records(self, records: FetchedRecords, parts: Sequence[PartitionRecords]) -> None:
+        values, lanes = records.values, []
+        for part in parts:
+            rows = part.rows
             try:
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
             except UnreadableAnswer:
-                rows = self._readable(values, batch)
+                rows = self._readable(values, part)
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
             self._read_any |= len(rows) > 0
-        first, pairs = self._waiting.put(values, taken.keys, taken.size), list[tuple[Partition, JoinedPairs]]()
-        for batch, groups in zip(batches, lanes, strict=True):
-            side = self._side(batch.partition)
-            self._lanes.setdefault(batch.partition, set()).update(groups)
+        first, pairs = self._waiting.put(values, records.keys, records.size), list[tuple[Partition, JoinedPairs]]()
+        for part, groups in zip(parts, lanes, strict=True):
+            side = self._side(part.partition)
+            self._lanes.setdefault(part.partition, set()).update(groups)
             pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in groups.items()]
         self._pairs(pairs)
 
-    def _readable(self, values: Column, batch: PartitionBatch) -> NDArray[np.int64]:
-        """Return the rows of a batch that are scores, (n,); the others are counted and logged.
+    def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
+        """Return the rows of a partition that are scores, (n,); the others are counted and logged.
 
         Raises Fatal (2) if there are many others and not one score: the configuration then names a wrong topic or format.
         """
-        faults = answer_records.faults(values, batch.rows, self._as_json)
+        faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():
-            self._skipped.skip(*batch.partition, int(batch.offsets[np.searchsorted(batch.rows, row)]), fault)
-        rows = batch.rows[~np.isin(batch.rows, np.fromiter(faults, np.int64, len(faults)))]
+            self._skipped.skip(*part.partition, int(part.offsets[np.searchsorted(part.rows, row)]), fault)
+        rows = part.rows[~np.isin(part.rows, np.fromiter(faults, np.int64, len(faults)))]
         if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
-            topic, partition = batch.partition
+            topic, partition = part.partition
             raise Fatal(
                 f"{unreadable:,} records of {topic}[{partition}] and others were read, and none is a score", HINT, USAGE
             )
@@ -189,8 +189,8 @@ class PairSums:
                 self._skipped.skip(topic, partition, int(pairs.offsets[row]), error_text)
         return readable
 
-    def _letters(self, taken: TakenRecords, batch: PartitionBatch) -> None:
-        for key, headers in zip(some(taken.keys, batch.rows), taken.headers(batch.rows), strict=True):
+    def _letters(self, records: FetchedRecords, part: PartitionRecords) -> None:
+        for key, headers in zip(some(records.keys, part.rows), records.headers(part.rows), strict=True):
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
                 ticket = self._waiting.put_one(KeyedAnswer(answer, key))

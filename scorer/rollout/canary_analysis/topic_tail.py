@@ -1,23 +1,26 @@
 """Read committed records of growing partitions outside any consumer group; single partitions can be paused. Thin I/O."""
 
+import time
 from collections import deque
 from collections.abc import Collection, Mapping
 
 from confluent_kafka import TopicPartition
 
-from publisher.errors import REFUSED, Fatal
+from publisher.errors import REFUSED, Fatal, MemberLost
 from publisher.kafka import acls, connection, error_codes
 from publisher.kafka import clients as kafka
 from publisher.kafka.acls import READ, Right
 from publisher.kafka.clients import ErrorWatch, KafkaSettings
 from publisher.kafka.error_codes import PASSING
 from publisher.kafka.partitions import Offsets, Partition
+from scorer.fetch.native_source import open_fetch_source
+from scorer.fetch.source import FetchedRecords, FetchFailure
 from scorer.native.librdkafka import librdkafka_plugin
-from scorer.rollout.canary_analysis.fetch import Failure, TakenRecords, source_of
 
 CALL_RECORDS = 10_000
 CALL_BYTES = 16 << 20  # of the records of one call, if they are as large as those of the previous call
 QUEUE_KIBIBYTES = 8_192  # fetched ahead
+EMPTY = FetchedRecords([], [], lambda _: [], [], 0)
 
 
 class TopicTail:
@@ -34,18 +37,23 @@ class TopicTail:
         self._watch = ErrorWatch()
         self._held: frozenset[Partition] = frozenset()
         self.reached = dict(starts)
-        fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
-        self._consumer = kafka.plugged_reader(settings, client_id, librdkafka_plugin(), **fetching)
-        self._source = source_of(self._consumer)
+        self._client_id = client_id
         self._most = CALL_RECORDS
-        self._read(starts)
+        self._open()
+        self._assign(starts)
+
+    def _open(self) -> None:
+        """Create the consumer, without partitions."""
+        fetching = {"enable.partition.eof": True, "error_cb": self._watch, "queued.max.messages.kbytes": QUEUE_KIBIBYTES}
+        self._consumer = kafka.plugged_reader(self._settings, self._client_id, librdkafka_plugin(), **fetching)
+        self._source = open_fetch_source(self._consumer)
 
     def add(self, starts: Offsets) -> None:
         """Read further partitions, from these offsets on."""
         self.reached |= starts
-        self._read(starts)
+        self._assign(starts)
 
-    def _read(self, starts: Offsets) -> None:
+    def _assign(self, starts: Offsets) -> None:
         positions = [TopicPartition(*partition, offset) for partition, offset in starts.items()]
         self._source.forward(positions)
         self._consumer.incremental_assign(positions)
@@ -59,27 +67,43 @@ class TopicTail:
             self._consumer.resume([TopicPartition(*partition) for partition in less])
         self._held = wanted
 
-    def take(self, seconds: float) -> TakenRecords:
+    def read(self, seconds: float) -> FetchedRecords:
         """Return the records that arrive within `seconds`."""
-        taken = self._source.take(self._most, seconds)
+        until = time.monotonic() + seconds
+        try:
+            if self._source.first(seconds) is not None:
+                self._source.more(self._most - 1, max(0.0, until - time.monotonic()))
+        except MemberLost:  # a record left the queue of its partition: read it again
+            self._reopen()
+            return EMPTY
+        fetched = self._source.taken()
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
-        for failure in taken.failures:
-            self._mind(failure)
-        for partition, _, offsets in taken.batches:
+        for failure in fetched.failures:
+            self._raise_failure(failure)
+        records = fetched.columns()
+        for partition, _, offsets in records.partitions:
             self.reached[partition] = max(int(offsets[-1]) + 1, self.reached[partition])
-        for partition, end in taken.ends.items():
+        for partition, end in fetched.ends.items():
             self.reached[partition] = max(end, self.reached.get(partition, 0))
-        if taken.size:
-            self._most = max(1, min(CALL_RECORDS, CALL_BYTES * len(taken.values) // taken.size))
-        return taken
+        if records.size:
+            self._most = max(1, min(CALL_RECORDS, CALL_BYTES * len(records.values) // records.size))
+        return records
+
+    def _reopen(self) -> None:
+        """Read all partitions again from `reached` with another consumer."""
+        self.close()
+        self._held = frozenset()
+        self._open()
+        self._assign(self.reached)
 
     def close(self) -> None:
         """Close the consumer."""
         self._source.close()
         self._consumer.close()
 
-    def _mind(self, failure: Failure) -> None:
+    def _raise_failure(self, failure: FetchFailure) -> None:
+        """Raise Fatal unless the failure passes by itself."""
         partition, _, error = failure
         if kafka.is_group_auth_noise(error) or error.retriable() or error in PASSING:
             return

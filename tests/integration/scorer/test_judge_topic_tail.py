@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, TopicPartition
 from publisher.kafka import clients
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
+from scorer.fetch.native_source import NativeFetchSource, open_fetch_source
 from scorer.native.byte_columns import some
 from scorer.native.librdkafka import librdkafka_plugin
-from scorer.rollout.canary_analysis.fetch import ColumnSource, source_of
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
@@ -36,18 +36,21 @@ def read(
     """So many records by partition: offset, value, key, headers; and the ends of partitions, until each was reached."""
     settings, plugin = KafkaSettings(bootstrap_servers=broker.bootstrap_servers), librdkafka_plugin() if native else None
     consumer = clients.plugged_reader(settings, "t", plugin, **{"enable.partition.eof": True})
-    source = source_of(consumer)
-    assert isinstance(source, ColumnSource) is native
+    source = open_fetch_source(consumer)
+    assert isinstance(source, NativeFetchSource) is native
     found: dict[object, list[Row]] = {}
     ends: dict[Partition, int] = {}
 
     def enough() -> bool:
-        taken = source.take(5, 0.2)
-        assert taken.failures == []
-        ends.update(taken.ends)
-        assert taken.size == sum(len(value or b"") for value in taken.values)
-        for partition, rows, offsets in taken.batches:
-            columns = (some(taken.values, rows), some(taken.keys, rows), taken.headers(rows))
+        if source.first(0.2) is not None:
+            source.more(4, 0.2)
+        fetched = source.taken()
+        assert not fetched.failures
+        ends.update(fetched.ends)
+        records = fetched.columns()
+        assert records.size == sum(len(value or b"") for value in records.values)
+        for partition, rows, offsets in records.partitions:
+            columns = (some(records.values, rows), some(records.keys, rows), records.headers(rows))
             found.setdefault(partition, []).extend(zip(offsets.tolist(), *columns, strict=True))
         return sum(map(len, found.values())) >= count and len(ends) >= len(places)
 
@@ -86,12 +89,13 @@ def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: 
     for servers in (broker.bootstrap_servers, "127.0.0.1:1"):
         settings = KafkaSettings(bootstrap_servers=servers, extra=soon)
         consumer = clients.plugged_reader(settings, "t", librdkafka_plugin(), error_cb=heard.append)
-        source = source_of(consumer)
-        assert isinstance(source, ColumnSource)
+        source = open_fetch_source(consumer)
+        assert isinstance(source, NativeFetchSource)
         with closing(consumer), closing(source):
             source.forward([TopicPartition("not-there", 0)])
             consumer.incremental_assign([TopicPartition("not-there", 0, 0)])
             deadline = time.monotonic() + 2
             while time.monotonic() < deadline:
-                assert not source.take(5, 0.1).batches
+                assert source.first(0.1) is None
+                assert not source.taken().partitions
     assert "_TRANSPORT" in {error.name() for error in heard}

@@ -13,10 +13,11 @@ from publisher.kafka import clients
 from publisher.kafka.clients import HandledProducer, KafkaSettings
 from publisher.transactions.protocol import Record
 from publisher.transactions.rejected_records import RejectedRecords
-from scorer.consumer.fetch import BatchFetcher, FetchFailure, FetchSource
-from scorer.consumer.native_fetch import NativeFetchSource, open_fetch_source
+from scorer.consumer.batch_fetcher import BatchFetcher
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.fetch.native_source import NativeFetchSource, open_fetch_source
+from scorer.fetch.source import FetchFailure, FetchSource
 from scorer.native.byte_columns import ByteColumn
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.produce_records import ColumnarRecords, RecordPiece, chosen, constant

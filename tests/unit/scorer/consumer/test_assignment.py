@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
 from scorer.consumer.assignment import AssignedPartitions
-from scorer.consumer.fetch import BATCH_BYTES, chunk
+from scorer.consumer.batch_fetcher import BATCH_BYTES, chunk
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartReason, decide_start
 from scorer.decoding.batch import Batch, End

@@ -26,8 +26,8 @@ from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import ALWAYS
 from scorer.dead_letters.headers import HeaderList, dead_headers
 from scorer.evaluation.decision_output import DecidedOutputs
+from scorer.fetch.source import FetchedRecords, PartitionRecords
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
-from scorer.rollout.canary_analysis.fetch import PartitionBatch, TakenRecords
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
 from scorer.rollout.canary_analysis.verdict import BRIER
@@ -188,18 +188,18 @@ class Judge:
 
     def _take(self, ends: Offsets) -> None:
         rows: list[Record] = []
-        batches = []
+        partitions = []
         for at, end in ends.items():
             records = self._topics.logs[at].between(self.reached[at], end)
             places = np.arange(len(rows), len(rows) + len(records))
             if records:
-                batches.append(PartitionBatch(at, places, np.array([each.offset for each in records], np.int64)))
+                partitions.append(PartitionRecords(at, places, np.array([each.offset for each in records], np.int64)))
             rows += records
             self.reached[at] = end
             self.records[at] += len(records)
         size = sum(len(each.value or b"") for each in rows)
         values, keys = [each.value for each in rows], [each.key for each in rows]
-        self.pairs.take_in(TakenRecords(values, keys, lambda at: [rows[n].headers for n in at], batches, [], {}, size))
+        self.pairs.take_in(FetchedRecords(values, keys, lambda at: [rows[n].headers for n in at], partitions, size))
 
     def labelled(self, until: Offsets | None = None) -> LabelledSums:
         assert self.pairs.labelled is not None

@@ -1,4 +1,4 @@
-"""The native source of events: reads partitions from a separate queue directly into columns. See `FetchSource` in fetch.py.
+"""The native source of events: reads partitions from a separate queue directly into columns. See `FetchSource` in source.py.
 
 It depends on the C library of `scorer/native`. Group events arrive only in the consumer's `poll`, so assignments never change
 during a fetch.
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from publisher.errors import MemberLost
 from publisher.kafka.partitions import Partition
-from scorer.consumer.fetch import SHORTEST_WAIT, FetchFailure, FetchSource, PythonFetchSource
 from scorer.decoding.batch import Batch, End
 from scorer.decoding.columnar_batch import ColumnarBatch
+from scorer.fetch.python_source import PythonFetchSource
+from scorer.fetch.source import SHORTEST_WAIT, FetchedRecords, FetchFailure, FetchSource, PartitionRecords
 from scorer.native.fetch import MessageColumns, NativeFetcher
 from scorer.native.librdkafka import LibrdkafkaPlugin, librdkafka_plugin
 
@@ -101,7 +102,7 @@ class NativeFetchSource:
 
 
 class FetchedColumns:
-    """The columns of one fetch; see `FetchedEvents` in fetch.py."""
+    """The columns of one fetch; see `FetchedEvents` in source.py."""
 
     def __init__(self, columns: MessageColumns | None, failures: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
         self.failures = list(failures)
@@ -125,6 +126,18 @@ class FetchedColumns:
             return ColumnarBatch(columns, end)
         wanted = np.array([place not in without for place in columns.places])[columns.lanes]
         return _listed(columns, np.flatnonzero(wanted & (columns.codes == 0)).tolist(), end)
+
+    def columns(self) -> FetchedRecords:
+        columns = self._columns
+        if columns is None:
+            return FetchedRecords([], [], lambda _: [], [], 0)
+        rows = np.flatnonzero(columns.codes == 0)
+        lanes = columns.lanes[rows]
+        partitions = []
+        for lane in np.unique(lanes).tolist():
+            lane_rows = rows[lanes == lane]
+            partitions.append(PartitionRecords(columns.places[lane], lane_rows, columns.offsets[lane_rows]))
+        return FetchedRecords(columns.values, columns.keys, columns.headers_at, partitions, int(columns.values.ends[-1]))
 
 
 def _failure(columns: MessageColumns, row: int) -> FetchFailure:

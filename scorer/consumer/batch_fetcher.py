@@ -1,0 +1,49 @@
+"""Fetch the events of one batch from a source, within limits on events and bytes."""
+
+import time
+from collections.abc import Callable
+
+from scorer.decoding.batch import End
+from scorer.fetch.source import FetchedEvents, FetchSource
+
+BATCH_BYTES = 16 * 1_024 * 1_024  # the most bytes of the events of a batch; one event of any size is always taken
+
+
+class BatchFetcher:
+    """Fetches batches. `end` is the reason why the last fetch stopped."""
+
+    def __init__(self) -> None:
+        self.end: End = "empty"
+        self._largest = 0
+
+    def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
+        """Fetch the available events. A failure that arrives first is returned alone.
+
+        Args:
+            source: the source of the events.
+            wait: how long to wait for the first event, in seconds.
+            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            until: how long to wait for more events, in monotonic seconds.
+        """
+        self.end = "empty"
+        first = source.first(wait)
+        if first is None:
+            return source.taken()
+        most = limit(first)
+        while (more := chunk(most - source.count, source.size, max(source.largest, self._largest))) > 0:
+            if source.more(more, max(0.0, until - time.monotonic())) < more:
+                break
+        else:
+            self.end = "events" if source.count >= most else "bytes"
+        self._largest = source.largest
+        return source.taken()
+
+
+def chunk(events: int, size: int, largest: int) -> int:
+    """Return how many more events to read at once: at most `events`, with at most BATCH_BYTES expected in total.
+
+    `size` bytes were read so far, `largest` is the largest event among them. 0 if the batch is full.
+    """
+    if events <= 0 or size >= BATCH_BYTES:
+        return 0
+    return max(1, min(events, (BATCH_BYTES - size) // max(1, largest)))
