@@ -7,13 +7,14 @@ It needs Debian's Chromium (`apt-get install chromium`) and takes about a minute
 import argparse
 import contextlib
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FloatRect, Page, expect
 
 from scorer.demo import flights
 from scorer.demo.broker.embedded import EmbeddedBroker
@@ -22,7 +23,7 @@ from tests.integration.scorer.rig import STEP_SECONDS, Rig, until
 from tests.support.environment import ROOT
 
 PICTURE = ROOT / "deploy" / "console.png"
-SIZE = (1280, 1080)  # pixels
+WIDTH, MARGIN = 1280, 24  # pixels
 PARTITIONS = 6
 FLIGHTS = 3_000  # before the promotion, and again after it
 USER_HEADER = "X-Forwarded-User"
@@ -38,6 +39,7 @@ def main() -> int:
     if shutil.which("chromium") is None:
         print("Chromium is missing: apt-get install chromium", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes that were started
     expect.set_options(timeout=STEP_SECONDS * 1_000)
     with running_rig() as rig, console(rig, "--allow-actions", "--user-header", USER_HEADER) as address, chromium() as browser:
         take_picture(rig, browser, address, path)
@@ -80,25 +82,27 @@ def emit_flights(rig: Rig) -> None:
 
 def take_picture(rig: Rig, browser: Browser, address: str, path: Path) -> None:
     """Promote 2.0.0 in the browser, score more flights, and write the picture once every partition shows the version."""
-    width, height = SIZE
-    page = browser.new_page(viewport={"width": width, "height": height}, extra_http_headers={USER_HEADER: OPERATOR})
+    page = browser.new_page(viewport={"width": WIDTH, "height": WIDTH}, extra_http_headers={USER_HEADER: OPERATOR})
     page.goto(address)
     expect(page.locator("#squares li")).to_have_count(PARTITIONS)
     promote(page)
     emit_flights(rig)
     expect(page.locator("#squares li", has_text="2.0.0")).to_have_count(PARTITIONS)
-    expect(page.locator("#hero .pill")).to_have_text("flipped")
+    expect(page.locator("#flips tbody tr", has_text=REASON)).to_have_count(PARTITIONS)
     page.locator("form[action='/actions/rollback']").get_by_label("Reason").fill("calibration is off at night")
-    page.screenshot(path=path)
+    bottom = page.evaluate("document.querySelector('[aria-labelledby=move-title]').getBoundingClientRect().bottom + scrollY")
+    clip: FloatRect = {"x": 0, "y": 0, "width": WIDTH, "height": bottom + MARGIN}
+    page.screenshot(path=path, full_page=True, clip=clip, animations="disabled")
 
 
 def promote(page: Page) -> None:
-    """Promote version 2.0.0 with the form, and wait until the page shows it."""
+    """Promote version 2.0.0 with the form, and wait until every scorer serves it."""
     form = page.locator("form[action='/actions/promote']")
     form.get_by_label("Version").fill("2.0.0")
     form.get_by_label("Reason").fill(REASON)
     form.get_by_role("button").click()
     expect(page.locator("#hero h1")).to_have_text("prod 2.0.0")
+    expect(page.locator("#hero .pill")).to_have_text("flipped")
 
 
 if __name__ == "__main__":
