@@ -28,7 +28,7 @@ from publisher.kafka.reader import Range, TopicReader
 from publisher.kafka.source_position import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 from publisher.relay.clusters import log_of
-from publisher.relay.rejection_records import LAST, SOURCE
+from publisher.relay.dead_letter import LAST, SOURCE
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.transform import Rules
 from publisher.runtime.command_line import From, Json, Set, To, time_range

@@ -1,81 +1,66 @@
-"""A lane copies a fixed set of partitions: one consumer, one thread, one transaction after another.
+"""Copy a fixed set of partitions: one consumer, one thread, one transaction after another.
 
-Records and the positions that follow them are one transaction at the destination. A lane decides nothing: it begins where it
-is told, and ends at the first trouble with its reason in `failure`; the life that it belongs to fences, verifies and begins
-anew. A record that cannot be carried is no such trouble: see `dead_letter.py`.
+`transaction_writer.py` publishes the transactions, `dead_letter.py` has the decisions about records that cannot be copied. A
+worker never restarts: it begins at the given positions, and ends at the first other error, which the run of the relay raises.
 """
 
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRejected
+from publisher.errors import Aborted
 from publisher.kafka import acls
 from publisher.kafka.acls import READ, Right
 from publisher.kafka.clients import is_group_auth_noise
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import Taken, messages_of, sandboxed
-from publisher.relay.clients import SEE_CHECK, far_reader, source_rejection
-from publisher.relay.clusters import session_of
-from publisher.relay.dead_letter import Fill, Refusing, places
-from publisher.relay.rate_limit import RateLimit
-from publisher.relay.rejection_records import TransactionRejected
+from publisher.relay.clients import far_reader, source_rejection
+from publisher.relay.dead_letter import (
+    RejectedRecord,
+    TransactionLimit,
+    TransactionRejected,
+    rejected_record,
+    unreadable_batch,
+    unreadable_record,
+)
 from publisher.relay.sandboxed_partitions import SandboxedPartitions, rows_to_copy
-from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import OutOfRange
 from publisher.relay.status import LaneState
+from publisher.relay.transaction_writer import TransactionWriter, WorkerContext
 from publisher.relay.transform import Route, Rules, copy
-from publisher.runtime.context import Context, now_ms
-from publisher.transactions.exactly_once import Produce, TransactionSession
+from publisher.runtime.context import now_ms
+from publisher.transactions.exactly_once import Produce
 from publisher.transactions.protocol import Record
 
 log = logging.getLogger(__name__)
 
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
-BESIDE_SUSPECTS_SECONDS = 0.01  # while the sandbox reads
-CHECKPOINT_SECONDS = 1.0  # positions move without records too: past markers of transactions, or what a filter held back
-SEEN_SECONDS = 5.0  # the topics' ids were asked for no longer ago than this when a transaction begins; a busy broker takes 2
-USUAL_COMMIT_SECONDS = 0.005
-LONGEST_REST_SECONDS = 0.050  # between two small transactions: the broker pays for each
-SMALL = 500  # records
-PIECE = 500  # records
+SANDBOX_IDLE_SECONDS = 0.01  # while the sandbox reads
+PIECE = 500  # records that are copied together; they fit into the processor's cache and the producer's queue
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
-
-
-def rest_after(commit_seconds: float) -> float:
-    """Seconds between a small transaction whose commit took so long and the next: as long, and longer in proportion where the
-    broker is busy, lest many lanes fill it with commits."""
-    return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
-
-
-@dataclass(frozen=True)
-class WorkerContext:
-    """What the lanes of one life share. `checkpoint` gives the record of a route's position; `topics_checked_at()` is when the
-    topics' ids were last found unchanged (monotonic seconds); `context` and `wait_until_decided` as TransactionSession takes
-    them; `batch_bytes`: what every topic takes at once. A lane ends when `stopping` is set, and sets `ended`."""
-
-    settings: RelaySettings
-    checkpoint: Callable[[Route], Record]
-    topics_checked_at: Callable[[], float]
-    context: Context
-    wait_until_decided: Callable[[Context], None]
-    batch_bytes: int
-    rate_limit: RateLimit
-    stopping: threading.Event
-    ended: threading.Event
+STOPPED_HINT = (
+    "make the destination topic accept it and restart the relay, or configure refusal_topic, or skip the record: "
+    "publisher checkpoint set"
+)
 
 
 class CopyWorker:
+    """Copies the partitions of one lane.
+
+    Attributes:
+        state: the state of the lane, for metrics and health checks.
+        failure: the error that has ended the thread.
+    """
+
     def __init__(self, shared: WorkerContext, state: LaneState) -> None:
         self.state = state
         self.failure: Exception | None = None
@@ -83,67 +68,35 @@ class CopyWorker:
         self._shared = shared
         self._settings = settings = shared.settings
         self._stopping = shared.stopping
-        source = settings.source
-        self._suspects = SandboxedPartitions(
-            sandboxed(source.kafka, settings.lane_id(state.number), source.expanded_bytes), state.begun
-        )
-        recover = lambda: self._writing.recover()  # noqa: E731, PLW0108 - it is open later
-        self._refusing = Refusing(settings, state, self._publish, recover, self._suspects)
-        self._registered: Record | None = None
-        self._session: TransactionSession | None = None
+        self._region = settings.source.region
+        self._active: dict[Partition, Route] = {}
+        self._writer = TransactionWriter(shared, state)
+        self._limit = TransactionLimit(settings.transaction_records)
+        sandbox = sandboxed(settings.source.kafka, settings.lane_id(state.number), settings.source.expanded_bytes)
+        self._sandboxed = SandboxedPartitions(sandbox, state.begun)
         rate = settings.bytes_per_second
         self._piece = min(PIECE, max(10, rate // 1_000)) if rate else PIECE
         self._largest = min(LARGEST_TRANSACTION, rate) if rate else LARGEST_TRANSACTION
-        self._rules = Rules(settings.source.region, settings.destination.region, settings.filter, settings.destination.topic)
+        self._rules = Rules(self._region, settings.destination.region, settings.filter, settings.destination.topic)
         self._added: queue.SimpleQueue[Sequence[Route]] = queue.SimpleQueue()
-        self._lag_at = float("-inf")
-        self._rest_until = 0.0
+        self._ends_updated_at = float("-inf")
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     def open(self, registered: Record) -> None:
-        """Take the lane's transactional ids over; each producer commits `registered`. Raises as TransactionSession.open."""
-        shared, self._registered = self._shared, registered
-        self._session = session_of(
-            self._settings,
-            self._settings.transactional_ids(self.state.number),
-            shared.batch_bytes,
-            counters=self.state.counters,
-            ownership_record=self._proof,
-            context=Context(beat=self._beat, raise_if_cancelled=self._raise_if_ending),
-            wait_until_decided=shared.wait_until_decided,
-        )
-        self._session.open()
-
-    def _proof(self) -> Record:
-        """A position as it is, once there is one; registering once more would hide a process that has replaced this one."""
-        for route in self.state.routes.values():
-            return self._shared.checkpoint(route)
-        assert self._registered is not None
-        return self._registered
-
-    def _beat(self) -> None:
-        self.state.heartbeat = time.monotonic()
-
-    def _raise_if_ending(self) -> None:
-        self._shared.context.check()
-        if self._stopping.is_set():
-            raise Aborted(f"lane {self.state.number} is to end")
-
-    @property
-    def _writing(self) -> TransactionSession:
-        assert self._session is not None, "the lane is not open"
-        return self._session
+        """Take over the lane's transactional ids; each producer commits `registered`. Raises as TransactionSession.open."""
+        self._writer.open(registered)
 
     def start(self) -> None:
+        """Start the thread. Allowed once, after `open`."""
         self._thread.start()
 
     def add(self, routes: Sequence[Route]) -> None:
-        """Copy these partitions too, from their `next` on; their checkpoints are written. From any thread."""
+        """Also copy these partitions, from their `next` offsets; their checkpoints are written. Allowed from any thread."""
         self._added.put(routes)
 
     def join(self, seconds: float) -> bool:
-        """Wait for the end of the thread; whether it came."""
+        """Wait for the end of the thread; return whether it has ended."""
         if self._thread.ident is None:
             self._close()
         else:
@@ -154,170 +107,103 @@ class CopyWorker:
         try:
             self._consumer = far_reader(self._settings, self.state.number)
             while not self._stopping.is_set():
-                self._turn(self._consumer)
+                self._poll(self._consumer)
         except KafkaException as error:
             self.failure = Aborted(f"lane {self.state.number}: {error.args[0].str()}")
-        except Exception as error:  # noqa: BLE001 - the life that the lane belongs to raises it
+        except Exception as error:  # noqa: BLE001 - the run of the relay raises it
             self.failure = error
         finally:
             self._close()
             self._shared.ended.set()
 
-    def _turn(self, consumer: Consumer) -> None:
-        """Take what is there, publish it."""
+    def _poll(self, consumer: Consumer) -> None:
+        """Poll the sandbox and the consumer, and publish the received records."""
         self.state.heartbeat = time.monotonic()
-        self._assign(consumer)
-        rest = self._rest_until - time.monotonic()
+        self._assign_added(consumer)
+        rest = self._writer.rest_until - time.monotonic()
         if rest > 0:
             self._stopping.wait(rest)
-        if (taken := self._suspects.take()) is not None:
-            self._carry(consumer, taken)
-        messages = consumer.consume(1, BESIDE_SUSPECTS_SECONDS if self._suspects else IDLE_SECONDS)
-        self._try(consumer, messages)
-        for place in self._suspects.take_reported() & self._refusing.active.keys():
-            consumer.incremental_unassign([TopicPartition(*place)])
-            self._suspects.add(self._refusing.active[place])
-        self._measure(consumer)
+        if (result := self._sandboxed.take()) is not None:
+            self._copy_sandboxed(consumer, result)
+        messages = consumer.consume(1, SANDBOX_IDLE_SECONDS if self._sandboxed else IDLE_SECONDS)
+        self._copy_messages(consumer, messages)
+        for partition in self._sandboxed.take_reported() & self._active.keys():
+            consumer.incremental_unassign([TopicPartition(*partition)])
+            self._sandboxed.add(self._active[partition])
+        self._update_ends(consumer)
 
-    def _try(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish these and the messages behind them. False if one cannot be copied: all are read again, fewer at once."""
-        if (messages or any(route.settle() for route in self.state.routes.values())) and self._same_topics():
-            try:
-                self._pay(*self._publish(partial(self._copy, consumer, messages)))
-                self._refusing.room.passed(self._refusing.active)
-            except TransactionRejected as unfit:
-                self._refusing.take_back(consumer, messages, unfit)
-                return False
-        return True
-
-    def _carry(self, consumer: Consumer, taken: Taken) -> None:
-        """Publish what the sandbox has read, and have the consumer read a partition that is no suspect any longer."""
-        route = self._refusing.active.get(taken.partition)
-        if route is None or not self._same_topics():
-            self._suspects.forget(taken.partition)
-        elif taken.unreadable is not None:
-            self._refusing.unreadable(consumer, taken.unreadable, now_ms())
-        else:
-            rows = rows_to_copy(taken.rows, self._refusing.room.now)
-            messages = messages_of(taken.partition, rows)
-            unread = rows[0].unread if rows else None
-            if not (self._try(consumer, messages) if unread is None else self._refuse_unread(consumer, messages[0], unread)):
-                return
-            if taken.partition not in self._refusing.active:
-                return
-            if len(rows) < len(taken.rows):  # the others are read again
-                self._suspects.add(route)
-            elif taken.cleared:
-                consumer.incremental_assign(places([route]))
-
-    def _refuse_unread(self, consumer: Consumer, message: Message, why: str) -> bool:
-        """Refuse a record from the sandbox whose headers cannot be read. Returns what `_try` does."""
-
-        def refuse(produce: Produce) -> tuple[int, int]:
-            self._refusing.unread(consumer, produce, message, ValueError(why))
-            return 1, 0
-
-        try:
-            self._publish(refuse)
-        except TransactionRejected as unfit:
-            self._refusing.take_back(consumer, [message], unfit)
-            return False
-        return True
-
-    def _assign(self, consumer: Consumer) -> None:
+    def _assign_added(self, consumer: Consumer) -> None:
         while not self._added.empty():
             routes = self._added.get()
-            for name in {route.topic for route in routes}:  # a client that knows no leader yet looks again only a second later
+            for name in {route.topic for route in routes}:  # without a known leader the client would retry only after 1 s
                 consumer.list_topics(name, CALL_SECONDS)
-            self._writing.refresh_metadata({route.destination for route in routes})
+            self._writer.refresh_metadata({route.destination for route in routes})
             added = {(route.topic, route.partition): route for route in routes}
-            self._refusing.active |= added
+            self._active |= added
             self.state.routes |= added
-            consumer.incremental_assign(places(self._suspects.begin(routes)))
+            consumer.incremental_assign(_positions(self._sandboxed.begin(routes)))
 
-    def _same_topics(self) -> bool:
-        """Wait until the topics are known to be the same ones; False where the lane ends before that."""
-        while not self._stopping.is_set():
-            now = self.state.heartbeat = time.monotonic()
-            if self._shared.topics_checked_at() >= now - SEEN_SECONDS:
-                return True
-            self._stopping.wait(0.01)
-        return False
+    def _copy_messages(self, consumer: Consumer, messages: list[Message]) -> bool:
+        """Publish these messages, and those that follow them in the consumer.
 
-    def _publish(self, fill: Fill) -> tuple[int, int]:
-        """One transaction: what `fill` writes, and the positions after it. Raises TransactionRejected where the destination
-        does not take one of the records; that transaction is still to be aborted."""
-        state, before, amount = self.state, replace(self.state.tally), (0, 0)
-        moved: list[Route] = []
-
-        def write(produce: Produce) -> bool:
-            nonlocal amount, moved
-            if not self._same_topics():  # a producer may have been waited for since they were looked at
-                return False
-            amount = fill(produce)
-            moved = [route for route in state.routes.values() if route.settle()]
-            due = time.monotonic() - state.checkpoint_at >= CHECKPOINT_SECONDS
-            if state.tally.written == before.written and not (moved and due):
-                return False
-            for route in moved:
-                topic, value, key, *_ = self._shared.checkpoint(route)
-                produce(topic, value, key)
+        Returns:
+            False if the transaction was rejected: then all records are read again, in smaller transactions.
+        """
+        if not (messages or any(route.settle() for route in self.state.routes.values())):
             return True
-
-        self._refusing.begin()
+        if not self._writer.wait_for_same_topics():
+            return True
+        unreadable: list[RejectedRecord] = []
         try:
-            if not self._writing.write(write):
-                return amount
-        except Exception as error:
-            written, state.tally = state.tally.written - before.written, before
-            self._refusing.aborted()
-            raise self._failure(error, written) from error
-        for route in moved:
-            route.confirm()
-        self._refusing.committed()
-        state.checkpoint_at = time.monotonic()
-        rest = rest_after(state.counters.last_ending_seconds) if amount[0] < SMALL else 0.0
-        self._rest_until = state.checkpoint_at + rest
-        return amount
+            count, size = self._writer.publish(partial(self._write_copies, consumer, messages, unreadable))
+        except TransactionRejected as rejection:
+            self._repeat_smaller(consumer, messages, unreadable, rejection)
+            return False
+        for record in unreadable:
+            self._report_refused_or_stop(consumer, record)
+        self._throttle(count, size)
+        self._limit.record_commit(self._active)
+        return True
 
-    def _failure(self, error: Exception, written: int) -> Exception:
-        """What the failure of a transaction of so many records means."""
-        if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
-            return TransactionRejected(error.code or 0, written)
-        if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # else it is the source that refuses
-            return NotAllowed(f"the destination refuses lane {self.state.number}: {error}", SEE_CHECK)
-        if isinstance(error, Aborted):
-            kind = Aborted if isinstance(error, RecordFailed) else type(error)
-            return kind(f"lane {self.state.number}: {error}")
-        return error
+    def _write_copies(
+        self, consumer: Consumer, messages: list[Message], unreadable: list[RejectedRecord], produce: Produce
+    ) -> tuple[int, int]:
+        """Produce copies in small pieces, and dead letters of the records that are appended to `unreadable`.
 
-    def _copy(self, consumer: Consumer, messages: list[Message], produce: Produce) -> tuple[int, int]:
-        """Copy in small pieces, which stay in the processor's cache, and so few that the producer's queue takes them all."""
-        state, room, active = self.state, self._refusing.room.now, self._refusing.active
-        refuse = partial(self._refusing.unread, consumer, produce)
+        Without a refusal topic no later record of such a partition is copied. As nothing is stopped before the commit, an
+        abort needs no undo.
+        """
+        routes = dict(self._active)
+        has_refusal_topic = bool(self._settings.refusal_topic)
         count = size = 0
         while messages:
-            for event in copy(messages, active, self._rules, produce, state.tally, refuse):
-                self._hear(event)
+            events, unread = copy(messages, routes, self._rules, produce, self.state.tally, skip_unreadable=has_refusal_topic)
+            for message, error in unread:
+                record = unreadable_record(self._region, message, error)
+                unreadable.append(record)
+                if has_refusal_topic:
+                    self._write_dead_letter(record, False, produce)
+            for event in events:
+                self._handle_event(event, routes)
             count += len(messages)
             size += sum(map(len, messages))
-            if size >= self._largest or (left := min(self._piece, room - count)) <= 0:
+            remaining = min(self._piece, self._limit.current - count)
+            if size >= self._largest or remaining <= 0:
                 break
-            messages = consumer.consume(left, 0)
+            messages = consumer.consume(remaining, 0)
         return count, size
 
-    def _hear(self, event: Message) -> None:
-        """What the consumer says that is no record."""
+    def _handle_event(self, event: Message, routes: Mapping[Partition, Route]) -> None:
+        """Handle a message of the consumer that is not a record: the end of a partition, or an error."""
         error = event.error()
         assert error is not None
+        partition = cast("Partition", (event.topic(), event.partition()))
         if error in END:
-            if route := self._refusing.active.get(cast("Partition", (event.topic(), event.partition()))):
+            if route := routes.get(partition):
                 route.reach(event.offset() or 0, now_ms())
         elif error in UNDECODABLE:
-            log.warning(
-                "lane %d reads %s[%s] in the sandbox: %s", self.state.number, event.topic(), event.partition(), error.str()
-            )
-            self._suspects.report(cast("Partition", (event.topic(), event.partition())))
+            log.warning("lane %d reads %s[%s] in the sandbox: %s", self.state.number, *partition, error.str())
+            self._sandboxed.report(partition)
         elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
         elif REFUSED.reason(error) == acls.TOPIC:
@@ -325,31 +211,151 @@ class CopyWorker:
         elif not is_group_auth_noise(error):
             if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():
                 raise source_rejection(self._settings.source.kafka, error)
-            raise Aborted(f"the source says: {error.str()}")
+            raise Aborted(f"the source reports: {error.str()}")
 
-    def _pay(self, count: int, size: int) -> None:
-        """Count the bytes, and wait where there is a limit."""
+    def _copy_sandboxed(self, consumer: Consumer, result: Taken) -> None:
+        """Publish the result of the sandbox. The consumer reads a partition that no longer needs the sandbox."""
+        route = self._active.get(result.partition)
+        if route is None or not self._writer.wait_for_same_topics():
+            self._sandboxed.forget(result.partition)
+            return
+        if result.unreadable is not None:
+            self._refuse_or_stop(consumer, unreadable_batch(self._region, result.unreadable, now_ms()), forms=(True,))
+            return
+        rows = rows_to_copy(result.rows, self._limit.current)
+        messages = messages_of(result.partition, rows)
+        if rows and rows[0].unread is not None:
+            is_published = self._refuse_unreadable_row(consumer, messages[0], rows[0].unread)
+        else:
+            is_published = self._copy_messages(consumer, messages)
+        if not is_published or result.partition not in self._active:
+            return
+        if len(rows) < len(result.rows):  # the other rows are read again
+            self._sandboxed.add(route)
+        elif result.cleared:
+            consumer.incremental_assign(_positions([route]))
+
+    def _refuse_unreadable_row(self, consumer: Consumer, message: Message, error: str) -> bool:
+        """Refuse a record of the sandbox whose headers cannot be read. Returns what `_copy_messages` returns."""
+        record = unreadable_record(self._region, message, ValueError(error))
+        if self._settings.refusal_topic:
+            try:
+                count, _ = self._writer.publish(partial(self._write_dead_letter, record, False))
+            except TransactionRejected as rejection:
+                self._repeat_smaller(consumer, [message], [record], rejection)
+                return False
+            if not count:
+                return True
+        self._report_refused_or_stop(consumer, record)
+        return True
+
+    def _repeat_smaller(
+        self,
+        consumer: Consumer,
+        messages: list[Message],
+        unreadable: Sequence[RejectedRecord],
+        rejection: TransactionRejected,
+    ) -> None:
+        """Abort a rejected transaction and read its records again, fewer at once. A record that was alone in it is refused.
+
+        Args:
+            consumer: the lane's consumer.
+            messages: the first messages of the transaction.
+            unreadable: the records whose dead letters it contained.
+            rejection: the error.
+        """
+        candidates = {partition: route.next for partition, route in self._active.items() if route.settle()}
+        for route in self.state.routes.values():
+            route.rewind()
+        self._writer.recover()
+        has_record = any(not m.error() and (m.topic(), m.partition()) in self._active for m in messages)
+        if self._limit.current > 1:
+            log.info("lane %d: one of %d records was rejected: %s", self.state.number, rejection.written, rejection)
+            self._limit.record_rejection(rejection.written, candidates)
+        elif rejection.reason is None or not has_record:
+            raise Aborted(f"lane {self.state.number}: {rejection}")
+        else:
+            self._limit.record_isolation()
+            if unreadable:  # the refusal topic rejects its dead letter
+                self._refuse_or_stop(consumer, unreadable[0], forms=(True,))
+            else:
+                record = rejected_record(self._region, messages[0], rejection.reason, str(rejection))
+                self._refuse_or_stop(consumer, record, forms=(False, True))
+        for partition, route in self._active.items():
+            if partition in self._sandboxed:
+                self._sandboxed.add(route)
+        consumer.assign(_positions(route for partition, route in self._active.items() if partition not in self._sandboxed))
+
+    def _refuse_or_stop(self, consumer: Consumer, record: RejectedRecord, forms: tuple[bool, ...]) -> None:
+        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop the partition.
+
+        `forms` are the values of `bare` to try (see `RejectedRecord.dead_letter`).
+        """
+        for bare in forms if self._settings.refusal_topic else ():
+            try:
+                count, _ = self._writer.publish(partial(self._write_dead_letter, record, bare))
+            except TransactionRejected as rejection:
+                log.warning("lane %d: the refusal topic rejects %s: %s", self.state.number, record.source, rejection)
+                self._active[record.partition].rewind()
+                self._writer.recover()
+                continue
+            if count:
+                log.warning("lane %d cannot copy %s", self.state.number, record)
+            return
+        self._stop(consumer, record)
+
+    def _report_refused_or_stop(self, consumer: Consumer, record: RejectedRecord) -> None:
+        """Log a record whose dead letter is committed. Without a refusal topic, stop its partition."""
+        if self._settings.refusal_topic:
+            log.warning("lane %d cannot copy %s", self.state.number, record)
+        else:
+            self._stop(consumer, record)
+
+    def _write_dead_letter(self, record: RejectedRecord, bare: bool, produce: Produce) -> tuple[int, int]:
+        self._active[record.partition].passed = record.message
+        produce(self._settings.refusal_topic, **record.dead_letter(bare=bare))
+        self.state.tally.refused += 1
+        return 1, 0
+
+    def _stop(self, consumer: Consumer, record: RejectedRecord) -> None:
+        """Stop copying the partition in this run. No record is lost: those after the position are not copied yet."""
+        partition = record.partition
+        del self._active[partition]
+        if partition in self._sandboxed:
+            self._sandboxed.forget(partition)
+        else:
+            consumer.incremental_unassign([TopicPartition(*partition)])
+        reason = f"stopped at offset {record.source.offset}, which cannot be copied: {record.reason} ({record.error})"
+        self.state.stopped[partition] = reason
+        log.error("lane %d: %s[%d] %s; %s", self.state.number, *partition, reason, STOPPED_HINT)
+
+    def _throttle(self, count: int, size: int) -> None:
+        """Count the bytes of so many records, and wait if there is a rate limit."""
         self.state.bytes += size
         until = time.monotonic() + self._shared.rate_limit.spend(size + 64 * count, time.monotonic())
-        while (left := until - time.monotonic()) > 0 and not self._stopping.wait(min(left, 1.0)):
+        while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):
             self.state.heartbeat = time.monotonic()
 
-    def _measure(self, consumer: Consumer) -> None:
-        """Where the source's partitions end, as far as the last fetches told."""
+    def _update_ends(self, consumer: Consumer) -> None:
+        """Update the end offsets of the source's partitions from the last fetches."""
         now = time.monotonic()
-        if now - self._lag_at < LAG_SECONDS:
+        if now - self._ends_updated_at < LAG_SECONDS:
             return
-        self._lag_at = now
-        for partition, route in self._refusing.active.items():
+        self._ends_updated_at = now
+        for partition, route in self._active.items():
             bounds: Any = consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
             if bounds is not None and bounds[1] >= 0:
                 route.end = bounds[1]
 
     def _close(self) -> None:
-        """Abort what is open, so that readers need not wait for its time-out; let the clients go."""
-        if self._session is not None:
-            self._session.close()
-        self._suspects.close()
+        """Close the writer, the sandbox and the consumer."""
+        self._writer.close()
+        self._sandboxed.close()
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+
+def _positions(routes: Iterable[Route]) -> list[TopicPartition]:
+    """Return the positions for the assignment of a consumer."""
+    return [TopicPartition(route.topic, route.partition, route.next, leader_epoch=route.epoch) for route in routes]

@@ -1,159 +1,146 @@
-"""Handle records that cannot be copied: produce them to the refusal topic, or stop their partition alone.
+"""Records that cannot be copied: how one is isolated among others, and its record in the refusal topic. Pure.
 
-A record with unreadable headers is handled at once; `rejection_records.py` finds the records that the destination rejects.
+A broker rejects a whole request for one record in it, and its answers to the following requests hide the reason. A transaction
+that is rejected is therefore aborted and repeated with fewer records, and only a record that was alone in a transaction is
+treated as rejected. A record whose headers the client cannot read needs no search.
 """
 
-import logging
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import cast
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import KafkaError, Message
 
-from publisher.errors import Aborted
+from publisher.kafka.error_codes import UNFIT_RECORD
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandboxed_reads import UnreadableBatch
-from publisher.kafka.source_position import Position
-from publisher.relay.rejection_records import (
-    UNREADABLE,
-    UNREADABLE_BATCH,
-    RejectedRecord,
-    TransactionLimit,
-    TransactionRejected,
-)
-from publisher.relay.sandboxed_partitions import SandboxedPartitions
-from publisher.relay.settings import RelaySettings
-from publisher.relay.status import LaneState
-from publisher.relay.transform import Route
-from publisher.transactions.exactly_once import Produce
+from publisher.kafka.source_position import COPIED_TO, Position
+from publisher.relay.transform import Headers, Route
 
-log = logging.getLogger(__name__)
-
-WAYS_ON = (
-    "let the destination topic take it and start the relay again, or name a refusal_topic, or leave it out: "
-    "publisher checkpoint set"
-)
-Fill = Callable[[Produce], tuple[int, int]]
-"""Writes the records of a transaction: how many records were read for it, and the bytes of their values."""
+UNREADABLE = "unreadable-headers"
+UNREADABLE_BATCH = "unreadable-batch"
+SOURCE = "refused.source"
+LAST = "refused.last"
+LARGEST_KEY = 1_024  # bytes of the key in a bare dead letter
 
 
-class Refusing:
-    """Of one lane. `active` are the partitions that it copies, `room` says how many records a transaction may hold.
+class TransactionRejected(Exception):
+    """The destination rejects one of the `written` records of the open transaction, which must be aborted.
 
-    `publish` makes a transaction of what is written, and raises TransactionRejected; `recover` gives the open one up. Both
-    may end the lane.
+    Attributes:
+        reason: the reason in the form of the refusal topic; None if it is unknown.
+        written: the number of records in the transaction.
     """
 
-    def __init__(
-        self,
-        settings: RelaySettings,
-        state: LaneState,
-        publish: Callable[[Fill], tuple[int, int]],
-        recover: Callable[[], None],
-        suspects: SandboxedPartitions,
-    ) -> None:
-        self.active: dict[Partition, Route] = {}
-        self.room = TransactionLimit(settings.transaction_records)
-        self._settings = settings
-        self._state = state
-        self._publish = publish
-        self._recover = recover
-        self._suspects = suspects
-        self._before: dict[Partition, Route] = {}
-        self._written: list[RejectedRecord] = []
-
-    def begin(self) -> None:
-        self._before = dict(self.active)
-        self._written.clear()
-
-    def committed(self) -> None:
-        for found in self._written:
-            what = f"{found.source}: {found.reason} ({found.error})"
-            log.warning("lane %d cannot carry %s", self._state.number, what)
-
-    def aborted(self) -> None:
-        """It will be aborted. What was stopped in it is to be copied once more, up to there."""
-        for place in self._before.keys() - self.active.keys():
-            self.active[place] = self._before[place]
-            del self._state.stopped[place]
-
-    def unread(self, consumer: Consumer, produce: Produce, message: Message, error: Exception) -> None:
-        """Refuse a record whose headers cannot be read, within the open transaction."""
-        found = self._refusal(message, UNREADABLE, repr(error.__cause__ or error), readable=False)
-        if (found.source.topic, found.source.partition) not in self.active:
-            return
-        if self._settings.refusal_topic:
-            self._write(found, False, produce)
-        else:
-            self._stop(consumer, found)
-
-    def unreadable(self, consumer: Consumer, batch: UnreadableBatch, now_ms: int) -> None:
-        """Refuse a whole batch, in a transaction of its own. `now_ms` is the wall clock."""
-        topic, number = batch.partition
-        last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
-        source = Position(self._settings.source.region, topic, number, batch.first)
-        self._refuse(consumer, RejectedRecord(last, source, UNREADABLE_BATCH, str(batch), None, batch.last), (True,))
-
-    def take_back(self, consumer: Consumer, messages: list[Message], unfit: TransactionRejected) -> None:
-        """Give up a transaction that holds an unfit record, and go on with fewer; refuse one that was alone (`messages`)."""
-        alone = self._written[0] if self._written else None
-        suspects = {place: route.next for place, route in self.active.items() if route.settle()}
-        for route in self._state.routes.values():
-            route.rewind()
-        self._recover()
-        if self.room.now > 1:
-            log.info("lane %d: one of %d records cannot be copied: %s", self._state.number, unfit.written, unfit)
-            self.room.failed(unfit.written, suspects)
-        elif unfit.reason is None or not any(not m.error() and (m.topic(), m.partition()) in self.active for m in messages):
-            raise Aborted(f"lane {self._state.number}: {unfit}")
-        else:
-            self.room.found()
-            if alone is not None:  # it is the refusal topic that does not take it
-                self._refuse(consumer, alone, (True,))
-            else:
-                self._refuse(consumer, self._refusal(messages[0], unfit.reason, str(unfit)), (False, True))
-        for place in [place for place in self.active if place in self._suspects]:
-            self._suspects.add(self.active[place])
-        consumer.assign(places(route for place, route in self.active.items() if place not in self._suspects))
-
-    def _refuse(self, consumer: Consumer, found: RejectedRecord, forms: tuple[bool, ...]) -> None:
-        """Refuse a record in a transaction of its own, bare as the last resort."""
-        for bare in forms if self._settings.refusal_topic else ():
-            try:
-                self._publish(partial(self._write, found, bare))
-                return
-            except TransactionRejected as again:
-                log.warning("lane %d: the refusal topic does not take %s: %s", self._state.number, found.source, again)
-                self.active[found.source.topic, found.source.partition].rewind()
-                self._recover()
-        self._stop(consumer, found)
-
-    def _refusal(self, message: Message, reason: str, error: str, *, readable: bool = True) -> RejectedRecord:
-        place = cast("Partition", (message.topic(), message.partition()))
-        source = Position(self._settings.source.region, *place, message.offset() or 0)
-        return RejectedRecord(message, source, reason, error, headers_of_one(message) or [] if readable else None)
-
-    def _write(self, found: RejectedRecord, bare: bool, produce: Produce) -> tuple[int, int]:
-        self.active[found.source.topic, found.source.partition].passed = found.message
-        self._written.append(found)
-        produce(self._settings.refusal_topic, **found.letter(bare=bare))
-        self._state.tally.refused += 1
-        return 1, 0
-
-    def _stop(self, consumer: Consumer, found: RejectedRecord) -> None:
-        """Copy no more of this partition in this life: nothing is lost, and what lies behind the record waits."""
-        place = found.source.topic, found.source.partition
-        del self.active[place]
-        if place in self._suspects:
-            self._suspects.forget(place)
-        else:
-            consumer.incremental_unassign([TopicPartition(*place)])
-        why = f"stopped at offset {found.source.offset}, which cannot be copied: {found.reason} ({found.error})"
-        self._state.stopped[place] = why
-        log.error("lane %d: %s[%d] %s; %s", self._state.number, *place, why, WAYS_ON)
+    def __init__(self, code: int, written: int) -> None:
+        super().__init__(KafkaError(code).str())
+        self.reason = UNFIT_RECORD.get(code)
+        self.written = written
 
 
-def places(routes: Iterable[Route]) -> list[TopicPartition]:
-    """What a consumer is assigned for these routes."""
-    return [TopicPartition(route.topic, route.partition, route.next, leader_epoch=route.epoch) for route in routes]
+class TransactionLimit:
+    """The largest number of records in the next transaction: `most`, or fewer while a rejected record is searched for.
+
+    The rejected record is in one of the candidates: the partitions of the rejected transaction, up to the offsets that it
+    reached. The limit grows again when all of them are committed, or the record is isolated. Earlier commits do not count,
+    because they may be those of other partitions.
+
+    Attributes:
+        current: the largest number of records.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.current = self._most = most
+        self._candidates: dict[Partition, int] = {}
+
+    def record_rejection(self, count: int, candidates: Mapping[Partition, int]) -> None:
+        """Halve the limit after a rejected transaction of `count` records. `candidates` are the offsets after it."""
+        self.current = max(1, min(self.current, count) // 2)
+        self._candidates = dict(candidates)
+
+    def record_isolation(self) -> None:
+        """End the search: the rejected record was alone in its transaction."""
+        self._candidates.clear()
+
+    def record_commit(self, active: Mapping[Partition, Route]) -> None:
+        """Double the limit if no candidates are left. A partition that is not in `active` is no longer copied."""
+        if self.current < self._most:
+            remaining = self._candidates.items()
+            self._candidates = {p: end for p, end in remaining if p in active and active[p].committed < end}
+            if not self._candidates:
+                self.current = min(self._most, 2 * self.current)
+
+
+class RejectedRecord(NamedTuple):
+    """A record that cannot be copied, or the unreadable batch that contains it.
+
+    Attributes:
+        message: the record.
+        source: its position at the source; of a batch, that of its first record.
+        reason: the reason, in the form of the refusal topic.
+        error: the text of the error.
+        headers: its headers; None if they cannot be read.
+        last: the offset of the last record of a batch; None for a single record.
+    """
+
+    message: Message
+    source: Position
+    reason: str
+    error: str
+    headers: Headers | None
+    last: int | None = None
+
+    @property
+    def partition(self) -> Partition:
+        """Return the source partition."""
+        return self.source.topic, self.source.partition
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason} ({self.error})"
+
+    def dead_letter(self, *, bare: bool) -> dict[str, Any]:
+        """Return the record for the refusal topic, as arguments of `Producer.produce`.
+
+        A bare one is for a refusal topic that rejects the other form: it has no value, no headers of the record, no long key,
+        and the time of the broker's clock.
+        """
+        key, timestamp_ms = self.message.key(), self.message.timestamp()[1]
+        omitted = ["headers"] if self.headers is None or bare else []
+        if bare:
+            omitted.append("value")
+            if key is not None and len(key) > LARGEST_KEY:
+                omitted.append("key")
+        added = {"refused.reason": self.reason, "refused.error": self.error, SOURCE: str(self.source)}
+        if self.last is not None:
+            added[LAST] = str(self.last)
+        if omitted:
+            added["refused.without"] = ",".join(omitted)
+        return {
+            "value": None if bare else self.message.value(),
+            "key": None if "key" in omitted else key,
+            "timestamp": 0 if bare else max(timestamp_ms, 0),
+            "headers": [*(h for h in self.headers or () if not bare and h[0] != COPIED_TO), *added.items()],
+        }
+
+
+def rejected_record(region: str, message: Message, reason: str, error: str) -> RejectedRecord:
+    """Return a record of the source `region` that the destination rejects."""
+    return RejectedRecord(message, _position(region, message), reason, error, headers_of_one(message) or [])
+
+
+def unreadable_record(region: str, message: Message, error: Exception) -> RejectedRecord:
+    """Return a record of the source `region` whose headers cannot be read."""
+    return RejectedRecord(message, _position(region, message), UNREADABLE, repr(error.__cause__ or error), None)
+
+
+def unreadable_batch(region: str, batch: UnreadableBatch, now_ms: int) -> RejectedRecord:
+    """Return a batch of the source `region` that cannot be read. `now_ms` is the wall clock."""
+    topic, number = batch.partition
+    last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
+    source = Position(region, topic, number, batch.first)
+    return RejectedRecord(last, source, UNREADABLE_BATCH, str(batch), None, batch.last)
+
+
+def _position(region: str, message: Message) -> Position:
+    topic, number = cast("Partition", (message.topic(), message.partition()))
+    return Position(region, topic, number, message.offset() or 0)

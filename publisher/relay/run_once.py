@@ -19,7 +19,7 @@ from publisher.relay import start_position, verify_tail
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey, Registration
 from publisher.relay.clients import quick
 from publisher.relay.clusters import ANSWER_SECONDS, log_of, topics_of
-from publisher.relay.copy_worker import CopyWorker, WorkerContext
+from publisher.relay.copy_worker import CopyWorker
 from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.rate_limit import RateLimit
 from publisher.relay.settings import RelaySettings
@@ -28,6 +28,7 @@ from publisher.relay.start_position import CopyEndpoint, Refused
 from publisher.relay.status import RelayState
 from publisher.relay.topic_ids_watch import ABSENT_SECONDS, TopicIdWatch
 from publisher.relay.topic_mapping import TopicPair, ensure_relay_topics, has_patterns, pairs, selected, smallest_limit
+from publisher.relay.transaction_writer import WorkerContext
 from publisher.relay.transform import Route
 from publisher.relay.verify_tail import ExpectedTail
 from publisher.runtime.context import Context, now_ms

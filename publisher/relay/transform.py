@@ -190,15 +190,14 @@ class Rules:
 
 def copy(
     messages: Sequence[Message],
-    routes: Mapping[Partition, Route],
+    routes: dict[Partition, Route],
     rules: Rules,
     produce: Callable[..., None],
     tally: Tally,
-    refuse: Callable[[Message, Exception], None],
-) -> list[Message]:
-    """Produce the copies of the records, and return the messages that are not records (ends of partitions, errors).
-
-    Records of partitions without a route are ignored.
+    *,
+    skip_unreadable: bool,
+) -> tuple[list[Message], list[tuple[Message, Exception]]]:
+    """Produce the copies of the records. Records of partitions without a route are ignored.
 
     Args:
         messages: the messages of the consumer.
@@ -206,23 +205,30 @@ def copy(
         rules: decide which records are copied.
         produce: as `Producer.produce`.
         tally: the counts to increase.
-        refuse: called for a record, of any partition, whose headers the client cannot read.
+        skip_unreadable: whether to continue behind a record whose headers the client cannot read. Otherwise the route of its
+            partition is removed from `routes`, so that no later record of the partition is copied.
+
+    Returns:
+        The messages that are not records (ends of partitions, errors), and the records with unreadable headers.
 
     Raises:
-        Exception: what `produce` and `refuse` raise.
+        Exception: what `produce` raises.
     """
     events: list[Message] = []
+    unreadable: list[tuple[Message, Exception]] = []
     copy_headers, filtering, find_route = rules.copy_headers, bool(rules.wanted), routes.get
     all_headers, unread = headers_of(messages)
     for index, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
-        if index in unread:
-            refuse(message, unread[index])
-            continue
         if message.error() is not None:
             events.append(message)
             continue
         route = find_route((message.topic(), message.partition()))  # type: ignore[arg-type]
         if route is None:
+            continue
+        if index in unread:
+            unreadable.append((message, unread[index]))
+            if not skip_unreadable:
+                del routes[route.topic, route.partition]
             continue
         if filtering and not rules.passes(headers):
             route.passed = message
@@ -239,4 +245,4 @@ def copy(
         route.sent = message  # before `produce`, so that `settle` advances past it if `produce` raises
         produce(route.destination, message.value(), message.key(), route.partition, None, None, timestamp_ms, headers)
         tally.copied += 1
-    return events
+    return events, unreadable

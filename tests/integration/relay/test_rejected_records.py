@@ -10,10 +10,11 @@ from confluent_kafka import Message, Producer
 
 from publisher.errors import Fenced
 from publisher.relay.checkpoints import record
-from publisher.relay.copy_worker import CopyWorker, WorkerContext
+from publisher.relay.copy_worker import CopyWorker
 from publisher.relay.rate_limit import RateLimit
 from publisher.relay.settings import load
 from publisher.relay.status import LaneState
+from publisher.relay.transaction_writer import WorkerContext
 from publisher.relay.transform import Route
 from publisher.runtime.context import Context
 from publisher.transactions.protocol import Record

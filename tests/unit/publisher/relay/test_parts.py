@@ -11,12 +11,9 @@ from publisher.errors import Fatal
 from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.kafka.topics import Bounds, copied_config, retention_seconds
 from publisher.relay.checkpoints import SOURCE_SNAPSHOT, CheckpointKey, encode_key, parse_key
-from publisher.relay.copy_worker import LONGEST_REST_SECONDS, rest_after
 from publisher.relay.rate_limit import RateLimit
-from publisher.relay.rejection_records import TransactionLimit
 from publisher.relay.settings import RelaySettings
 from publisher.relay.topic_mapping import clashes, selected
-from publisher.relay.transform import Route
 
 WORDS = st.text(min_size=1, max_size=10)
 
@@ -96,55 +93,3 @@ def test_the_error_of_the_client_behind_one_of_python_is_raised() -> None:
     assert caught.value is fatal
     with pytest.raises(SystemError, match="of its own"), unwrap_kafka_errors():
         raise SystemError("of its own")
-
-
-@settings(max_examples=50)
-@given(st.integers(1, 10_000), st.integers(0, 12), st.data())
-def test_a_record_that_cannot_be_carried_is_soon_alone(count: int, idle: int, data: st.DataObject) -> None:
-    """Though other partitions tell first, at each new beginning, that they end."""
-    guilty = data.draw(st.integers(0, count - 1))
-    route = Route("eu", "t", 0, "t", 0)
-    active = {("t", 0): route} | {("t", 1 + n): Route("eu", "t", 1 + n, "t", 7) for n in range(idle)}
-    room, transactions, ends = TransactionLimit(10_000), 0, idle
-    while not (room.now == 1 and not ends and route.committed == guilty):
-        transactions += 1
-        told = min(room.now, ends)
-        took = min(room.now - told, count - route.committed)
-        ends -= told
-        if route.committed <= guilty < route.committed + took:
-            room.failed(took, {("t", 0): route.committed + took})
-            ends = idle
-        else:
-            route.committed += took
-            room.passed(active)
-    assert transactions <= 45 + 24 * idle
-    assert route.committed == guilty, "what lies before it is committed"
-
-
-def test_larger_transactions_are_tried_when_all_of_the_failed_one_is_behind() -> None:
-    one, other, stopped = ("t", 0), ("t", 1), ("t", 2)
-    active = {place: Route("eu", *place, "t", 0) for place in (one, other)}
-    room = TransactionLimit(100)
-    room.failed(10, {one: 6, other: 4, stopped: 9})
-    for place, committed, now in ((one, 5, 5), (one, 6, 5), (other, 3, 5), (other, 4, 10), (other, 4, 20)):
-        active[place].committed = committed
-        room.passed(active)
-        assert room.now == now
-
-
-def test_once_the_record_is_found_transactions_grow_though_others_were_suspected() -> None:
-    route = Route("eu", "t", 0, "t", 0)
-    room, sizes = TransactionLimit(100), []
-    room.failed(1, {("t", 0): 5_000})
-    room.found()
-    for _ in range(8):
-        room.passed({("t", 0): route})
-        sizes.append(room.now)
-    assert sizes == [2, 4, 8, 16, 32, 64, 100, 100]
-
-
-@pytest.mark.parametrize(
-    ("commit_seconds", "seconds"), [(0.0, 0.0), (0.004, 0.004), (0.010, 0.020), (0.015, 0.045), (0.2, LONGEST_REST_SECONDS)]
-)
-def test_the_rest_after_a_small_transaction_grows_with_its_commit(commit_seconds: float, seconds: float) -> None:
-    assert rest_after(commit_seconds) == pytest.approx(seconds)

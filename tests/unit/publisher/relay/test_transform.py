@@ -28,12 +28,8 @@ def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Rout
     produced: list[tuple[Any, ...]] = []
     tally = Tally()
     routes = {("scores", 3): route}
-
-    def refuse(message: Message, _: Exception) -> None:
-        raise AssertionError(f"offset {message.offset()} is refused")
-
-    events = copy(records, routes, rules, lambda *parts: produced.append(parts), tally, refuse)
-    assert events == []
+    events, unreadable = copy(records, routes, rules, lambda *parts: produced.append(parts), tally, skip_unreadable=False)
+    assert (events, unreadable) == ([], [])
     return produced, route, tally
 
 

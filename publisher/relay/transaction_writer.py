@@ -1,0 +1,199 @@
+"""Publish the transactions of a lane: records, and the checkpoints after them, atomically.
+
+It owns the lane's transactional session. It does not read the source, and does not decide what happens after a rejected
+transaction.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaException
+
+from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRejected
+from publisher.relay.clients import SEE_CHECK
+from publisher.relay.clusters import session_of
+from publisher.relay.dead_letter import TransactionRejected
+from publisher.relay.rate_limit import RateLimit
+from publisher.relay.settings import RelaySettings
+from publisher.relay.status import LaneState
+from publisher.relay.transform import Route
+from publisher.runtime.context import Context
+from publisher.transactions.exactly_once import Produce, TransactionSession
+from publisher.transactions.protocol import Record
+
+CHECKPOINT_SECONDS = 1.0  # positions also advance without records: past transaction markers and filtered records
+SEEN_SECONDS = 5.0  # largest age of the check of the topics' ids when a transaction begins; a busy broker needs 2 s
+USUAL_COMMIT_SECONDS = 0.005
+LONGEST_REST_SECONDS = 0.050  # after a small transaction, because every transaction is work for the broker
+SMALL = 500  # records
+
+Fill = Callable[[Produce], tuple[int, int]]
+"""Produces the records of a transaction; returns how many records were read for it, and the bytes of their values."""
+
+
+def rest_after(commit_seconds: float) -> float:
+    """Return how long to wait after a small transaction, from the duration of its commit (both in seconds).
+
+    It is as long as the commit, and longer in proportion if the broker is busy, so that many lanes do not overload it.
+    """
+    return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
+
+
+@dataclass(frozen=True)
+class WorkerContext:
+    """The values that the workers of one run share.
+
+    Attributes:
+        settings: the settings of the relay.
+        checkpoint: returns the checkpoint record of a route.
+        topics_checked_at: returns when the topics' ids were last found unchanged (monotonic seconds).
+        context: as in TransactionSession.
+        wait_until_decided: as in TransactionSession.
+        batch_bytes: the largest batch that every topic accepts.
+        rate_limit: the limit of all workers together.
+        stopping: the workers end when it is set.
+        ended: set by a worker when it has ended.
+    """
+
+    settings: RelaySettings
+    checkpoint: Callable[[Route], Record]
+    topics_checked_at: Callable[[], float]
+    context: Context
+    wait_until_decided: Callable[[Context], None]
+    batch_bytes: int
+    rate_limit: RateLimit
+    stopping: threading.Event
+    ended: threading.Event
+
+
+class TransactionWriter:
+    """Publishes one transaction after another. The worker's thread owns it, except for `open`.
+
+    Attributes:
+        rest_until: when the next transaction should begin (monotonic seconds).
+    """
+
+    def __init__(self, shared: WorkerContext, state: LaneState) -> None:
+        self.rest_until = 0.0
+        self._shared = shared
+        self._state = state
+        self._registered: Record | None = None
+        self._session: TransactionSession | None = None
+
+    def open(self, registered: Record) -> None:
+        """Take over the lane's transactional ids; each producer commits `registered`. Raises as TransactionSession.open."""
+        shared, self._registered = self._shared, registered
+        self._session = session_of(
+            shared.settings,
+            shared.settings.transactional_ids(self._state.number),
+            shared.batch_bytes,
+            counters=self._state.counters,
+            ownership_record=self._ownership_record,
+            context=Context(beat=self._beat, raise_if_cancelled=self._raise_if_stopping),
+            wait_until_decided=shared.wait_until_decided,
+        )
+        self._session.open()
+
+    def publish(self, fill: Fill) -> tuple[int, int]:
+        """Publish what `fill` produces, and the checkpoints after it, in one transaction.
+
+        The transaction is dropped if the topics' ids cannot be confirmed before the end of the run, or if there is neither a
+        record nor a due checkpoint.
+
+        Returns:
+            What `fill` returns; (0, 0) if it was not called.
+
+        Raises:
+            TransactionRejected: if the destination rejects one of the records. Only `recover` is allowed then.
+            Exception: any other error ends the worker.
+        """
+        state = self._state
+        before = replace(state.tally)
+        amount = (0, 0)
+        moved: list[Route] = []
+
+        def write(produce: Produce) -> bool:
+            nonlocal amount, moved
+            if not self.wait_for_same_topics():  # the wait for a producer may have been long
+                return False
+            amount = fill(produce)
+            moved = [route for route in state.routes.values() if route.settle()]
+            is_due = time.monotonic() - state.checkpoint_at >= CHECKPOINT_SECONDS
+            if state.tally.written == before.written and not (moved and is_due):
+                return False
+            for route in moved:
+                topic, value, key, *_ = self._shared.checkpoint(route)
+                produce(topic, value, key)
+            return True
+
+        try:
+            is_committed = self._open_session.write(write)
+        except Exception as error:
+            written = state.tally.written - before.written
+            state.tally = before
+            raise self._failure(error, written) from error
+        if is_committed:
+            for route in moved:
+                route.confirm()
+            state.checkpoint_at = time.monotonic()
+            rest = rest_after(state.counters.last_ending_seconds) if amount[0] < SMALL else 0.0
+            self.rest_until = state.checkpoint_at + rest
+        return amount
+
+    def recover(self) -> None:
+        """Abort the open transaction after TransactionRejected. Raises as TransactionSession.recover."""
+        self._open_session.recover()
+
+    def refresh_metadata(self, topics: Iterable[str]) -> None:
+        """Make new partitions of these topics known to the producers."""
+        self._open_session.refresh_metadata(topics)
+
+    def wait_for_same_topics(self) -> bool:
+        """Wait until the topics' ids were confirmed a moment ago. Return False if the run ends before that."""
+        while not self._shared.stopping.is_set():
+            now = self._state.heartbeat = time.monotonic()
+            if self._shared.topics_checked_at() >= now - SEEN_SECONDS:
+                return True
+            self._shared.stopping.wait(0.01)
+        return False
+
+    def close(self) -> None:
+        """Abort the open transaction, so that readers need not wait for its time-out, and close the producers."""
+        if self._session is not None:
+            self._session.close()
+
+    @property
+    def _open_session(self) -> TransactionSession:
+        assert self._session is not None, "the writer is not open"
+        return self._session
+
+    def _ownership_record(self) -> Record:
+        """Return the current checkpoint of a route; before there is one, the registration.
+
+        A repeated registration would hide that of a process that has replaced this one.
+        """
+        for route in self._state.routes.values():
+            return self._shared.checkpoint(route)
+        assert self._registered is not None
+        return self._registered
+
+    def _beat(self) -> None:
+        self._state.heartbeat = time.monotonic()
+
+    def _raise_if_stopping(self) -> None:
+        self._shared.context.check()
+        if self._shared.stopping.is_set():
+            raise Aborted(f"lane {self._state.number} is asked to stop")
+
+    def _failure(self, error: Exception, written: int) -> Exception:
+        """Return the error to raise for the failed transaction of `written` records."""
+        if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
+            return TransactionRejected(error.code or 0, written)
+        if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # otherwise the source rejects it
+            return NotAllowed(f"the destination rejects lane {self._state.number}: {error}", SEE_CHECK)
+        if isinstance(error, Aborted):
+            kind = Aborted if isinstance(error, RecordFailed) else type(error)
+            return kind(f"lane {self._state.number}: {error}")
+        return error
