@@ -139,13 +139,14 @@ def _request(request: Callable[[], list[TopicPartition]], waiting: Callable[[], 
             answer = request()
         except KafkaException as exception:
             error = exception.args[0]
-            failure = f"the group's offsets cannot be read: {error.str()}"
+            subject = "the group's offsets"
         else:
             failed = next((p for p in answer if p.error is not None), None)
             if failed is None:
                 return answer
             error = failed.error
-            failure = f"the offset of {failed.topic}[{failed.partition}] cannot be read: {error.str()}"
+            subject = f"the offset of {failed.topic}[{failed.partition}]"
+        failure = f"{subject} cannot be read: {error.str()}"
         if error in EVICTED:
             raise Evicted(failure)
         if error not in ANSWERED_LATER:

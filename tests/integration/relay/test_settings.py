@@ -70,7 +70,7 @@ def tells_live_what_it_does(rig: RelayRig, relay: Service) -> None:
     assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
     assert done["process"]["last_error"] is None
     see_in_a_terminal(told, "copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
-    assert "no terminal" in rig.run("status", "--live", code=2).stderr
+    assert "not a terminal" in rig.run("status", "--live", code=2).stderr
     assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
 
 
