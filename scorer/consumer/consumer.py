@@ -1,6 +1,7 @@
 """The consumer of a scorer: fetches events, and determines the position of each partition.
 
-One thread owns it. Positions come only from committed offsets: at an assignment, and after every recovery. It never publishes.
+One thread owns it. Positions come only from committed offsets: at an assignment, and after every recovery. Which partitions are
+read, dropped or paused is decided in partition_table.py; this module calls the client. It never publishes.
 """
 
 import logging
@@ -18,10 +19,22 @@ from publisher.transactions.protocol import Session
 from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.batch_fetcher import BatchFetcher
-from scorer.consumer.paused_partitions import GroupMembership, PauseReason, check_failure
+from scorer.consumer.group_membership import GroupMembership, check_failure
+from scorer.consumer.partition_table import (
+    Doubted,
+    Event,
+    Held,
+    Hold,
+    LeftRange,
+    PartitionTable,
+    PauseChange,
+    Released,
+    Sandbox,
+    Signal,
+    Stage,
+)
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import StartPosition, StartPositions
-from scorer.consumer.unavailable_partitions import UnavailablePartitions
 from scorer.decoding.batch import Batch
 from scorer.fetch.native_source import open_fetch_source
 from scorer.fetch.source import FetchFailure
@@ -52,7 +65,6 @@ class EventConsumer:
 
     Attributes:
         partitions: the positions of the assigned partitions.
-        unreadable: the assigned partitions that cannot be read.
         joined: whether the group has assigned partitions to this consumer, possibly none.
         group: the group metadata from right after the last fetch. It is sent with the offsets of that batch.
     """
@@ -80,11 +92,8 @@ class EventConsumer:
         self._waiting = waiting
         self._renew = renew
         self._offsets_command = offsets_command
-        self.unreadable = UnavailablePartitions()
-        self._not_started: set[Partition] = set()  # assigned without a leader, so without a position: not in `partitions`
-        self._to_rewind: set[Partition] = set()  # fetched events of these are dropped until the next rewind
+        self._table = PartitionTable()
         self._suspects = suspects
-        self._undecodable: set[Partition] = set()  # events before the undecodable batch are still in flight
         self._suspects_turn = False
         self._check_at = 0.0
         self._pull = BatchFetcher()
@@ -100,9 +109,9 @@ class EventConsumer:
             until: how long to wait for more events, in monotonic seconds.
         """
         before = self.partitions.changes  # a partition that is assigned from here on must be claimed before its events count
-        self._to_rewind |= self._start_positions.recreated(self.partitions.marks())
-        if self._to_rewind:
-            self.rewind(self._to_rewind)
+        self._apply(self._start_positions.recreated(self.partitions.marks()), Signal.INVALIDATED)
+        if self._table.due:
+            self.rewind(self._table.due)
         if self._suspects is not None and (batch := self._take_suspects(self._suspects, limit)) is not None:
             return batch
         if self._suspects:
@@ -113,8 +122,8 @@ class EventConsumer:
         dropped: set[Partition] = set()
         if self.partitions.changes != before:  # events of two assignments may be mixed: these partitions are read again
             dropped = {*taken.partitions, *taken.ends} - self.partitions.unchanged_since(before)
-            self._to_rewind |= taken.partitions & dropped & set(self.partitions)
-        dropped |= self._to_rewind
+            self._apply(taken.partitions & dropped, Signal.INVALIDATED)
+        dropped |= self._table.due
         batch = taken.batch(dropped, self._pull.end)
         if batch is not None:
             self._record_fetch(batch)
@@ -133,7 +142,7 @@ class EventConsumer:
             return []
         ids = {(p.topic, self.partitions.mark((p.topic, p.partition)).topic_id) for p in positions}
         current = {topic for topic, topic_id in ids if self._start_positions.is_current(topic, topic_id)}
-        return [p for p in positions if p.topic in current and (p.topic, p.partition) not in self._to_rewind]
+        return [p for p in positions if p.topic in current and (p.topic, p.partition) not in self._table.due]
 
     def is_stale(self, batch: Batch) -> bool:
         """Return whether a partition of this batch was reassigned, lost, or recreated since the fetch."""
@@ -156,31 +165,33 @@ class EventConsumer:
             MemberLost: Another client must join.
             Fatal: A partition has no start offset.
         """
-        assigned = {*self.partitions, *self._not_started}
-        wanted = assigned if partitions is None else assigned & set(partitions)
-        seek_later = set()
+        wanted = set(self._table)
+        if partitions is not None:
+            wanted.intersection_update(partitions)
         without_start = set(wanted)
         for start in self._read_positions([TopicPartition(*p) for p in sorted(wanted)]):
             partition = start.position.topic, start.position.partition
             without_start.discard(partition)
-            if partition in self._not_started:
-                self._start(start)
-            else:
+            if partition in self.partitions:
                 self.partitions.rewind(start)
-            if self._suspects is not None and self._member.pauses.has(partition, "suspect"):
+            else:
+                self.partitions.assign([start])
+            self._apply([partition], Signal.REWOUND)
+            state = self._table.state(partition)
+            if self._suspects is not None and state is not None and state.sandbox is Sandbox.ACTIVE:
                 self._suspects.add(partition, start.position.offset)
             if not self._member.seek(start.position):
-                seek_later.add(partition)
-        self._undecodable -= wanted
-        self._to_rewind = (self._to_rewind - wanted) | seek_later
-        self._wait_for_leader(without_start)
+                self._apply([partition], Signal.INVALIDATED)
+        if started := [p for p in without_start if p in self.partitions]:
+            self.partitions.leave(started)
+        self._apply(without_start, Signal.START_UNKNOWN)
         self.group = self._member.group()
 
     def rejoin(self) -> None:
         """Join the group as another member: all partitions are lost, and the group assigns partitions again."""
         if self._renew is None:
             raise Fatal("the consumer is no longer a member of its group", "start the scorer again")
-        self._leave(self._consumer, [TopicPartition(*p) for p in (*self.partitions, *self._not_started)], lost=True)
+        self._leave(self._consumer, [TopicPartition(*p) for p in self._table], lost=True)
         self._closing = True  # partitions that are assigned to the old client while it closes do not belong to this scorer
         self._source.close()
         try:
@@ -189,13 +200,17 @@ class EventConsumer:
             self._closing = False
         self._join(consumer)
 
-    def pause(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
+    def pause(self, partitions: Iterable[Partition], reason: Hold) -> None:
         """Stop reading these partitions until this reason is removed."""
-        self._member.pauses.pause(partitions, reason)
+        self._apply(partitions, Held(reason))
 
-    def resume(self, partitions: Iterable[Partition], reason: PauseReason) -> None:
+    def resume(self, partitions: Iterable[Partition], reason: Hold) -> None:
         """Remove a reason; partitions without another one are read again."""
-        self._member.pauses.resume(partitions, reason)
+        self._apply(partitions, Released(reason))
+
+    def unavailable_reasons(self) -> dict[Partition, str]:
+        """Return the assigned partitions that cannot be read, each with the reason as a sentence."""
+        return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
         """Log partitions without a leader, and read out-of-range partitions again whose group position was moved.
@@ -206,19 +221,28 @@ class EventConsumer:
         if now < self._check_at:
             return
         self._check_at = now + CHECK_SECONDS
-        leaderless = group_offsets.leaderless(self._consumer, self._topics)
-        self.unreadable.leaders({p for p in leaderless if p in self.partitions or p in self._not_started})
-        self._to_rewind |= self._not_started - leaderless
+        self._check_leaders()
         committed = self.partitions.committed()
-        if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self.unreadable.outside}):
+        if moved := group_offsets.moved(self._consumer, {p: committed[p] for p in self._table.out_of_range()}):
             self.follow(moved)
+
+    def _check_leaders(self) -> None:
+        leaderless = group_offsets.leaderless(self._consumer, self._topics)
+        before = self._table.leaderless()
+        self._apply([p for p in self._table if p not in leaderless], Signal.LEADER_FOUND)
+        self._apply(leaderless, Signal.LEADER_LOST)
+        after = self._table.leaderless()
+        if before - after:
+            log.info("partitions that have a leader again: %s", in_ranges(before - after))
+        if after - before:
+            log.error("no broker leads %s: these partitions are not read, the other partitions are", in_ranges(after - before))
 
     def follow(self, partitions: Collection[Partition]) -> None:
         """Read these partitions from the group's new positions, also those that were out of range."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: the position of the group was moved; reading from it", *partition)
-            self._in_range(partition)
+        self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Return the committed offsets of partitions of other members; those that no broker reports are omitted."""
@@ -226,7 +250,7 @@ class EventConsumer:
 
     def lag(self) -> dict[Partition, int]:
         """Return the number of records between the position and the end of each partition. Unknown ends are omitted."""
-        paused = self._member.pauses.partitions - self.unreadable.leaderless
+        paused = self._table.paused() - self._table.leaderless()
         bounds = group_offsets.partition_bounds(self._consumer, self.partitions, paused)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in bounds.items()}
 
@@ -236,18 +260,19 @@ class EventConsumer:
         self._start_positions.close()
         if self._suspects is not None:
             self._suspects.close()
-        if not self.partitions and not self._not_started:  # else a consumer without partitions does not leave (librdkafka 2.16)
+        if not self._table:  # else a consumer without partitions does not leave (librdkafka 2.16)
             self._consumer.unsubscribe()
         self._source.close()
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
         """Return events of sandboxed partitions on every second call: the group is polled in between."""
-        for partition in self._undecodable:
-            suspects.add(partition, self.partitions.next(partition) or 0)
-        self._undecodable.clear()
+        if self._table.sandbox_due:
+            for partition in self._table.sandbox_due:
+                suspects.add(partition, self.partitions.next(partition) or 0)
+            self._apply([*self._table.sandbox_due], Signal.SANDBOX_STARTED)
         self._suspects_turn = not self._suspects_turn and bool(suspects)
-        batch = suspects.take(limit, lambda p: self._member.pauses.only(p, "suspect"), 0.0) if self._suspects_turn else None
+        batch = suspects.take(limit, self._may_sandbox_read, 0.0) if self._suspects_turn else None
         if batch is not None:
             self.group = self._member.group()
             self._record_fetch(batch)
@@ -255,13 +280,17 @@ class EventConsumer:
             self._clear(suspects, partition)
         return batch
 
+    def _may_sandbox_read(self, partition: Partition) -> bool:
+        state = self._table.state(partition)
+        return state is not None and state.pause_reasons == {"suspect"}
+
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
         """Let the consumer itself read a partition that no longer needs the sandbox."""
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
             self.partitions.suspect(partition, suspect=False)
-            self.resume([partition], "suspect")
+            self._apply([partition], Signal.SANDBOX_PASSED)
             log.info("%s[%d] is no longer read in the sandbox", *partition)
 
     def _record_fetch(self, batch: Batch) -> None:
@@ -271,9 +300,9 @@ class EventConsumer:
     def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
         """Handle the failures that the client returned instead of events.
 
-        A missing topic may be about to be recreated: it is polled elsewhere. If a position is out of range, the topic may have
-        been recreated, or the error may concern an earlier position: such a partition is read again. `check_failure` decides
-        about other failures.
+        A missing topic may be about to be recreated: `start_positions` waits for it. If a position is out of range, the topic
+        may have been recreated, or the error may concern an earlier position: such a partition is read again. `check_failure`
+        decides about other failures.
         """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
@@ -290,31 +319,41 @@ class EventConsumer:
         )
         for partition, offset in outside.items():
             position = self.partitions.next(partition)
-            if position is not None and self.unreadable.is_doubtful(partition, offset, position):
+            state = self._table.state(partition)
+            if position is None or state is None:
+                continue
+            if state.is_doubtful(offset, position):
                 to_rewind.add(partition)
-        self._to_rewind |= to_rewind
+            if offset is None or offset < 0:
+                self._apply([partition], Doubted(position))
+        self._apply(to_rewind, Signal.INVALIDATED)
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
         """Pause a partition whose next batch the client cannot decode: the sandbox reads it."""
-        if partition in self.partitions and not self._member.pauses.has(partition, "suspect"):
+        state = self._table.state(partition)
+        if state is not None and state.has_position and state.sandbox is Sandbox.UNUSED:
             log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
-            self.pause([partition], "suspect")
-            self._undecodable.add(partition)
+            self._apply([partition], Signal.UNDECODABLE)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
         """Pause partitions whose position is out of range, and raise an alarm. The other partitions are read."""
         committed = self.partitions.committed()
-        for partition in sorted(partitions & committed.keys() - set(self.unreadable.outside)):
-            self.pause([partition], "out of range")
+        for partition in sorted(partitions & committed.keys() - self._table.out_of_range()):
             reason = group_offsets.describe_out_of_range(
                 self._consumer, TopicPartition(*partition), committed[partition], self._offsets_command
             )
-            self.unreadable.out_of_range(partition, reason)
+            self._apply([partition], LeftRange(reason))
+            log.error("%s; the other partitions are read", reason)
 
-    def _in_range(self, partition: Partition) -> None:
-        self.resume([partition], "out of range")
-        self.unreadable.in_range(partition)
+    def _apply(self, partitions: Iterable[Partition], event: Event) -> None:
+        self._call_client(self._table.apply(partitions, event))
+
+    def _call_client(self, change: PauseChange) -> None:
+        if change.pause:
+            self._consumer.pause([TopicPartition(*p) for p in change.pause])
+        if change.resume:
+            self._consumer.resume([TopicPartition(*p) for p in change.resume])
 
     def _join(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -337,21 +376,23 @@ class EventConsumer:
             raise MemberLost(f"the group rejected this member right after an assignment: {error}") from error
         self.joined = True
         self.partitions.assign(starts)
-        without_start = {(p.topic, p.partition) for p in partitions} - set(self.partitions)
+        with_start = [(start.position.topic, start.position.partition) for start in starts]
+        without_start = {(p.topic, p.partition) for p in partitions}.difference(with_start)
+        self._table.assign(with_start, Stage.FETCHING)
         suspects = self._suspects.suspects_among(starts, dead) if self._suspects is not None else {}
         # Only absolute offsets: after a pause the client resolves a logical offset again 500 ms later, and the answer would
         # undo a seek (librdkafka 2.16). The pause outdates a fetch that started before it: its records are not decompressed.
         leaderless = [TopicPartition(*partition, FIRST_OFFSET) for partition in sorted(without_start)]
         self._source.forward(partitions)
         self._consumer.incremental_assign([start.position for start in starts] + leaderless)
-        self._wait_for_leader(without_start)
+        self._call_client(self._table.assign(sorted(without_start), Stage.NO_LEADER))
         self._sandbox(suspects)
         log.info("assigned: %s", _in_ranges(partitions))
 
     def _sandbox(self, suspects: dict[Partition, int]) -> None:
         if self._suspects is None or not suspects:
             return
-        self.pause(sorted(suspects), "suspect")
+        self._apply(sorted(suspects), Signal.SUSPECTED)
         for partition, offset in suspects.items():
             self._suspects.add(partition, offset)
             self.partitions.suspect(partition)
@@ -361,13 +402,9 @@ class EventConsumer:
         self._session.release(partitions, lost=lost)
         keys = [(p.topic, p.partition) for p in partitions]
         self.partitions.leave(keys)
-        self.unreadable.forget(keys)
-        self._to_rewind.difference_update(keys)
-        self._not_started.difference_update(keys)
-        self._undecodable.difference_update(keys)
         if self._suspects is not None:
             self._suspects.forget(keys)
-        self._member.pauses.forget(keys)
+        self._call_client(self._table.remove(keys))
         self._consumer.incremental_unassign(partitions)
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
@@ -381,22 +418,6 @@ class EventConsumer:
         starts = self._start_positions.determine(self._consumer, list(map(self.partitions.remembered, committed)))
         self._member.check_topics(starts)
         return starts
-
-    def _start(self, start: StartPosition) -> None:
-        """Start reading a partition that has a leader now."""
-        partition = start.position.topic, start.position.partition
-        self.partitions.assign([start])
-        self._not_started.discard(partition)
-        self.resume([partition], "no leader")
-
-    def _wait_for_leader(self, partitions: set[Partition]) -> None:
-        """Pause these partitions until they have a leader, and forget their positions."""
-        if started := [p for p in partitions if p in self.partitions]:
-            self.partitions.leave(started)
-            for partition in started:
-                self._in_range(partition)
-        self._not_started |= partitions
-        self.pause(sorted(partitions), "no leader")
 
 
 def _in_ranges(partitions: Iterable[TopicPartition]) -> str:

@@ -104,7 +104,7 @@ class BatchMetrics:
         intake, progress = self._intake, self._progress
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
-        progress.paused = intake.unreadable.reasons()
+        progress.paused = intake.unavailable_reasons()
         level, answered = intake.partitions.level_ms(), progress.last_event_ms
         level = {partition: max(at, answered.get(partition, 0)) for partition, at in level.items()}
         progress.lag_seconds = seconds = self._lag.seconds(lag, level, now_ms())

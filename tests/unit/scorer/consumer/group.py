@@ -85,7 +85,7 @@ class Group:
         consumer.list_topics.side_effect = lambda topic, **_: SimpleNamespace(
             topics={
                 topic: SimpleNamespace(
-                    error=None, partitions={n: SimpleNamespace(leader=-1 if n in self.leaderless else 1) for n in range(3)}
+                    error=None, partitions={n: SimpleNamespace(leader=-1 if n in self.leaderless else 1) for n in range(1_000)}
                 )
             }
         )

@@ -7,11 +7,10 @@ import pytest
 from confluent_kafka import KafkaError
 
 from publisher.errors import Aborted, Fatal, MemberLost
-from scorer.consumer import paused_partitions
+from scorer.consumer import group_membership
 from scorer.consumer.consumer import CHECK_SECONDS
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.partition_ownership import OwnershipMarker
-from scorer.consumer.paused_partitions import PausedPartitions
 from scorer.consumer.start_offsets import leader_epoch_field
 from tests.unit.scorer.consumer.group import TOPIC, Group, end, event, failing
 
@@ -92,7 +91,7 @@ def test_a_partition_without_a_leader_and_without_a_position_waits_and_begins_th
     assert group.paused() == {1}
     assert group.intake.partitions.arrivals() == {HERE, (TOPIC, 2)}
     group.intake.check_unreadable(0.0)
-    assert sorted(group.intake.unreadable.reasons()) == [THERE]
+    assert sorted(group.intake.unavailable_reasons()) == [THERE]
     group.leaderless = set()
     group.intake.check_unreadable(CHECK_SECONDS)
     assert group.offsets() == []
@@ -120,7 +119,7 @@ def test_a_seek_that_is_too_early_is_made_again_for_a_while_and_its_events_do_no
     group.unseekable.clear()
     group.waiting.append(event(5))
     assert group.offsets() == [5]
-    monkeypatch.setattr(paused_partitions, "SEEK_SECONDS", -1.0)
+    monkeypatch.setattr(group_membership, "SEEK_SECONDS", -1.0)
     group.unseekable.add(HERE)
     with pytest.raises(MemberLost, match="cannot seek"):
         group.intake.rewind()
@@ -143,7 +142,7 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
         group.waiting.append(failing(-1, KafkaError._AUTO_OFFSET_RESET))
         group.offsets()
     assert group.paused() == {0}
-    assert "the position of the group is 5" in group.intake.unreadable.reasons()[HERE]
+    assert "the position of the group is 5" in group.intake.unavailable_reasons()[HERE]
     group.waiting.append(event(0, 1))
     assert group.offsets() == [0]
     group.intake.check_unreadable(0.0)
@@ -152,7 +151,7 @@ def test_a_partition_out_of_range_is_paused_until_the_group_is_moved(group: Grou
     group.intake.check_unreadable(CHECK_SECONDS)
     assert group.paused() == set()
     assert group.reads[HERE] == 50
-    assert group.intake.unreadable.reasons() == {}
+    assert group.intake.unavailable_reasons() == {}
 
 
 def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) -> None:
@@ -161,7 +160,7 @@ def test_partitions_without_a_leader_are_told_until_they_have_one(group: Group) 
     for second, leaderless in enumerate(({2}, {1, 2}, {1, 2}, {2})):
         group.leaderless = leaderless
         group.intake.check_unreadable(float(second) * CHECK_SECONDS)
-        told.append(sorted(group.intake.unreadable.reasons()))
+        told.append(sorted(group.intake.unavailable_reasons()))
     assert told == [[], [THERE], [THERE], []]
 
 
@@ -169,12 +168,15 @@ def test_a_log_line_names_a_thousand_partitions_in_ranges(group: Group, caplog: 
     caplog.set_level(logging.INFO)
     group.assign(*range(1, 1_000), 2_000)
     group.revoke(*range(1, 1_000))
-    unreadable = group.intake.unreadable
-    unreadable.leaders({(TOPIC, number) for number in range(500)})
-    unreadable.leaders({(TOPIC, 499)})
-    assert caplog.messages[-4:] == [
+    group.assign(*range(1, 1_000))
+    group.leaderless = set(range(500))
+    group.intake.check_unreadable(0.0)
+    group.leaderless = {499}
+    group.intake.check_unreadable(CHECK_SECONDS)
+    assert caplog.messages[-5:] == [
         "assigned: flights[1-999,2000]",
         "revoked: flights[1-999]",
+        "assigned: flights[1-999]",
         "no broker leads flights[0-499]: these partitions are not read, the other partitions are",
         "partitions that have a leader again: flights[0-498]",
     ]
@@ -235,19 +237,16 @@ def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no
     claims.leave()
 
 
-def test_a_partition_is_read_again_when_no_reason_is_left(group: Group) -> None:
-    pauses = PausedPartitions(group.consumer)
-    pauses.pause([HERE, THERE], "backend unavailable")
-    pauses.pause([HERE], "revision")
-    pauses.resume([HERE, THERE], "backend unavailable")
-    assert group.paused() == {0}
-    pauses.resume([THERE], "revision")
-    assert pauses.partitions == {HERE}
-    pauses.resume([HERE], "revision")
-    assert group.paused() == set()
-    pauses.pause([HERE], "out of range")
-    pauses.forget([HERE])
-    assert group.paused() == set()
+def test_a_partition_is_read_again_when_no_reason_is_left(two: Group) -> None:
+    two.intake.pause([HERE, THERE], "backend unavailable")
+    two.intake.pause([HERE], "revision")
+    two.intake.resume([HERE, THERE], "backend unavailable")
+    assert two.paused() == {0}
+    two.intake.resume([HERE, THERE], "revision")
+    assert two.paused() == set()
+    two.intake.pause([HERE], "revision")
+    two.revoke(0)
+    assert two.paused() == set()
 
 
 def test_the_end_of_a_partition_is_a_position_past_markers_and_no_failure(
