@@ -1,7 +1,7 @@
 """The protocol of backends and their errors.
 
-A backend opens the model of a package, in this process or on servers. An open model turns tensors into outputs: how events
-become tensors and outputs become scores is decided by the signature, outside of this room.
+A backend opens the model of a package, in this process or on servers. An open model maps tensors to outputs. The conversion of
+events to tensors, and of outputs to scores, is not part of this room.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ class BackendMissing(Fatal):
 
 
 class InferenceFailed(Exception):
-    """The model did not answer this batch. A smaller batch may succeed."""
+    """The model did not score this batch. A smaller batch may succeed."""
 
 
 class ModelBroken(Fatal):
     """The model fails for an event that it answered when it was loaded, so no event is the cause.
 
-    The process ends with code 70, and its successor examines the events in flight, as after a crash.
+    The process ends with code 70, and its successor scores the events in flight in a sandbox, as after a crash.
     """
 
     def __init__(self, error: InferenceFailed) -> None:
@@ -53,7 +53,7 @@ class BackendAway(DependencyUnavailable):
 
 
 class Model(Protocol):
-    """An open model. One thread at a time calls it."""
+    """An open model. Calls come from one thread at a time; after an error the model can be called again."""
 
     def signature(self) -> Signature:
         """Return the package's signature, or the derived one if the package has none.

@@ -1,9 +1,9 @@
-"""Measures the time that a model takes for batches of several sizes."""
+"""Measure the time that a model takes for batches of several sizes."""
 
 import time
 from collections.abc import Callable, Iterable
 
-LONGEST_SECONDS = 2.0  # a size that can be expected to take longer is left out, with all that are larger
+LONGEST_SECONDS = 2.0  # sizes that are expected to take longer are omitted
 
 
 def measure_cost_curve(
@@ -14,11 +14,14 @@ def measure_cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     too_large: tuple[type[Exception], ...] = (),
 ) -> dict[int, float]:
-    """Return seconds by size: the fastest of `rounds` runs after a warm-up.
+    """Return the seconds by size: the fastest of several runs after a warm-up.
 
-    `sizes` ascend; the first is always run. A size whose first run raises one of `too_large`, and all larger ones, are
-    omitted, unless it is the
-    first.
+    Args:
+        sizes: the batch sizes, ascending. The first is always run.
+        run: runs a batch of a size.
+        rounds: the number of measured runs.
+        clock: returns seconds.
+        too_large: the errors of a size that does not fit. That size and all larger sizes are omitted, except the first size.
     """
     curve: dict[int, float] = {}
     for size in sizes:
@@ -30,10 +33,10 @@ def measure_cost_curve(
             if not curve:
                 raise
             break
-        taken = []
+        durations = []
         for _ in range(rounds):
             began = clock()
             run(size)
-            taken.append(clock() - began)
-        curve[size] = min(taken)
+            durations.append(clock() - began)
+        curve[size] = min(durations)
     return curve

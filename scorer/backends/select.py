@@ -1,4 +1,4 @@
-"""Chooses the backend that `model.backend` names. The libraries of a backend are imported only when it is chosen."""
+"""Select the backend that `model.backend` names. The libraries of a backend are imported only if it is selected."""
 
 from scorer.backends.base import Backend
 from scorer.settings.model import ModelSettings

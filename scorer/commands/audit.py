@@ -25,7 +25,8 @@ def audit(
 ) -> None:
     """Count lost, duplicated, invented and reordered scores. Exit code 1 if there are any.
 
-    publisher/docs/audit.md describes each count."""
+    publisher/docs/audit.md describes each count.
+    """
     if regions and (flags or start or end):
         raise typer.BadParameter("--set, --from and --to work for one region only; leave them out")
     window = time_range(start, end)

@@ -32,7 +32,7 @@ from scorer.models.loaded_model import LoadedModel
 from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
 
-NEWEST = 100_000  # events, without --last, --from, --to and --events
+NEWEST = 100_000  # the default number of events
 USUAL = Limits()
 MAX_TEXT = 60  # characters of a score, an event or an error
 
@@ -65,8 +65,8 @@ def compare(
     window = time_range(start, end, last)
     newest = events or (NEWEST if window == times.ALWAYS else None)
     with contextlib.ExitStack() as opened:
-        champion_name, champion = opened.enter_context(_loaded(settings, settings.model.tag))
-        name, model = opened.enter_context(_loaded(settings, candidate))
+        champion_name, champion = opened.enter_context(_load_version(settings, settings.model.tag))
+        name, model = opened.enter_context(_load_version(settings, candidate))
         progress = opened.enter_context(_progress())
         compared = compare_versions.compare(settings, champion, model, window, newest, progress)
     report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
@@ -78,15 +78,15 @@ def compare(
 
 
 @contextlib.contextmanager
-def _loaded(settings: Settings, wanted: str) -> Iterator[tuple[str, LoadedModel]]:
-    """Load a version with the checks of a scorer; yield its name and the model. Raises RegistryError, Fatal and Away."""
-    folder = Path(wanted)
+def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
+    """Load a version with the checks of a scorer; yield its name and the model. Raises RegistryError, Fatal and BackendAway."""
+    folder = Path(name_or_folder)
     if folder.is_dir():
         digest = from_bytes(str(folder.resolve()).encode())
         model_package = package.read(folder, name=folder.resolve().name, version="0", digest=digest)
         name = str(folder)
     else:
-        model = settings.model.model_copy(update={"tag": wanted})
+        model = settings.model.model_copy(update={"tag": name_or_folder})
         model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
         name = f"{model_package.name}:{resolution.version}@{resolution.digest}"
     try:

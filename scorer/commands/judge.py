@@ -81,17 +81,20 @@ def judge(
     bake: Annotated[str | None, typer.Option(help="With --follow: the bake time before a candidate passes (15m).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Decide whether a candidate may be promoted, from events that both versions scored: promote, roll back or hold, with
-    reasons. The default time is the last hour. Exit code 0 for promote, else 1."""
+    """Decide from events that both versions scored whether a candidate may be promoted.
+
+    Prints promote, roll back or hold, with reasons. The default time is the last hour. Exit code 0 for promote, else 1.
+    """
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end time; leave --to out", param_hint="--to")
     bake_seconds = _bake_seconds(bake, follow)
     limit_malloc_arenas()
-    settings, margins = load(path, flags or []).settings, Margins(max_errors, max_flips, max_psi, max_brier)
+    settings = load(path, flags or []).settings
+    margins = Margins(max_errors, max_flips, max_psi, max_brier)
     if max_brier is not None:
         labels_topic(settings)
     window = time_range(start, end, last if last or start or end else LAST)
-    given = [None if wanted is None else contestants.find_version(settings, wanted) for wanted in (champion, candidate)]
+    given = [None if name is None else contestants.find_version(settings, name) for name in (champion, candidate)]
     spans, versions = _contestants(settings, window, given, follow)
     if versions is None:
         if as_json:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 
 from model_registry.oci.digests import short
-from publisher.errors import FINDING, Fatal
+from publisher.errors import FINDING, USAGE, Fatal
 from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, table, time_range
 from scorer.evaluation import calibration_plot, join_labels, quality_report
 from scorer.evaluation.assessment import FIGURES, Assessment, Quality
@@ -31,8 +31,10 @@ def labels(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Join scores with labels: confusion matrix, AUC, calibration and Brier score of each version. Exit code 1 if no score has
-    a label."""
+    """Join scores with labels: confusion matrix, AUC, calibration and Brier score of each version.
+
+    Exit code 1 if no score has a label.
+    """
     settings = load(path, flags or []).settings
     assessment, spans = join_labels.measure(settings, time_range(start, end, last))
     if svg is not None:
@@ -49,7 +51,7 @@ def _write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise Fatal(f"{path} cannot be written: {error.strerror}", "give another path with --svg", 2) from error
+        raise Fatal(f"{path} cannot be written: {error.strerror}", "give another path with --svg", USAGE) from error
 
 
 def as_tables(assessment: Assessment) -> Group:

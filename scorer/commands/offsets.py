@@ -19,7 +19,13 @@ SECONDS = 10.0
 
 
 class PartitionOffsets(NamedTuple):
-    """A partition: the group's committed offset (None without one), and the first and end offset of the topic."""
+    """The offsets of a partition.
+
+    Attributes:
+        committed: the committed offset of the group; None if there is none.
+        low: the first offset.
+        high: the end offset.
+    """
 
     topic: str
     partition: int

@@ -50,31 +50,34 @@ def rescore(
 ) -> None:
     """Score events with wrong scores again, and write each correction once to OUTPUT.corrections.
 
-    --from and --to select by the scores' scored_ms. Exit code 1 if a selected score cannot be corrected."""
+    --from and --to select by the scores' scored_ms. Exit code 1 if a selected score cannot be corrected.
+    """
     settings = load(path, flags or []).settings
     selection = _selection(digest, status or [], start, end)
     name = job or selection.name()
     if not NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} is not a name; use letters, digits, '.', '_' and '-'", param_hint="--job")
     if dry_run:
-        wanted = _resolved(settings, version) if version else None
+        digest_of_version = _resolve(settings, version) if version else None
         with cli_view.progress() as progress:
-            summary = jobs.preview(settings, RescoreJob(name, selection, wanted), progress)
+            summary = jobs.preview(settings, RescoreJob(name, selection, digest_of_version), progress)
         print_data(as_json, {"job": name, "dry_run": True, **summary.to_dict()}, lambda: as_table(summary, "to correct"))
         return
-    servable = _loaded(settings, version)
+    servable = _load_version(settings, version)
     if servable.digest == selection.digest:
         hint = "promote another version first, or give one with --with"
         raise Fatal(f"{servable.label} is the version whose scores are to be corrected", hint, REFUSED)
     with contextlib.closing(servable.loaded.model):
-        wanted = servable.digest if version else None
+        digest_of_version = servable.digest if version else None
         summary = RescoreSummary()
 
         def counts() -> dict[str, Any]:
             return {"job": name, "dry_run": False, "version": servable.label, **summary.to_dict()}
 
         with report_progress(as_json, counts, summary.progress) as interruption, cli_view.progress() as progress:
-            jobs.rescore(settings, RescoreJob(name, selection, wanted), servable, summary, interruption, rate, progress)
+            jobs.rescore(
+                settings, RescoreJob(name, selection, digest_of_version), servable, summary, interruption, rate, progress
+            )
     print_data(as_json, counts(), lambda: as_table(summary, "corrected"))
     for line in summary.findings.lines():
         err_console.print(f"not corrected: {line}", markup=False)
@@ -102,11 +105,11 @@ def _with_version(settings: Settings, version: str | None) -> Settings:
     return settings.model_copy(update={"model": settings.model.model_copy(update={"tag": version})})
 
 
-def _resolved(settings: Settings, version: str) -> str:
+def _resolve(settings: Settings, version: str) -> str:
     return pull_version(_with_version(settings, version))[1].digest
 
 
-def _loaded(settings: Settings, version: str | None) -> Servable:
+def _load_version(settings: Settings, version: str | None) -> Servable:
     """Load the version with the checks of a scorer, to write corrections. Raises RegistryError, Fatal."""
     package, resolution = pull_version(_with_version(settings, version))
     try:

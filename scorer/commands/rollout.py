@@ -42,9 +42,10 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Start a rollout, which a controller (`scorer rollout run`) carries out. Exit code 3 if another rollout is running."""
-    settings, wanted = load(path, flags or []).settings, plans.read(plan)
-    name, rivals = preconditions.start(settings, wanted, current_actor(), reason)
-    text = f"{name}: candidate {rivals.candidate.version}, champion {rivals.champion.version}, {len(wanted.steps)} steps"
+    settings = load(path, flags or []).settings
+    rollout_plan = plans.read(plan)
+    name, rivals = preconditions.start(settings, rollout_plan, current_actor(), reason)
+    text = f"{name}: candidate {rivals.candidate.version}, champion {rivals.champion.version}, {len(rollout_plan.steps)} steps"
     print_data(as_json, {"rollout": name, **{side: each._asdict() for side, each in rivals._asdict().items()}}, lambda: text)
 
 
@@ -152,9 +153,9 @@ def step(
     settings = load(path, flags or []).settings
     name = f"{settings.name}.rollout.step"
     controller.check_access(settings, name)
-    asked = groups.ConsumerGroups(connect(settings.kafka, name), settings.kafka, "the broker", ANSWER_SECONDS)
+    consumer_groups = groups.ConsumerGroups(connect(settings.kafka, name), settings.kafka, "the broker", ANSWER_SECONDS)
     with retriable_as_fatal("try again"):
-        members = asked.members(settings.rollout_group)
+        members = consumer_groups.members(settings.rollout_group)
     if members:
         raise Fatal(f"a controller is running: {', '.join(members)}", "it takes the step by itself", REFUSED)
     try:

@@ -49,9 +49,11 @@ def schema(
 ) -> None:
     """Print the schema of a version's events, or with --diff the events that a newer version would reject."""
     refs = refs or []
-    if len(refs) != (2 if diff else 0 if scores else 1):
-        wanted = "OLD and NEW with --diff" if diff else "no REF with --scores" if scores else "one REF; two are for --diff"
-        raise typer.BadParameter(f"give {wanted}")
+    count = 0 if scores else 1
+    if len(refs) != (2 if diff else count):
+        if diff:
+            raise typer.BadParameter("give OLD and NEW with --diff")
+        raise typer.BadParameter("give no REF with --scores" if scores else "give one REF; two are for --diff")
     if positional and not diff:
         raise typer.BadParameter("--positional is for --diff")
     if config and not scores:

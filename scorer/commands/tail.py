@@ -23,7 +23,8 @@ def tail(
 ) -> None:
     """Print committed score records, one JSON object per line.
 
-    With --no-follow the records are ordered by time. Otherwise only the records of one partition are in order."""
+    With --no-follow the records are ordered by time. Otherwise only the records of one partition are in order.
+    """
     settings = load(path, flags or []).settings
     for line in islice(read_lines(settings, dead=dead, from_beginning=from_beginning, follow=follow), events):
         sys.stdout.buffer.write(line + b"\n")

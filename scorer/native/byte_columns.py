@@ -12,7 +12,7 @@ T = TypeVar("T")
 PADDING = bytes(32)
 """The zeros that must follow a scanned text: SCANNER_PADDING."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
-"""For each byte, whether a JSON string contains it unescaped."""
+"""For each byte, whether it needs no escape in a JSON string."""
 Column = Sequence[bytes | None]
 """A string or None per row, as a `ByteColumn` or a list."""
 
@@ -22,11 +22,11 @@ class LazySequence(Sequence[T]):
 
     @cached_property
     def listed(self) -> list[T]:
-        """Return every entry."""
-        return self._made()
+        """All entries."""
+        return self._create()
 
     @abstractmethod
-    def _made(self) -> list[T]:
+    def _create(self) -> list[T]:
         """Create the entries; called once."""
 
     def __iter__(self) -> Iterator[T]:
@@ -43,7 +43,11 @@ class LazySequence(Sequence[T]):
 class ByteColumn(LazySequence[bytes | None]):
     """The strings `text[starts[i]:ends[i]]`.
 
-    `text` is uint8; `starts` and `ends` are ascending int64; `nulls`, if given, marks None.
+    Args:
+        text: (size,) uint8, the bytes.
+        starts: (n,) int64, ascending.
+        ends: (n,) int64, ascending.
+        nulls: (n,), nonzero for None; None if no string is None.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class ByteColumn(LazySequence[bytes | None]):
         starts[1:] = ends[:-1] + between
         return cls(np.frombuffer(text, np.uint8), starts, ends)
 
-    def _made(self) -> list[bytes | None]:
+    def _create(self) -> list[bytes | None]:
         text = self.text.tobytes()
         strings: list[bytes | None] = [text[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
         for row in [] if self.nulls is None else np.flatnonzero(self.nulls).tolist():
@@ -126,7 +130,7 @@ class AsciiColumn(LazySequence[str | int | None]):
             return None
         return cls(ByteColumn(text, starts, until))
 
-    def _made(self) -> list[str | int | None]:
+    def _create(self) -> list[str | int | None]:
         text = self.texts.text.tobytes().decode("ascii")
         return [text[a:b] for a, b in zip(self.texts.starts.tolist(), self.texts.ends.tolist(), strict=True)]
 

@@ -43,10 +43,13 @@ class _Columns(ctypes.Structure):
 
 @dataclass(slots=True)
 class MessageColumns:
-    """Messages as columns, one entry each.
+    """Messages as columns with one entry per message.
 
-    `codes` is 0 for an event, otherwise the error code. `lanes` are indices into `places`. `headers` is None if no message has
-    headers.
+    Attributes:
+        places: the partitions.
+        lanes: the index of each message's partition in `places`.
+        codes: 0 for an event, otherwise the error code.
+        headers: the headers; None if no message has headers.
     """
 
     places: list[Place]
@@ -72,9 +75,17 @@ class MessageColumns:
 
 
 class NativeFetcher:
-    """Fetches from one consumer, which is identified by its handle. Close it before the consumer.
+    """Fetches messages of one consumer. It must be closed before the consumer.
 
-    `sizes` are the sizes of the collected messages. Methods raise MemoryError if memory is exhausted.
+    Args:
+        plugin: the plugin of librdkafka.
+        handle: the handle of the consumer.
+
+    Attributes:
+        sizes: the sizes of the collected messages.
+
+    Raises:
+        MemoryError: Memory is exhausted; every method may raise it.
     """
 
     def __init__(self, plugin: LibrdkafkaPlugin, handle: int) -> None:
@@ -86,19 +97,21 @@ class NativeFetcher:
         self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions here. Call it before they are assigned."""
+        """Forward these partitions to this fetcher. Must be called before they are assigned."""
         for partition in partitions if self._fetcher else ():
             self._library.fetcher_forward(self._fetcher, partition.topic.encode(), partition.partition)
 
-    def collect(self, most: int, seconds: float) -> int:
-        """Collect up to `most` messages, the first within `seconds`, and return their number.
+    def collect(self, max_messages: int, seconds: float) -> int:
+        """Collect up to `max_messages` messages, the first within `seconds`, and return their number.
 
         Partition ends are not counted: see `ends`. After `close` no message arrives.
         """
         if not self._fetcher:
             time.sleep(seconds)
             return 0
-        count: int = self._library.fetcher_collect(self._fetcher, most, int(seconds * 1_000), ctypes.addressof(self.sizes))
+        count: int = self._library.fetcher_collect(
+            self._fetcher, max_messages, int(seconds * 1_000), ctypes.addressof(self.sizes)
+        )
         if count < 0:
             raise MemoryError
         return count
@@ -195,7 +208,9 @@ class HeaderColumns:
     """The headers of all messages: `counts` per message, and `names` and `values` concatenated."""
 
     def __init__(self, counts: NDArray[np.int64], names: ByteColumn, values: ByteColumn) -> None:
-        self._counts, self._names, self._values = counts, names, values
+        self._counts = counts
+        self._names = names
+        self._values = values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
         """Return the values by name if all messages have the same names in order; the last value of a repeated name."""
@@ -233,22 +248,22 @@ class HeaderColumns:
         every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
         start = 0
         for row, count in enumerate(self._counts.tolist()):
-            own, start = every[start : start + count], start + count
+            message_headers, start = every[start : start + count], start + count
             try:
-                headers.append([(name.decode(), value) for name, value in own] or None)
+                headers.append([(name.decode(), value) for name, value in message_headers] or None)
             except UnicodeDecodeError:
                 unread.append(row)
                 headers.append(None)
         return headers, unread
 
     def some(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of these rows, (n,), without creating those of other rows; None if a name is not UTF-8."""
+        """Return the headers of these rows, (n,), without creating the headers of other rows; None if a name is not UTF-8."""
         headers: list[Headers] = []
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
-            own = np.arange(end - count, end)
+            entries = np.arange(end - count, end)
             try:
-                names = [(name or b"").decode() for name in self._names.some(own)]
-                headers.append(list(zip(names, self._values.some(own), strict=True)) or None)
+                names = [(name or b"").decode() for name in self._names.some(entries)]
+                headers.append(list(zip(names, self._values.some(entries), strict=True)) or None)
             except UnicodeDecodeError:
                 headers.append(None)
         return headers

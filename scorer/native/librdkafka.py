@@ -1,8 +1,8 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-This librdkafka is the one that confluent-kafka has loaded, and the clients are confluent-kafka's: the shared object is a plugin
-of librdkafka, which calls a plugin for each new client. If the loaded librdkafka is not the one that the shared object was
-written for, the plugin is refused: events are then fetched and records produced through confluent-kafka.
+The functions are called in the librdkafka that confluent-kafka has loaded, and the clients belong to confluent-kafka: the
+shared object is a plugin of librdkafka, which calls its plugins for each new client. If the loaded librdkafka is incompatible
+with the shared object, the plugin is rejected, and confluent-kafka fetches events and produces records.
 """
 
 import ctypes
@@ -53,7 +53,12 @@ log = logging.getLogger(__name__)
 
 
 class LibrdkafkaPlugin:
-    """The plugin. `library` has the functions, which release the interpreter's lock. See `publisher.kafka.clients`."""
+    """The plugin of librdkafka; see `publisher.kafka.clients`.
+
+    Attributes:
+        library: the shared object, whose functions release the interpreter's lock.
+        path: the path of the shared object.
+    """
 
     path = str(OBJECT)
 
@@ -66,12 +71,17 @@ class LibrdkafkaPlugin:
 
 
 class IncompatibleLibrdkafka(Exception):
-    """The loaded librdkafka is not the one that the native part was written for; the message has the reason and the remedy."""
+    """The loaded librdkafka is incompatible with the native part. The message has the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class PluginStatus:
-    """The plugin or None. `text` describes the native part, and has the reason if the plugin is missing."""
+    """The state of the plugin in this process.
+
+    Attributes:
+        plugin: the plugin; None if it is not available.
+        text: the state of the native part, with the reason if the plugin is not available.
+    """
 
     plugin: LibrdkafkaPlugin | None
     text: str

@@ -1,4 +1,4 @@
-"""Find and load the shared object, and give the reason if it cannot be loaded."""
+"""Load the shared object, and return the reason if it cannot be loaded."""
 
 import ctypes
 from dataclasses import dataclass
@@ -11,7 +11,12 @@ POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The loaded object or None. `status` describes it, or has the reason why it is not loaded."""
+    """The native library of this process.
+
+    Attributes:
+        library: the shared object; None if it is not loaded.
+        status: the state of the library, with the reason if it is not loaded.
+    """
 
     library: ctypes.PyDLL | None
     status: str

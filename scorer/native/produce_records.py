@@ -15,15 +15,17 @@ from publisher.transactions.protocol import PackedRecordBatch, Record
 from scorer.native.byte_columns import ByteColumn, LazySequence, address
 from scorer.native.librdkafka import NUMBER, POINTER, LibrdkafkaPlugin
 
-DIGITS = 20  # the most characters of an int64
+DIGITS = 20  # the maximum number of characters of an int64
 
 
 @dataclass(slots=True)
 class RecordPiece:
-    """A part of each record's value.
+    """A part of each record's value: a text, or the digits of a number.
 
-    It is the record's entry of `texts`, or the entry that `which` (int32) selects. If `texts` is None it is the digits of the
-    record's entry of `numbers` (int64).
+    Attributes:
+        texts: the texts, one per record unless `which` is given; None for numbers.
+        which: (n,) int32, the index of each record's text.
+        numbers: (n,) int64, the number of each record.
     """
 
     texts: ByteColumn | None = None
@@ -90,7 +92,19 @@ def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) 
 
 
 class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
-    """Records without headers for one topic; `partitions` is int32, `times` int64 in Unix ms, `keys` one entry each."""
+    """Records without headers for one topic.
+
+    Args:
+        plugin: the plugin of librdkafka.
+        topic: the topic.
+        pieces: the parts of each value, which are concatenated.
+        partitions: (n,) int32.
+        times: (n,) int64, in Unix ms.
+        keys: the keys, one per record.
+
+    Attributes:
+        largest_record: an upper bound of key plus value in bytes.
+    """
 
     def __init__(
         self,
@@ -103,14 +117,16 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
     ) -> None:
         self._plugin = plugin
         self._topic = topic
-        self._pieces, self._partitions, self._times, self._keys = pieces, partitions, times, keys
+        self._pieces = pieces
+        self._partitions = partitions
+        self._times = times
+        self._keys = keys
         nulls = np.zeros(len(keys), np.uint8) if keys.nulls is None else keys.nulls
-        self._borrowed = nulls, _c(pieces)  # C reads them while this object lives
+        self._borrowed = nulls, _c(pieces)  # kept alive because C reads them
         at = address(partitions), address(times), address(keys.text), address(keys.ends), address(nulls)
         self._c = _Records(len(keys), len(pieces), ctypes.addressof(self._borrowed[1]), *at)
         self._largest = sum(piece.largest() for piece in pieces)
         self.largest_record = self._largest + keys.largest()
-        """An upper bound of key plus value in bytes."""
 
     def write(self, producer: Producer, first: int) -> int:
         """Produce the records from `first` on with a producer that has a handle.
@@ -121,8 +137,8 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         """
         value = np.empty(self._largest + 1, np.uint8)
         handle, topic = getattr(producer, "handle", 0), self._topic.encode()
-        reached: int = self._plugin.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
-        return reached
+        next_row: int = self._plugin.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
+        return next_row
 
     def mean_bytes(self) -> float:
         """Return the mean size of key plus value in bytes, or a little more."""
@@ -135,7 +151,7 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def _made(self) -> list[Record]:
+    def _create(self) -> list[Record]:
         rows = zip(
             joined(self._plugin, self._pieces, len(self)),
             self._keys,

@@ -1,4 +1,4 @@
-"""Scan JSON objects and arrays with scanner.c, to rows of float32 and ids; some events remain uncertain.
+"""Scan JSON objects and arrays with scanner.c into rows of float32 and ids. Some events remain uncertain.
 
 `scanner.c` documents certainty and ownership. This module keeps borrowed arrays alive until a call returns.
 """
@@ -39,9 +39,9 @@ class IdColumn(LazySequence[Id]):
         """Return whether no event has an id."""
         return self._kinds.count(NO_ID) == len(self._kinds)
 
-    def _made(self) -> list[Id]:
+    def _create(self) -> list[Id]:
         texts = self._text.tobytes().decode("ascii").split("\n")
-        texts.pop()  # what follows the last newline
+        texts.pop()  # the empty text after the last newline
         plain = self._kinds.count(TEXT_ID) == len(texts)
         return list(texts) if plain else [_id(k, t) for k, t in zip(self._kinds, texts, strict=True)]
 
@@ -51,9 +51,12 @@ class IdColumn(LazySequence[Id]):
 
 @dataclass(slots=True)
 class ScanResult:
-    """The result for B events. `rows` is (B, width) float32, `kinds` has a byte per event (see scanner.h), `ids` an entry.
+    """The result for B events. Rows and ids of uncertain events are undefined.
 
-    Rows and ids of uncertain events are undefined.
+    Attributes:
+        rows: (B, width) float32, the numbers of each event.
+        kinds: a byte per event; see scanner.h.
+        ids: an id per event.
     """
 
     rows: NDArray[np.float32]
@@ -65,8 +68,10 @@ class ScanResult:
 class NumberField:
     """A field of numbers.
 
-    `array`: its length, 0 for a scalar. `absent` replaces each number if the field is absent or null; None: the field is
-    required.
+    Attributes:
+        name: the name in the event.
+        absent: replaces each number if the field is absent or null; None if the field is required.
+        array: the length of the array; 0 for a scalar.
     """
 
     name: str
@@ -81,8 +86,13 @@ class _FieldSpec(ctypes.Structure):
 class Scanner:
     """Scans events for a list of fields, whose numbers form a row.
 
-    If `id_name` is None, events have no id. With `bare`, each event is the array of the only field. The interpreter's lock
-    serializes calls of several threads.
+    The interpreter's lock serializes calls of several threads.
+
+    Args:
+        library: the native library.
+        fields: the fields.
+        id_name: the name of the id; None if events have no id.
+        bare: whether each event is the array of the only field.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.

@@ -11,12 +11,15 @@ Numbers = NDArray[np.int64]
 
 
 def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None:
-    """Return the source positions of these rows, (n,).
+    """Scan the source positions of score records.
+
+    Args:
+        records: the records; PADDING must follow their text.
+        rows: (n,) the rows to scan.
 
     Returns:
         Two arrays (n,): the index in `rows` of the first record with the same topic and partition, or UNCERTAIN_PLACE; and the
-        offset of the event, which is undefined for an uncertain record. PADDING must follow the text. None without the native
-        part.
+        offset of the event, which is undefined for an uncertain record. None without the native part.
     """
     library = native_library().library
     if library is None:

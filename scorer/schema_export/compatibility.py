@@ -1,4 +1,4 @@
-"""Whether events that are valid for one signature are valid for another, and if not, why."""
+"""Compare two signatures: find events that are valid for the old signature and invalid for the new one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,27 +14,38 @@ from model_registry.package.signature import InputField, Signature
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleChange:
-    """A field, and what makes events that were valid invalid."""
+    """A field, and the change that makes valid events invalid."""
 
     field: str
     change: str
 
 
 def find_incompatible_changes(old: Signature, new: Signature, *, positional: bool = False) -> list[IncompatibleChange]:
-    """What keeps an event that is valid for `old` from being valid for `new`; nothing: they all are.
+    """Return the changes for which an event that is valid for `old` may be invalid for `new`; empty if there are none.
 
-    `positional`: events have no names (JSON arrays, rows of float32), so the order counts.
+    Args:
+        old: the signature of the events.
+        new: the signature to compare with.
+        positional: whether events have no names (JSON arrays, rows of float32), so that the order of fields matters.
     """
-    was = field_sources.predecessors(old)
+    predecessor = field_sources.predecessors(old)
     events = build_tree((field.name, field.steps) for field in field_sources.only_value_fields(old).fields)
-    found = [IncompatibleChange(field.name, change) for field in new.fields for change in _changes(was(field), field, events)]
+    changes = [
+        IncompatibleChange(field.name, change) for field in new.fields for change in _changes(predecessor(field), field, events)
+    ]
     if pair := find_unequal_lengths(old, new):
-        found.append(IncompatibleChange(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
-    return found + (_moved(old, new) if positional else [])
+        changes.append(IncompatibleChange(pair[1], f"has the length of {pair[0]!r} now, and might have another before"))
+    return changes + (_position_changes(old, new) if positional else [])
 
 
 def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[str]:
-    """`old` is what was read in the same place, or else by the same name; `events` is where everything was read."""
+    """Yield the changes of one field.
+
+    Args:
+        old: the field that was read at the same path or, without one, had the same name.
+        new: the field of the new signature.
+        events: the paths of all fields of the old signature.
+    """
     if old is None:
         if new.required:
             yield "is required now, and was no field before"
@@ -42,8 +53,8 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
             yield f"is read at {format_path(new.steps)} now{fault} before"
         return
     if old.source != new.source:
-        came, comes = (one.source or f"the event ({format_path(one.steps)})" for one in (old, new))
-        yield f"comes from {comes} now, and came from {came} before"
+        before, now = (one.source or f"the event ({format_path(one.steps)})" for one in (old, new))
+        yield f"comes from {now} now, and came from {before} before"
         return
     if not new.source and old.steps != new.steps:
         yield f"is read at {format_path(new.steps)} now, and was read at {format_path(old.steps)} before"
@@ -59,39 +70,42 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
 
 
 def _type_change(old: str, new: str, *, raw: bool) -> str | None:
-    """Why not every value of one dtype is one of the other, or None. The bytes of one (`raw`) are never those of another."""
+    """Return the change if not every value of the old dtype is valid for the new dtype, else None.
+
+    Fields of bytes (`raw`) must have the same dtype.
+    """
     if old == new:
         return None
-    changed = f"is {new} now, and was {old} before"
+    change = f"is {new} now, and was {old} before"
     if raw:
-        return changed
+        return change
     if old in INTEGER_LIMITS and new in INTEGER_LIMITS:
-        inside = INTEGER_LIMITS[new][0] <= INTEGER_LIMITS[old][0] and INTEGER_LIMITS[old][1] <= INTEGER_LIMITS[new][1]
+        fits = INTEGER_LIMITS[new][0] <= INTEGER_LIMITS[old][0] and INTEGER_LIMITS[old][1] <= INTEGER_LIMITS[new][1]
     elif new in FLOAT_LIMITS and old in INTEGER_LIMITS:
-        inside = max(map(abs, INTEGER_LIMITS[old])) <= FLOAT_LIMITS[new]
+        fits = max(map(abs, INTEGER_LIMITS[old])) <= FLOAT_LIMITS[new]
     elif new in FLOAT_LIMITS and old in FLOAT_LIMITS:
-        inside = FLOAT_LIMITS[old] <= FLOAT_LIMITS[new]
+        fits = FLOAT_LIMITS[old] <= FLOAT_LIMITS[new]
     else:
-        inside = False
-    return None if inside else changed
+        fits = False
+    return None if fits else change
 
 
-def _moved(old: Signature, new: Signature) -> list[IncompatibleChange]:
+def _position_changes(old: Signature, new: Signature) -> list[IncompatibleChange]:
     before = [field.name for field in field_sources.only_value_fields(old).fields]
     after = [field.name for field in field_sources.only_value_fields(new).fields]
-    moved = [
+    changes = [
         IncompatibleChange(field.name, f"has the path {format_path(field.path)} now: there are no names")
         for field in new.fields
         if field.path
     ]
-    moved += [
+    changes += [
         IncompatibleChange(name, f"is element {at} now, where {before[at]!r} was before")
         for at, name in enumerate(after[: len(before)])
         if before[at] != name
     ]
     if len(before) != len(after):
-        moved.append(IncompatibleChange("*", f"an event has {len(after)} fields now, and had {len(before)} before"))
-    return moved
+        changes.append(IncompatibleChange("*", f"an event has {len(after)} fields now, and had {len(before)} before"))
+    return changes
 
 
 def _shape(field: InputField) -> str:

@@ -1,4 +1,7 @@
-"""Records as producers write them, of events that have everything under the fields' names, as golden examples do."""
+"""Create the records of example events, as producers write them.
+
+An example event has every value under the name of its field, like a golden example.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +17,7 @@ from model_registry.package.signature import InputField, Signature
 
 @dataclass(slots=True)
 class ExampleRecord:
-    """`time` is Unix ms, 0 for none."""
+    """A record. `time` is in Unix ms, 0 without a timestamp."""
 
     value: bytes
     key: bytes | None = None
@@ -23,28 +26,30 @@ class ExampleRecord:
 
 
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
-    """The record of one event: a JSON object with what comes from elsewhere put there. Where nothing is read of the object, the
-    value is what a field takes it for."""
-    found = ExampleRecord(orjson.dumps(event))
-    alone = not field_sources.only_value_fields(signature).fields
+    """Create the record of one event: a JSON object, with key, timestamp and headers for the fields that are read from them.
+
+    If no field is read from the object, the value of the record is the field that is the whole value.
+    """
+    record = ExampleRecord(orjson.dumps(event))
+    is_whole_value = not field_sources.only_value_fields(signature).fields
     for one in field_sources.fields_outside_value(signature):
         value = look_up(event, one.steps)
         if value is None:
             continue
         match one.source:
             case field_sources.TIME:
-                found.time = max(1, int(value))
+                record.time = max(1, int(value))
             case field_sources.KEY:
-                found.key = _text(one, value)
+                record.key = _encode(one, value)
             case field_sources.VALUE:
-                found.value = _text(one, value) if alone else found.value
+                record.value = _encode(one, value) if is_whole_value else record.value
             case header:
-                found.headers.append((str(header).removeprefix(field_sources.HEADER), _text(one, value)))
-    return found
+                record.headers.append((str(header).removeprefix(field_sources.HEADER), _encode(one, value)))
+    return record
 
 
-def _text(one: InputField, value: Any) -> bytes:
-    """A value as it stands elsewhere."""
+def _encode(one: InputField, value: Any) -> bytes:
+    """Return the bytes of a value outside of the JSON object."""
     if one.raw:
         return binary_fields.from_base64(value)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)

@@ -1,11 +1,9 @@
-"""Schemas for producers, made from a signature: events that follow them are valid for the version.
+"""Generate schemas for producers from a signature. Events that conform to the schema are valid for the version.
 
-The types are the narrowest that hold every value of a dtype (Avro has none for uint64: a long is half of it); a Protobuf field
-has presence: zero and absent differ. Its numbers follow the order of the signature, so new fields belong at the end. Arrays of
-a shape are flat in Avro and Protobuf; in JSON either is valid. Fields of bytes are bytes; in JSON base64. A length that
-varies has its bound in JSON alone.
-
-Fields with paths stand in objects, records and messages inside the event's.
+Each type is the narrowest that holds every value of the dtype, except uint64 in Avro, which has only a signed long. Protobuf
+fields have presence, so that zero and absent differ; their numbers follow the order of the signature, so new fields belong at
+the end. Shaped arrays are flat in Avro and Protobuf; JSON allows flat and nested arrays. Fields of bytes are bytes, in JSON
+base64. Only JSON Schema has the bound of a varying length. Fields with paths are in nested objects, records and messages.
 """
 
 import json
@@ -32,24 +30,24 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 
 
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
-    """JSON Schema of an event. Raises FormatMismatch where the id has no place in it."""
+    """Return the JSON Schema of an event. Raises FormatMismatch if the path of the id contradicts a field."""
     fields = {field.name: field for field in signature.fields}
     part = _json_part(_events(signature, id_field, first=True), fields)
-    return json.dumps({"$schema": DRAFT, "title": name} | _documented("description", signature) | part, indent=2)
+    return json.dumps({"$schema": DRAFT, "title": name} | _describe_outside("description", signature) | part, indent=2)
 
 
 def avro(signature: Signature, name: str, id_field: str | None) -> str:
-    """Avro schema of an event. Raises FormatMismatch where a name cannot be one in Avro."""
+    """Return the Avro schema of an event. Raises FormatMismatch if a name is not valid in Avro."""
     fields = {field.name: field for field in signature.fields}
     record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
-    return json.dumps(record | _documented("doc", signature), indent=2)
+    return json.dumps(record | _describe_outside("doc", signature), indent=2)
 
 
 def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
-    """Protobuf schema of an event. Raises FormatMismatch where a name cannot be one in Protobuf."""
+    """Return the Protobuf schema of an event. Raises FormatMismatch if a name is not valid in Protobuf."""
     fields = {field.name: field for field in signature.fields}
     body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
-    comment = "".join(f"// {text}\n" for text in _documented("", signature).values())
+    comment = "".join(f"// {text}\n" for text in _describe_outside("", signature).values())
     return f'syntax = "proto3";\n\n{comment}message {_type_name(name)} {{\n{body}}}'
 
 
@@ -58,11 +56,11 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
     "avro": avro,
     "protobuf": protobuf,
 }
-"""By format: (signature, name of the model, the event's id field or None) to the schema's text."""
+"""The generators by format. Arguments: the signature, the name of the model, and the path of the id or None."""
 
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
-    """The fields in an event, and the id (a field without a name) before them or behind them."""
+    """Return the fields of the event's value, with the id as a field without a name at the start or the end."""
     inside = field_sources.only_value_fields(signature).fields
     fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
@@ -74,30 +72,30 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
         raise FormatMismatch(f"id {id_field!r}: {error}") from None
 
 
-def _documented(key: str, signature: Signature) -> dict[str, str]:
-    """What stands elsewhere than in the event, under this key; nothing where nothing does."""
-    told = [
+def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
+    """Return the description of the fields outside of the event's value, under this key; empty if there are none."""
+    descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
         for field in field_sources.fields_outside_value(signature)
     ]
-    text = "".join(one if one.isprintable() else "?" for one in f"Elsewhere in the record: {', '.join(told)}")
-    return {key: text} if told else {}
+    text = "".join(one if one.isprintable() else "?" for one in f"Elsewhere in the record: {', '.join(descriptions)}")
+    return {key: text} if descriptions else {}
 
 
-def _required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
-    """Whether an event must have a field, or one that is inside."""
+def _is_required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
+    """Return whether an event must have this field, or a field below it."""
     if isinstance(below, str):
         return below in fields and fields[below].required
-    return any(_required(part, fields) for part in below.values())
+    return any(_is_required(part, fields) for part in below.values())
 
 
 def _json_part(part: Tree, fields: Mapping[str, InputField]) -> dict[str, Any]:
-    needed = [step for step, below in part.items() if _required(below, fields)]
-    inside = {step: _json_value(below, fields) for step, below in part.items()}
+    required = [step for step, below in part.items() if _is_required(below, fields)]
+    members = {step: _json_value(below, fields) for step, below in part.items()}
     if not is_array(part):
-        return {"type": "object", "properties": inside, "required": needed}
-    least = max((step + 1 for step in needed if isinstance(step, int)), default=0)
-    return {"type": "array", "prefixItems": [inside.get(place, True) for place in range(length(part))], "minItems": least}
+        return {"type": "object", "properties": members, "required": required}
+    min_items = max((step + 1 for step in required if isinstance(step, int)), default=0)
+    return {"type": "array", "prefixItems": [members.get(place, True) for place in range(length(part))], "minItems": min_items}
 
 
 def _json_value(below: Tree | str, fields: Mapping[str, InputField]) -> dict[str, Any]:
@@ -105,29 +103,32 @@ def _json_value(below: Tree | str, fields: Mapping[str, InputField]) -> dict[str
         return {"type": ["string", "integer"], "description": "identifies the event"}
     if isinstance(below, str):
         return _json(fields[below])
-    found = _json_part(below, fields)
-    return found if _required(below, fields) else {**found, "type": [found["type"], "null"]}
+    part = _json_part(below, fields)
+    return part if _is_required(below, fields) else {**part, "type": [part["type"], "null"]}
 
 
 def _avro_record(part: Tree, fields: Mapping[str, InputField], type_name: str) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
+    avro_fields: list[dict[str, Any]] = []
     for step, below in part.items():
-        name = _named(step, "Avro")
+        name = _check_name(step, "Avro")
         if isinstance(below, str):
             field = fields.get(below)
             type_: Any = "bytes" if field and field.raw else AVRO[field.dtype] if field else "string"
             type_ = {"type": "array", "items": type_} if field and field.array and not field.raw else type_
         else:
             type_ = _avro_record(below, fields, f"{type_name}.{name}")
-        optional = below != "" and not _required(below, fields)
-        found.append({"name": name, "type": ["null", type_], "default": None} if optional else {"name": name, "type": type_})
-    return {"type": "record", "name": type_name, "fields": found}
+        optional = below != "" and not _is_required(below, fields)
+        avro_fields.append(
+            {"name": name, "type": ["null", type_], "default": None} if optional else {"name": name, "type": type_}
+        )
+    return {"type": "record", "name": type_name, "fields": avro_fields}
 
 
 def _protobuf_body(part: Tree, fields: Mapping[str, InputField], margin: str) -> str:
     body = ""
     for number, (step, below) in enumerate(part.items(), start=1):
-        name, label = _named(step, "Protobuf"), "optional"
+        name = _check_name(step, "Protobuf")
+        label = "optional"
         if isinstance(below, str):
             field = fields.get(below)
             type_ = "bytes" if field and field.raw else PROTOBUF[field.dtype] if field else "string"
@@ -170,21 +171,22 @@ def _json(field: InputField) -> dict[str, Any]:
 
 
 def _base64(field: InputField) -> dict[str, Any]:
-    """A field of bytes: as many characters as these have in base64, or as the most of them have."""
+    """Return the schema of a field of bytes, with the number of characters in base64 or its maximum."""
     length = -(-binary_fields.size(field) // 3) * 4 if field.array else None
     bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
 
 
-def _array(items: dict[str, Any], shape: Sequence[int], most: int | None = None) -> dict[str, Any]:
-    """Nested arrays of this shape; a length that varies is `most` at most."""
+def _array(items: dict[str, Any], shape: Sequence[int], max_length: int | None = None) -> dict[str, Any]:
+    """Return the schema of nested arrays of a shape, whose varying length is at most `max_length`."""
     for count in reversed(shape):
-        least, most_here = (0, most) if count == VARIES else (count, count)
-        items = {"type": "array", "items": items, "minItems": least, "maxItems": most_here}
+        min_items, max_items = (0, max_length) if count == VARIES else (count, count)
+        items = {"type": "array", "items": items, "minItems": min_items, "maxItems": max_items}
     return items
 
 
-def _named(name: Step, format_: str) -> str:
+def _check_name(name: Step, format_: str) -> str:
+    """Return the name. Raises FormatMismatch if it is not valid in this format."""
     if isinstance(name, int):
         raise FormatMismatch(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -193,7 +195,7 @@ def _named(name: Step, format_: str) -> str:
 
 
 def _type_name(name: str) -> str:
-    """A model's name as the name of a type: flight-delay becomes FlightDelay."""
+    """Return the name of a type for the name of a model: FlightDelay for flight-delay."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     joined = "".join(word[:1].upper() + word[1:] for word in words) or "Event"
     return joined if not joined[0].isdigit() else f"Event{joined}"

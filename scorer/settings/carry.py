@@ -103,16 +103,16 @@ def _is_short(text: str) -> bool:
 
 def check_record(fields: Sequence[CarriedField], format_: str) -> None:
     """Raise ValueError if one record of this format cannot hold the fields."""
-    seen: dict[str, CarriedField] = {}
+    by_key: dict[str, CarriedField] = {}
     for one in fields:
         where = f"{json_path.format_path(one.path)!r}"
         key = one.name if format_ == "json" else one.name.replace("_", "").lower()
-        if key in seen:
-            alike = "" if one.name == seen[key].name else ", except for case and underscores"
+        if key in by_key:
+            alike = "" if one.name == by_key[key].name else ", except for case and underscores"
             raise ValueError(
-                f"{where} has the name of {json_path.format_path(seen[key].path)!r}{alike}; give another with `as`"
+                f"{where} has the name of {json_path.format_path(by_key[key].path)!r}{alike}; give another with `as`"
             )
-        seen[key] = one
+        by_key[key] = one
         if format_ == "json":
             continue
         if one.type is None:

@@ -66,6 +66,7 @@ class SchemaRegistrySettings(Section):
     def client(self) -> dict[str, str | int | float | bool]:
         """The properties of Confluent's client; `extra` overrides the timeouts.
 
-        The timeouts are short because the scoring thread waits for the response."""
+        The timeouts are short because the scoring thread waits for the response.
+        """
         timeouts = {"timeout": 3, "max.retries": 1, "retries.wait.ms": 200}
         return {"url": self.url or "", **timeouts, **self.extra}

@@ -1,4 +1,4 @@
-"""Which properties of Confluent's schema registry client `schema_registry.extra` may set, and which values may be printed.
+"""The properties of Confluent's schema registry client that `schema_registry.extra` may set, and the printable values.
 
 Properties that are not listed are rejected.
 """

@@ -1,17 +1,18 @@
-"""The settings of a shadow process: those of its scorer with a group, an output topic and an address of its own."""
+"""The settings of a shadow process: the settings of its scorer with a separate group, output topic and address."""
 
 from publisher.runtime import configuration
 from publisher.runtime.configuration import Name
 from scorer.settings import Settings
 
-LATENCY_TARGET_MS = 1_000.0  # nothing waits for a shadow's scores: fewer transactions cost the brokers less
+LATENCY_TARGET_MS = 1_000.0  # no consumer waits for a shadow's scores, and fewer transactions cost the brokers less
 
 
 class ShadowWorkerSettings(Settings):
     """The settings of a process that scores in the shadow of the scorers named `shadowed`.
 
     The process reports on their status topic and is notified of channel moves there. It writes no dead letters and no version
-    change records."""
+    change records.
+    """
 
     shadowed: Name
 

@@ -1,4 +1,4 @@
-"""Finds the configured GPU and loads each library that ONNX Runtime needs, so that an error names the missing one.
+"""Find the configured GPU and load each library that ONNX Runtime needs, so that an error names the missing library.
 
 ONNX Runtime itself reports nothing and runs on the CPU if a library is missing.
 """
@@ -34,11 +34,12 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first device, by its driver.
+    """The first device as its driver describes it.
 
-    `driver` is the driver's version, such as 580.65.06, or if unknown the CUDA version that it supports; `capability` is the
-    compute capability,
-    such as 9.0.
+    Attributes:
+        name: the name of the device.
+        driver: the version of the driver, such as 580.65.06; if unknown, the CUDA version that it supports.
+        capability: the compute capability, such as 9.0.
     """
 
     name: str
@@ -47,19 +48,27 @@ class Gpu:
 
 
 def find_gpu(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
-    """Return the GPU for `device`, one of LIBRARIES, with ONNX Runtime's own `libraries` in that folder.
+    """Return the GPU after loading the libraries of a device.
+
+    Args:
+        device: `cuda` or `tensorrt`.
+        libraries: the folder of ONNX Runtime's libraries.
+        load: loads a library.
+        module: the file with the version of the driver.
 
     Raises:
         BackendMissing: A library cannot be loaded, or the driver reports an error.
     """
     if device == "tensorrt":
         with contextlib.suppress(ImportError):
-            importlib.import_module("tensorrt_libs")  # loads TensorRT from its wheel: no loader looks there by itself
+            importlib.import_module(
+                "tensorrt_libs"
+            )  # loads TensorRT from its wheel, which is not in the search path of the loader
     for library in ("libonnxruntime_providers_shared.so", *LIBRARIES[device]):
         _load(device, str(libraries / library), load)
     driver = load_driver(device, load)
     count_gpus(device, driver)
-    return _described(driver, module)
+    return _describe(driver, module)
 
 
 def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
@@ -84,7 +93,7 @@ def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:
         raise BackendMissing(f"model.device is {device!r}, but a library cannot be loaded: {error}", hint) from error
 
 
-def _described(driver: Any, module: Path) -> Gpu:
+def _describe(driver: Any, module: Path) -> Gpu:
     name, version, number = ctypes.create_string_buffer(100), ctypes.c_int(), ctypes.c_int()
     driver.cuDeviceGetName(name, len(name), 0)
     driver.cuDriverGetVersion(ctypes.byref(version))
@@ -92,14 +101,14 @@ def _described(driver: Any, module: Path) -> Gpu:
     for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
         driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, 0)
         parts.append(str(number.value))
-    number_of = f"CUDA-{version.value // 1_000}.{version.value % 1_000 // 10}"
+    driver_version = f"CUDA-{version.value // 1_000}.{version.value % 1_000 // 10}"
     with contextlib.suppress(OSError):
-        number_of = module.read_text().strip()
-    return Gpu(name.value.decode(), number_of, ".".join(parts))
+        driver_version = module.read_text().strip()
+    return Gpu(name.value.decode(), driver_version, ".".join(parts))
 
 
 def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:
-    """Pin host memory, so that the device copies from it at full speed; return whether CUDA did. False costs only speed.
+    """Pin host memory, so that the device copies from it at full speed; return whether CUDA pinned it. False costs only speed.
 
     `runtime` is CUDA's runtime library. The memory must live as long as the process, or be unpinned by `unpin`.
     """

@@ -1,4 +1,4 @@
-"""A model bound to buckets: fixed input and output buffers on the device per batch size, filled and run repeatedly.
+"""Run a model in buckets: each batch size has fixed input and output buffers on the device.
 
 The code is the same on every device. Features of GPUs (pinned host memory, CUDA graphs) are in `BufferDevice`.
 """
@@ -18,16 +18,18 @@ from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
 _CAPTURE = threading.Lock()
-"""While a graph is captured, no other thread may call CUDA: it would corrupt the capture."""
+"""Held while a graph is captured: a call of CUDA by another thread would corrupt the capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferDevice:
     """The device of the buffers.
 
-    `name` is ONNX Runtime's name of the device. `pin` and `unpin` take a host buffer; `graphs`: whether the runs of each
-    bucket are captured and
-    replayed.
+    Attributes:
+        name: ONNX Runtime's name of the device.
+        graphs: whether the runs of each bucket are captured as a graph and replayed.
+        pin: pins a host buffer.
+        unpin: unpins a host buffer.
     """
 
     name: str = "cpu"
@@ -61,13 +63,15 @@ class BindableSession:
 
 
 class BucketBinding:
-    """Runs batches of any size in buckets, whose `sizes` ascend. For one thread at a time."""
+    """Runs batches of any size in buckets, whose `sizes` ascend. Calls come from one thread at a time."""
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
         self._model, self._device = model, device
-        self._alone: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
-        held = {name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()}
-        self._constants = held, model.constants  # on the CPU the values are those of the arrays
+        self._exclusive: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
+        device_constants = {
+            name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()
+        }
+        self._constants = device_constants, model.constants  # on the CPU the values use the memory of the arrays
         self._buckets: dict[int, _Bucket] = {}
         for size in sizes:
             self.add(size)
@@ -93,13 +97,14 @@ class BucketBinding:
         parts: list[Tensors] = []
         for start, stop, size in pieces(rows, self.sizes):
             bucket = self._buckets[size]
-            with self._alone:
+            with self._exclusive:
                 bucket.fill(tensors, start, stop)
                 watched(bucket.options, bucket.run)
                 parts.append(bucket.read(stop - start))
         return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def free(self) -> None:
+        """Free all buckets."""
         self.keep(())
 
 

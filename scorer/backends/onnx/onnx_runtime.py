@@ -1,10 +1,8 @@
 """ONNX Runtime in this process: one session per model, one inference thread per worker, on the CPU or an NVIDIA GPU.
 
-A missing device is an error at start. Operators that TensorRT does not support run on CUDA, and those that CUDA does not
-support on the CPU;
-there is no other fallback. On the CPU a batch runs at its size (measured: bound buffers save 2.5 us per call, which is
-negligible from 64
-events on). On a GPU, and with `model.buckets`, batches are padded to buckets.
+A missing device is an error at start. Operators that TensorRT does not support run on CUDA, and operators that CUDA does not
+support run on the CPU; there is no other fallback. On the CPU a batch runs at its size: bound buffers save 2.5 us per call
+(measured), which is negligible from 64 events on. On a GPU, and with `model.buckets`, batches are padded to buckets.
 """
 
 import logging
@@ -48,7 +46,7 @@ from scorer.backends.onnx.io_binding import BindableSession, BucketBinding, Buff
 
 log = logging.getLogger(__name__)
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 ORDER = {
     "cpu": [PROVIDERS["cpu"]],
@@ -56,7 +54,7 @@ ORDER = {
     "tensorrt": [PROVIDERS["tensorrt"], PROVIDERS["cuda"], PROVIDERS["cpu"]],
 }
 """The execution providers by device: each runs what the previous ones do not support."""
-PATIENCE = 3.0  # deadlines that a run may take; batches are made to take one
+RUN_DEADLINES = 3.0  # the time limit of a run, in deadlines; the size of batches is chosen for one deadline
 NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
     f"tensor({name})": name
     for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string")
@@ -77,7 +75,7 @@ class OnnxRuntime:
         ort.set_default_logger_severity(3)
         self._gpu: Gpu | None = None
         if device != "cpu":
-            ort.preload_dlls()  # CUDA and cuDNN from the wheels that [gpu] brings: no loader looks there by itself
+            ort.preload_dlls()  # CUDA and cuDNN from the wheels of [gpu], which are not in the search path of the loader
             self._gpu = gpu.find_gpu(device, Path(ort.__file__).parent / "capi")
             log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
 
@@ -90,8 +88,8 @@ class OnnxRuntime:
             raise ModelRefused(
                 "the signature has lengths that vary, and TensorRT's engines are for fixed ones; set model.device: cuda"
             )
-        library = _checked(package, self._settings.device, self._settings.op_domains)
-        if self._settings.device == "cuda":  # its graphs may not be for this model
+        library = _check_package(package, self._settings.device, self._settings.op_domains)
+        if self._settings.device == "cuda":  # some models cannot run in CUDA graphs
             try:
                 return self._opened(package, library, graphs=True)
             except ModelRefused as error:
@@ -99,7 +97,7 @@ class OnnxRuntime:
         return self._opened(package, library, graphs=False)
 
     def _opened(self, package: Package, library: str | None, *, graphs: bool) -> "OnnxModel":
-        watch = RunTimeout(PATIENCE * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
+        watch = RunTimeout(RUN_DEADLINES * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
         model = OnnxModel(self._session(package, library, graphs), package, watch)
         sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
         if not sizes:
@@ -144,24 +142,24 @@ class OnnxRuntime:
     def _engines(self, package: Package) -> dict[str, str]:
         """Return TensorRT's options: engines and timings are cached for this version, GPU, driver and runtime.
 
-        With a policy none are cached: an engine is an unsigned model, and a replaced one could not be detected.
+        With a policy nothing is cached: an engine is an unsigned model, and a replaced engine could not be detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
-        kept: dict[str, str] = {}
+        options: dict[str, str] = {}
         if self._settings.policy is None:
             folder = Cache(self._settings.cache).root / "engines" / f"{hex_digits(package.digest)}-{card}"
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            kept = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
-            kept |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}
+            options = {"trt_engine_cache_enable": "1", "trt_engine_cache_path": str(folder)}
+            options |= {"trt_timing_cache_enable": "1", "trt_timing_cache_path": str(folder)}
         if package.signature is None:
-            return kept
+            return options
         sizes = sorted(self._settings.buckets or CANDIDATES)
         for word, size in (("min", sizes[0]), ("opt", sizes[len(sizes) // 2]), ("max", sizes[-1])):
             given = [(one.tensor, [length or size for length in one.full_shape]) for one in package.signature.inputs]
             shapes = (f"{name}:{'x'.join(map(str, shape))}" for name, shape in given if shape)
-            kept[f"trt_profile_{word}_shapes"] = ",".join(shapes)
-        return kept
+            options[f"trt_profile_{word}_shapes"] = ",".join(shapes)
+        return options
 
     def _device(self, graphs: bool) -> BufferDevice:
         if self._gpu is None:
@@ -171,12 +169,18 @@ class OnnxRuntime:
 
 
 class OnnxModel:
-    """An open ONNX model whose inputs and outputs match its signature. `watch` ends runs that take too long."""
+    """An open ONNX model whose inputs and outputs match its signature.
+
+    Args:
+        session: the session of ONNX Runtime.
+        package: the package of the version.
+        watch: ends runs that take too long.
+    """
 
     def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
         self._session = session
         inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
-        self._signature = package.signature or _derived(inputs, outputs)
+        self._signature = package.signature or _derive_signature(inputs, outputs)
         if fault := tensors.find_fault(self._signature, inputs, outputs):
             raise ModelRefused(fault)
         self._assembler = InputAssembler(self._signature)
@@ -210,28 +214,31 @@ class OnnxModel:
             InferenceFailed: The model cannot run in these buckets.
         """
         model = BindableSession(self._session, self._batched(), self._read, self._assembler.constants)
-        bound = self._bound = _roomy("its constants", lambda: BucketBinding(model, device))
-        patience, self._watch.seconds = self._watch.seconds, seconds
+        bound = self._bound = _allocate("its constants", lambda: BucketBinding(model, device))
+        run_seconds = self._watch.seconds
+        self._watch.seconds = seconds
         row = neutral_rows(self._signature)
 
         def run(size: int) -> None:
-            _roomy(f"{size} events", lambda: bound.add(size))
+            _allocate(f"{size} events", lambda: bound.add(size))
             self.run({name: np.repeat(one, size, axis=0) for name, one in row.items()})
 
         curve = measure_cost_curve(sizes, run, too_large=(InferenceFailed,) if choose else ())
-        left_out = [size for size in sizes if size not in curve]
+        omitted = [size for size in sizes if size not in curve]
         if choose:
             bound.keep(choose_buckets(curve))
-            log.info("buckets of %s events; too slow, or too large for the device: %s", bound.sizes, left_out or "none")
+            log.info("buckets of %s events; too slow, or too large for the device: %s", bound.sizes, omitted or "none")
         else:
-            for size in left_out:
-                _roomy(f"{size} events", lambda size=size: bound.add(size))  # type: ignore[misc]
-        self._watch.seconds = patience
+            for size in omitted:
+                _allocate(f"{size} events", lambda size=size: bound.add(size))  # type: ignore[misc]
+        self._watch.seconds = run_seconds
 
     def signature(self) -> Signature:
+        """See `Model.signature`."""
         return self._signature
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """See `Model.run`."""
         try:
             if self._bound is not None:
                 return self._bound.run(self._assembler.batch_tensors(tensors), self._watch)
@@ -241,23 +248,24 @@ class OnnxModel:
             raise
         except Exception as error:
             raise InferenceFailed(_first_line(error)) from error
-        found = dict(zip(self._outputs, outputs, strict=True))
+        named_outputs = dict(zip(self._outputs, outputs, strict=True))
         if self._signature.alone:
-            found = add_batch_dimension(self._signature, found)
-        check_rows(found, len(next(iter(tensors.values()))))
-        return found
+            named_outputs = add_batch_dimension(self._signature, named_outputs)
+        check_rows(named_outputs, len(next(iter(tensors.values()))))
+        return named_outputs
 
     def close(self) -> None:
+        """See `Model.close`."""
         if self._bound is not None:
             self._bound.free()
         self._bound = self._session = None
 
     def _batched(self) -> list[ModelTensor]:
-        """The inputs that have a batch dimension."""
+        """Return the inputs with a batch dimension."""
         return [ModelTensor(one.tensor, one.dtype, one.full_shape) for one in self._signature.inputs if one.batch]
 
 
-def _checked(package: Package, device: str, op_domains: Collection[str]) -> str | None:
+def _check_package(package: Package, device: str, op_domains: Collection[str]) -> str | None:
     """Check everything that is possible before loading the model; return the required operator library, if any.
 
     Raises:
@@ -266,32 +274,32 @@ def _checked(package: Package, device: str, op_domains: Collection[str]) -> str 
     try:
         if lack := runtime_requirements.missing_requirement(package.annotations, onnxruntime=ort.__version__, device=device):
             raise ModelRefused(lack)
-        found = safety.check(package.model_path, package.signature, op_domains)
-        library = ort_extensions.library(found)
+        operators = safety.check(package.model_path, package.signature, op_domains)
+        library = ort_extensions.library(operators)
     except RegistryError as error:
         if error.transient:
             raise
         raise ModelRefused(str(error)) from error
     if lack := runtime_requirements.missing_requirement(
-        runtime_requirements.derive_requirements(found), onnxruntime=ort.__version__, device=device
+        runtime_requirements.derive_requirements(operators), onnxruntime=ort.__version__, device=device
     ):
         raise ModelRefused(lack)
     return library
 
 
-def _roomy(what: str, make: Callable[[], Made]) -> Made:
-    """Call a factory. Raises InferenceFailed if it runs out of memory."""
+def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
+    """Call a function that allocates buffers. Raises InferenceFailed if it fails."""
     try:
-        return make()
+        return allocate()
     except Exception as error:
-        raise InferenceFailed(f"no buffers for {what}: {_first_line(error)}") from error
+        raise InferenceFailed(f"no buffers for {content}: {_first_line(error)}") from error
 
 
 def _tensors(stated: Iterable[Any]) -> list[ModelTensor]:
     return [ModelTensor(one.name, NUMPY_TYPES.get(one.type, one.type), tuple(one.shape)) for one in stated]
 
 
-def _derived(inputs: list[ModelTensor], outputs: list[ModelTensor]) -> Signature:
+def _derive_signature(inputs: list[ModelTensor], outputs: list[ModelTensor]) -> Signature:
     try:
         signature = derive(inputs, outputs)
     except SignatureError as error:

@@ -1,7 +1,7 @@
-"""A deadline for runs of a model in this process: a run that takes too long is ended between two operators.
+"""Limit the time of runs of a model in this process: a run that takes too long is ended between two operators.
 
-On the CPU the time is that of the thread that runs the model, so that a busy machine does not cause a failure. An operator
-that never returns cannot be ended; the process's watchdog handles it.
+On the CPU the CPU time of the running thread is limited, so that a busy machine does not cause a failure. An operator that
+never returns cannot be ended; the watchdog ends the process.
 """
 
 import threading
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from scorer.backends.base import InferenceFailed
 
 T = TypeVar("T")
-LOOKS = 4  # in each deadline: how late a run is ended
+CHECKS = 4  # per deadline, which limits the delay after it
 Clock = Callable[[], float]
 
 
@@ -29,9 +29,11 @@ def wall_time() -> Clock:
 
 
 class RunTimeout:
-    """Limits the runs of one model, one at a time.
+    """Limits the time of the runs of one model, one run at a time. Its thread ends with this object.
 
-    `seconds` is the limit by the clock that `clock` returns at the start of a run. Its thread ends with this object.
+    Args:
+        seconds: the time limit of a run.
+        clock: returns the clock of a run, at its start and in its thread.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:
@@ -41,8 +43,8 @@ class RunTimeout:
         self._options: Any = None
         self._now: Clock = time.monotonic
         self._ends = 0.0
-        pause = seconds / LOOKS
-        threading.Thread(target=_look_for_ever, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
+        pause = seconds / CHECKS
+        threading.Thread(target=_check_until_collected, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
         """Return the result of `run`, which uses these options of ONNX Runtime. Raises InferenceFailed if the run was ended."""
@@ -59,15 +61,15 @@ class RunTimeout:
             with self._lock:
                 self._options, options.terminate = None, False
 
-    def look(self) -> None:
-        """End the current run if its time is over."""
+    def check(self) -> None:
+        """End the current run if it has exceeded the limit."""
         with self._lock:
             if self._options is not None and self._now() >= self._ends:
                 self._options.terminate = True
 
 
-def _look_for_ever(found: "weakref.ref[RunTimeout]", pause: float) -> None:
-    while (watch := found()) is not None:
-        watch.look()
+def _check_until_collected(reference: "weakref.ref[RunTimeout]", pause: float) -> None:
+    while (watch := reference()) is not None:
+        watch.check()
         del watch
         time.sleep(pause)

@@ -1,18 +1,16 @@
-"""Which server gets the next request, and how many requests may be in flight. Pure; times are monotonic seconds.
+"""Select the server of the next request, and limit the requests in flight. Pure; times are monotonic seconds.
 
-A server that rejects a request is ejected at once, one that misses deadlines after several in a row. An ejected server gets no
-requests; it is
-probed after a backoff that grows, and readmitted by a successful probe.
+A server that rejects a request is ejected at once; a server that misses deadlines is ejected after several in a row. An ejected
+server gets no requests. It is probed after a growing backoff, and readmitted after a successful probe.
 
-A server is most efficient when it is busy without a queue: additive increase, multiplicative decrease. The limit grows by one
-for each full
-window that was answered in time, and halves, once for all requests in flight, at a missed deadline.
+A server is most efficient if it is busy without a queue: additive increase, multiplicative decrease. The limit grows by one for
+each full window that was answered in time, and halves, once for all requests in flight, at a missed deadline.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MISSES = 3  # in a row: one may be the event's fault
+MISSES = 3  # in a row: a single miss may be caused by the event
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 2.0
 FIRST_LIMIT = 2.0
@@ -22,9 +20,17 @@ DECREASE = 0.5
 
 @dataclass(slots=True)
 class Endpoint:
-    """One server. `open`: the circuit breaker blocks requests.
+    """One server.
 
-    `failures` counts rejections and failed probes since the last success.
+    Attributes:
+        address: `host:port`.
+        open: whether the circuit breaker blocks requests.
+        probing: whether a probe is running.
+        failures: the number of rejections and failed probes since the last success.
+        misses: the number of missed deadlines in a row.
+        in_flight: the number of requests in flight.
+        probe_at: the time of the next probe.
+        fault: the fault of an ejected server.
     """
 
     address: str
@@ -34,7 +40,7 @@ class Endpoint:
     misses: int = 0
     in_flight: int = 0
     probe_at: float = 0.0
-    why: str = ""
+    fault: str = ""
 
 
 class Endpoints:
@@ -59,25 +65,31 @@ class Endpoints:
     def succeeded(self, at: int) -> None:
         """Record an answer to a request or a probe. A rejection of the request's content counts: the server is available."""
         one = self.all[at]
-        one.open, one.failures, one.misses, one.why = False, 0, 0, ""
+        one.open = False
+        one.failures = 0
+        one.misses = 0
+        one.fault = ""
 
     def missed(self, at: int, now: float) -> None:
         """Record a missed deadline. A server that is ejected for it is probed at once: it may only be slow."""
         one = self.all[at]
         one.misses += 1
         if one.misses >= MISSES and not one.open:
-            one.open, one.probe_at, one.why = True, now, "does not answer in time"
+            one.open = True
+            one.probe_at = now
+            one.fault = "does not answer in time"
 
-    def failed(self, at: int, now: float, why: str) -> None:
+    def failed(self, at: int, now: float, fault: str) -> None:
         """Record that the server rejected a request, is unavailable, or failed a probe."""
         one = self.all[at]
         one.failures += 1
-        one.open, one.why = True, why
+        one.open = True
+        one.fault = fault
         one.probe_at = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (min(one.failures, 16) - 1))
 
     def complaint(self) -> str:
         """Return the faults of the ejected servers."""
-        return "; ".join(f"{one.address}: {one.why}" for one in self.all if one.open)
+        return "; ".join(f"{one.address}: {one.fault}" for one in self.all if one.open)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,7 @@
-"""The location of a version on a model server: its name there, and its files in the server's model folder.
+"""The location of a version on a model server: its name on the server, and its files in the model folder of the server.
 
-`remote.json` of a package names a model that others have put on the servers, or overrides the default names; without it the
-version's own
-files (`saved_model/`, `repository/`) are written to the folder from which the servers load.
+`remote.json` of a package names a model that is already on the servers, or overrides the default names. Without it the files of
+the version (`saved_model/`, `repository/`) are written to the folder from which the servers load.
 """
 
 import contextlib
@@ -26,9 +25,11 @@ MAX_BYTES = 1 << 16  # of remote.json
 class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `remote.json`.
 
-    `version` is the server's own (an integer for TensorFlow Serving), `label` one that moves there, and `signature` the called
-    signature of the
-    SavedModel.
+    Attributes:
+        model: the name of the model on the server.
+        version: the version on the server, an integer for TensorFlow Serving.
+        label: a label of a version on the server.
+        signature: the called signature of the SavedModel.
     """
 
     model: str = ""
@@ -44,12 +45,12 @@ def read_remote(package: Package) -> RemoteModelName:
         return RemoteModelName()
     try:
         with open_regular(path) as stream:
-            found = documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
+            remote = documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
     except documents.UnreadableDocument as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
-    if found.version and found.label:
-        raise ModelRefused(f"{REMOTE}: version {found.version!r} and label {found.label!r} exclude each other; name one")
-    return found
+    if remote.version and remote.label:
+        raise ModelRefused(f"{REMOTE}: version {remote.version!r} and label {remote.label!r} exclude each other; name one")
+    return remote
 
 
 def fingerprint(package: Package) -> str:

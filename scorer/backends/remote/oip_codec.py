@@ -35,7 +35,7 @@ def describe(tensor: NDArray[Any]) -> str:
 
 
 def pack(tensor: NDArray[Any]) -> bytes:
-    """Encode little-endian, row by row; each string with its length in 4 bytes before it."""
+    """Encode an array little-endian, row by row. A string is preceded by its length in 4 bytes."""
     if tensor.dtype != object:
         return tensor.tobytes()
     values = (str(value).encode() for value in tensor.ravel().tolist())
@@ -43,7 +43,11 @@ def pack(tensor: NDArray[Any]) -> bytes:
 
 
 def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
-    """Decode an output to an array, strings to an object array of str; `raw` is None if its contents are typed.
+    """Decode an output to an array, strings to an object array of str.
+
+    Args:
+        tensor: the output tensor of the reply.
+        raw: the raw content; None if the tensor has typed contents.
 
     Raises:
         ValueError: The content does not match the shape (also UnicodeDecodeError).
@@ -62,7 +66,8 @@ def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
 
 
 def _strings(raw: bytes) -> list[bytes]:
-    values, at = [], 0
+    values = []
+    at = 0
     while at < len(raw):
         if at + 4 > len(raw):
             raise ValueError("a string's length is cut off")

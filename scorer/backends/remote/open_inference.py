@@ -1,10 +1,8 @@
 """Servers of the Open Inference Protocol (KServe v2) over gRPC, with tensors as raw bytes: MLServer, Triton and others.
 
 A version with files (`repository/`: the content of the server's model repository under the name of the model) is a separate
-model on the
-server, `<name>-<fingerprint>`, because these servers load and unload models, not versions. A package with only `remote.json`
-uses a model that
-others keep there.
+model on the server, `<name>-<fingerprint>`, because these servers load and unload models, not versions. A package with only
+`remote.json` uses a model that is already on the servers.
 """
 
 import shutil
@@ -65,13 +63,13 @@ class _OipVersion:
 
     def read(self, reply: Any) -> Tensors:
         raw = list(reply.raw_output_contents) or [None] * len(reply.outputs)
-        found: dict[str, NDArray[Any]] = {}
+        decoded: dict[str, NDArray[Any]] = {}
         for output, content in zip(reply.outputs, raw, strict=True):
             try:
-                found[output.name] = unpack(output, content)
+                decoded[output.name] = unpack(output, content)
             except (ValueError, UnicodeDecodeError) as error:
                 raise InferenceFailed(f"output {output.name!r} cannot be read: {error}") from error
-        return select_outputs(found, self._outputs)
+        return select_outputs(decoded, self._outputs)
 
     def prepare(self, at: int, seconds: float) -> None:
         if self._is_ready(at, min(seconds, STATUS_SECONDS)):

@@ -1,12 +1,10 @@
-"""One batch as several parallel requests to healthy servers, with the answers in the order of the batch.
+"""Send one batch as several parallel requests to healthy servers, and return the answers in the order of the batch.
 
-A request only reads, so it may be repeated. `endpoints.py` decides what is sent when and where; this module has the queue, the
-probes and the
-meaning of errors. An event is marked as failing only if a known good request is answered directly afterwards: every other
-failure counts
-against the servers, and costs only time.
+A request only reads, so it may be repeated. `endpoints.py` selects the server and limits the requests in flight; this module
+has the queue, the probes and the meaning of errors. An event is marked as failing only if the server answers a known good
+request directly afterwards. Every other failure is attributed to the servers, and costs only time.
 
-One thread runs a batch; probes have their own threads and report to its queue.
+One thread runs a batch; probes have separate threads and report to its queue.
 """
 
 import queue
@@ -29,10 +27,10 @@ Tensors = dict[str, NDArray[Any]]
 DeclaredTensors = Mapping[str, tuple[str, Sequence[int] | None]]
 """Tensor name to dtype (numpy's name, or "string") and shape; -1 is any length, None any shape."""
 
-CHUNK_ROWS = 512  # below about 128 rows the price of a request outweighs that of its rows
-CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers take by default
-TRIES = 3  # of one chunk, before the question whose fault it is
-PATIENCE = 3.0  # deadlines without an answer, or waiting for the rest of a batch, until a run ends one way or another
+CHUNK_ROWS = 512  # below about 128 rows the cost of a request exceeds the cost of its rows
+CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers accept by default
+TRIES = 3  # of one chunk before the cause of its failures is determined
+RUN_DEADLINES = 3.0  # the time limit of a batch, in deadlines of a request
 
 GONE = (
     grpc.StatusCode.UNAVAILABLE,
@@ -47,7 +45,13 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 
 
 class RemoteVersion(Protocol):
-    """One model version on several servers, by index. `target` is the folder of its files there, None if others keep it."""
+    """One model version on several servers, which are numbered from 0.
+
+    The thread that runs a batch calls `send` and `read`; probes call `prepare` from other threads.
+
+    Attributes:
+        target: the folder of its files on the servers; None if this scorer does not load the version.
+    """
 
     target: Path | None
 
@@ -61,9 +65,11 @@ class RemoteVersion(Protocol):
         """Unload the version from every server and delete its files, if this scorer loaded it."""
 
     def prepare(self, at: int, seconds: float) -> None:
-        """Wait until the version is ready on this server; load it if this process does so.
+        """Wait until the version is ready on this server; load it if it has files.
 
-        Raises grpc.RpcError, VersionNotReady.
+        Raises:
+            grpc.RpcError: The server does not answer.
+            VersionNotReady: The version is not ready in time, or cannot be loaded.
         """
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
@@ -80,6 +86,8 @@ class VersionNotReady(Exception):
 
 @dataclass(slots=True)
 class RequestChunk:
+    """The rows of one request, and the number of its tries."""
+
     start: int
     stop: int
     tries: int = 0
@@ -98,16 +106,22 @@ class SentRequest:
 
 @dataclass(slots=True, frozen=True)
 class ProbeResult:
-    """The result of a probe; `why` is None if the server is ready."""
+    """The result of a probe; `fault` is None if the server is ready."""
 
     at: int
-    why: str | None
+    fault: str | None
 
 
 class BatchDispatcher:
     """Runs batches of one model version.
 
-    `deadline` is that of a request in seconds; `control` is one known good row; `constants` are added to every request.
+    Args:
+        remote: the version on the servers.
+        addresses: the addresses of the servers.
+        deadline: the deadline of a request in seconds.
+        control: one known good row.
+        constants: tensors that are added to every request.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
@@ -133,27 +147,32 @@ class BatchDispatcher:
     def run(self, tensors: Tensors) -> Tensors:
         """Compute (B, ...) outputs from (B, ...) inputs.
 
-        Raises InferenceFailed (a smaller batch may succeed) and BackendAway.
+        Raises:
+            InferenceFailed: The servers do not score this batch; a smaller batch may succeed.
+            BackendAway: All servers are unavailable.
         """
         self._run += 1
         for one in self.endpoints.all:
             one.in_flight = 0
         rows = len(next(iter(tensors.values())))
-        waiting, flying, parts = deque(_chunks(tensors, rows)), dict[int, SentRequest](), dict[int, Tensors]()
-        patient_until = self._clock() + PATIENCE * self._deadline
+        waiting = deque(_chunks(tensors, rows))
+        in_flight: dict[int, SentRequest] = {}
+        parts: dict[int, Tensors] = {}
+        give_up_at = self._clock() + RUN_DEADLINES * self._deadline
         try:
-            while waiting or flying:
-                if self._clock() >= patient_until and waiting:
+            while waiting or in_flight:
+                if self._clock() >= give_up_at and waiting:
                     if parts:
-                        raise InferenceFailed(f"{rows} events take longer than {PATIENCE * self._deadline:.1f} s")
-                    raise self._away()
-                self._launch(tensors, waiting, flying)
-                self._handle_report(waiting, flying, parts)
+                        raise InferenceFailed(f"{rows} events take longer than {RUN_DEADLINES * self._deadline:.1f} s")
+                    raise self._unavailable()
+                self._launch(tensors, waiting, in_flight)
+                self._handle_report(waiting, in_flight, parts)
         finally:
-            for sent in flying.values():
+            for sent in in_flight.values():
                 sent.call.cancel()
         if not self._proven:
-            self._control, self._proven = {name: tensor[:1].copy() for name, tensor in tensors.items()}, True
+            self._control = {name: tensor[:1].copy() for name, tensor in tensors.items()}
+            self._proven = True
         ordered = [parts[start] for start in sorted(parts)]
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
@@ -168,13 +187,13 @@ class BatchDispatcher:
     def _send(self, at: int, rows: Tensors, seconds: float) -> Any:
         return self.remote.send(at, rows | self._constants, seconds)
 
-    def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], flying: dict[int, SentRequest]) -> None:
+    def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], in_flight: dict[int, SentRequest]) -> None:
         """Probe the servers that are due, and send as many requests as the limit allows."""
         now = self._clock()
         for at in self.endpoints.due(now):
             self.endpoints.all[at].probing = True
             threading.Thread(target=self._probe, args=(at,), name="server-probe", daemon=True).start()
-        while waiting and self.window.room(len(flying)):
+        while waiting and self.window.room(len(in_flight)):
             if (to := self.endpoints.pick()) is None:
                 return
             chunk = waiting.popleft()
@@ -182,44 +201,46 @@ class BatchDispatcher:
             rows = {name: tensor[chunk.start : chunk.stop] for name, tensor in tensors.items()}
             call = self._send(to, rows, self._deadline)
             sent = SentRequest(self._run, chunk, to, now, call)
-            flying[chunk.start] = sent
+            in_flight[chunk.start] = sent
             self.endpoints.all[to].in_flight += 1
             call.add_done_callback(lambda _, sent=sent: self._inbox.put(sent))
 
     def _probe(self, at: int) -> None:
-        why = None
+        fault = None
         try:
             self.remote.prepare(at, self._deadline)
             self.warm(at, self._deadline)
         except (grpc.RpcError, VersionNotReady) as error:
-            why = explain(error)
-        self._inbox.put(ProbeResult(at, why))
+            fault = explain(error)
+        self._inbox.put(ProbeResult(at, fault))
 
-    def _handle_report(self, waiting: deque[RequestChunk], flying: dict[int, SentRequest], parts: dict[int, Tensors]) -> None:
+    def _handle_report(
+        self, waiting: deque[RequestChunk], in_flight: dict[int, SentRequest], parts: dict[int, Tensors]
+    ) -> None:
         """Handle one report of a request or a probe. Raises BackendAway if no request is in flight and no probe is running."""
-        if not flying and not any(one.probing for one in self.endpoints.all):
-            raise self._away()
+        if not in_flight and not any(one.probing for one in self.endpoints.all):
+            raise self._unavailable()
         try:
             report = self._inbox.get(timeout=2 * self._deadline)
         except queue.Empty:
-            raise self._away() from None
+            raise self._unavailable() from None
         if isinstance(report, ProbeResult):
-            self._probed(report)
+            self._handle_probe(report)
         elif report.run == self._run:
-            del flying[report.chunk.start]
+            del in_flight[report.chunk.start]
             self.endpoints.all[report.at].in_flight -= 1
-            if (outputs := self._outcome(report, len(flying) + 1)) is None:
+            if (outputs := self._outcome(report, len(in_flight) + 1)) is None:
                 waiting.appendleft(report.chunk)
             else:
                 check_rows(outputs, report.chunk.stop - report.chunk.start)
                 parts[report.chunk.start] = outputs
 
-    def _probed(self, report: ProbeResult) -> None:
+    def _handle_probe(self, report: ProbeResult) -> None:
         self.endpoints.all[report.at].probing = False
-        if report.why is None:
+        if report.fault is None:
             self.endpoints.succeeded(report.at)
         else:
-            self.endpoints.failed(report.at, self._clock(), report.why)
+            self.endpoints.failed(report.at, self._clock(), report.fault)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
         """Return the outputs, or None if the chunk must be sent again. Raises InferenceFailed and BackendAway."""
@@ -227,14 +248,14 @@ class BatchDispatcher:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
             code = error.code() if isinstance(error, grpc.RpcError) else grpc.StatusCode.CANCELLED
-            self._failure(sent, code, explain(error), self._clock())
+            self._handle_failure(sent, code, explain(error), self._clock())
             return None
         self.endpoints.succeeded(sent.at)
         self.window.answered(in_flight)
         return self.remote.read(reply)
 
-    def _failure(self, sent: SentRequest, code: grpc.StatusCode, why: str, now: float) -> None:
-        """Handle a failed request; return if the chunk must be sent again."""
+    def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
+        """Handle a failed request. Raises InferenceFailed unless the chunk must be sent again."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
@@ -244,15 +265,15 @@ class BatchDispatcher:
             if chunk.tries < TRIES:
                 return
         elif code in GONE:
-            self.endpoints.failed(sent.at, now, why)
+            self.endpoints.failed(sent.at, now, fault)
             if chunk.tries < TRIES or self.endpoints.pick() is None:
                 return
         elif not alone:
             self.endpoints.succeeded(sent.at)
-            raise InferenceFailed(why)
+            raise InferenceFailed(fault)
         if self._answers(sent.at):
-            raise InferenceFailed(why)
-        self.endpoints.failed(sent.at, self._clock(), why)
+            raise InferenceFailed(fault)
+        self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
         """Return whether the server answers a request that is known to be valid."""
@@ -262,9 +283,9 @@ class BatchDispatcher:
             return not self._proven and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
         return True
 
-    def _away(self) -> BackendAway:
-        why = self.endpoints.complaint() or f"no answer within {PATIENCE * self._deadline:.1f} s"
-        return BackendAway(f"the model's server is away: {why}", self.endpoints.wait(self._clock()))
+    def _unavailable(self) -> BackendAway:
+        fault = self.endpoints.complaint() or f"no answer within {RUN_DEADLINES * self._deadline:.1f} s"
+        return BackendAway(f"the model servers are unavailable: {fault}", self.endpoints.wait(self._clock()))
 
 
 def explain(error: BaseException) -> str:

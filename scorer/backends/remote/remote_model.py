@@ -1,4 +1,4 @@
-"""The common part of backends with servers: channels, opening a version on every server, and the open model."""
+"""The common part of backends with servers: the channels, the start of a version on every server, and the open model."""
 
 import logging
 import threading
@@ -31,13 +31,13 @@ from scorer.settings.model import ModelSettings
 log = logging.getLogger(__name__)
 
 Server = TypeVar("Server")
-STATUS_SECONDS = 5.0  # for what a server answers at once, or not at all
+STATUS_SECONDS = 5.0  # the time limit of requests that a server answers at once
 UNLOAD_SECONDS = 30.0
-AGAIN_SECONDS = 0.1  # between looks at a server that loads
+RETRY_SECONDS = 0.1  # between checks of a server that is loading
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_retries", 0),  # what is sent again, and where, is decided in parallel_requests.py
+    ("grpc.enable_retries", 0),  # parallel_requests.py repeats requests
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -65,7 +65,7 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
         files = [path.read_bytes() if path else None for path in (tls.ca_file, tls.key_file, tls.certificate_file)]
     except OSError as error:
         raise BackendMissing(
-            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name files that are there"
+            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name existing files"
         ) from error
     credentials = grpc.ssl_channel_credentials(*files)
     return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
@@ -74,9 +74,8 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models are on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    For a package with files of the version (in the folder FILES) this process writes them to the servers' folder and loads and
-    unloads the
-    version; any other package names a version that others keep there.
+    If a package has files of the version (in the folder FILES), this process writes them to the servers' folder, and loads and
+    unloads the version. Any other package names a version that is already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -91,18 +90,20 @@ class RemoteBackend(ABC):
         self._channels = connect(settings)
 
     def open(self, package: Package) -> "RemoteModel":
-        """Load the version on the servers, or find it there. Raises ModelRefused and BackendAway."""
+        """Load the version on the servers, or use the version that is already on them. Raises ModelRefused and BackendAway."""
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
         if signature.alone:
             raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
-        named, settings = read_remote(package), self._settings
-        files, folder = package.folder / self.FILES, settings.server_folder
+        settings = self._settings
+        remote_name = read_remote(package)
+        files = package.folder / self.FILES
+        folder = settings.server_folder
         if files.is_dir() and folder is None:
             hint = "set model.server_folder to the folder that the servers load from"
             raise ModelRefused(f"the package brings a {self.FILES} for a server; {hint}")
         outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
-        version = self.version(package, named, folder if files.is_dir() else None, outputs)
+        version = self.version(package, remote_name, folder if files.is_dir() else None, outputs)
         if version.target is not None:
             copy_folder(files, version.target)
         assembler = InputAssembler(signature)
@@ -113,17 +114,24 @@ class RemoteBackend(ABC):
 
     @abstractmethod
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
-        """Return the version on `self._channels`. Raises ModelRefused.
+        """Return the version on `self._channels`.
 
-        `folder` is the servers' folder if the package has files; `outputs` are the requested tensors.
+        Args:
+            package: the package of the version.
+            named: the content of its `remote.json`.
+            folder: the servers' folder if the package has files; None otherwise.
+            outputs: the names of the requested tensors.
+
+        Raises:
+            ModelRefused: The servers cannot serve the version.
         """
 
 
-def select_outputs(found: Tensors, outputs: Sequence[str]) -> Tensors:
+def select_outputs(tensors: Tensors, outputs: Sequence[str]) -> Tensors:
     """Return the requested outputs. Raises InferenceFailed if a reply lacks one."""
-    if missing := [name for name in outputs if name not in found]:
-        raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(found)}")
-    return {name: found[name] for name in outputs}
+    if missing := [name for name in outputs if name not in tensors]:
+        raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(tensors)}")
+    return {name: tensors[name] for name in outputs}
 
 
 def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
@@ -142,13 +150,15 @@ class RemoteModel:
         self.flight = flight
 
     def signature(self) -> Signature:
+        """See `Model.signature`."""
         return self._signature
 
     def run(self, tensors: Tensors) -> Tensors:
+        """See `Model.run`."""
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
-        """Unload the version if this process loaded it. A server that does not answer keeps it."""
+        """Unload the version if this process has loaded it. A server that does not answer keeps it."""
         self.flight.remote.unload()
 
 
@@ -164,25 +174,25 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
     try:
         missing = _open_until(flight, time.monotonic() + load_seconds, signature)
     except ModelRefused:
-        flight.remote.unload()  # the servers do not keep what is not served
+        flight.remote.unload()  # otherwise the servers keep a version that is not served
         raise
     for at, error in missing.items():
         flight.endpoints.failed(at, time.monotonic(), explain(error))
     if len(missing) == len(flight.endpoints.all):
-        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", AGAIN_SECONDS)
+        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", RETRY_SECONDS)
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
     """Return the faults of servers that are not ready.
 
-    Loading servers are waited for, unavailable ones only until one is ready.
+    The call waits for servers that are loading; it waits for unavailable servers only until one server is ready.
     """
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
     while True:
         missing: dict[int, grpc.RpcError | VersionNotReady] = {}
         for at in waiting:
-            left = max(AGAIN_SECONDS, until - time.monotonic())
+            left = max(RETRY_SECONDS, until - time.monotonic())
             try:
                 flight.remote.prepare(at, left)
                 check_tensors(signature, *flight.remote.stated(at))
@@ -194,7 +204,7 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
         loading = len(missing) == servers or any(isinstance(error, VersionNotReady) for error in missing.values())
         if not missing or not loading or time.monotonic() >= until:
             return missing
-        threading.Event().wait(AGAIN_SECONDS)
+        threading.Event().wait(RETRY_SECONDS)
 
 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:

@@ -1,12 +1,9 @@
 """TensorFlow Serving over gRPC: versions in the server's model folder, PredictRequest with tensor_content.
 
 The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-The server's
-configuration is replaced by the requested versions (`specific`) beside those that it already serves, so a server whose folder
-a scorer writes
-serves nothing else. A package with only `remote.json` uses a version or a label that others keep on a shared fleet, and loads
-and unloads
-nothing.
+The configuration of the server is replaced by the requested versions (`specific`) and the versions that it already serves.
+Therefore a server whose folder a scorer writes must serve no other models. A package with only `remote.json` uses a version or
+a label on a shared fleet of servers, and loads and unloads nothing.
 """
 
 import shutil
@@ -44,7 +41,7 @@ class TensorFlowServing(RemoteBackend):
 
 
 class _TfServingVersion:
-    """One version on the servers; see `RemoteVersion`. `folder` is None if others load it."""
+    """One version on the servers; see `RemoteVersion`. `folder` is None if this process does not load it."""
 
     def __init__(
         self, channels: list[grpc.Channel], package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]
@@ -91,7 +88,9 @@ class _TfServingVersion:
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
         """Return inputs and outputs of the called signature, as the server declares them.
 
-        Raises grpc.RpcError, ModelRefused.
+        Raises:
+            grpc.RpcError: The server does not answer.
+            ModelRefused: The SavedModel has no such signature.
         """
         request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
         packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
@@ -108,7 +107,7 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version; a server cannot serve nothing: it releases its last version when the files are deleted."""
+        """Unload the version. A server keeps its last version until the files are deleted, because it must serve one."""
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)
@@ -127,7 +126,9 @@ class _TfServingVersion:
     def _serve(self, at: int, versions: set[int], seconds: float) -> None:
         """Make the server serve exactly these versions, and wait until it has loaded them.
 
-        Raises grpc.RpcError, VersionNotReady.
+        Raises:
+            grpc.RpcError: The server does not answer.
+            VersionNotReady: The server rejects the configuration.
         """
         assert self._folder is not None
         request = M["ReloadConfigRequest"]()

@@ -22,7 +22,7 @@ def test_the_server_with_the_fewest_requests_is_picked() -> None:
 
 def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
     servers = Endpoints(["a:1"])
-    servers.failed(0, now=10.0, why="UNAVAILABLE")
+    servers.failed(0, now=10.0, fault="UNAVAILABLE")
     assert servers.pick() is None
     assert servers.complaint() == "a:1: UNAVAILABLE"
     assert servers.due(10.0) == []
@@ -38,7 +38,7 @@ def test_backoff_doubles_up_to_a_limit() -> None:
     servers = Endpoints(["a:1"])
     waits = []
     for _ in range(40):
-        servers.failed(0, now=0.0, why="")
+        servers.failed(0, now=0.0, fault="")
         waits.append(servers.wait(0.0))
     assert waits[:3] == [FIRST_BACKOFF, 2 * FIRST_BACKOFF, 4 * FIRST_BACKOFF]
     assert waits[-1] == LONGEST_BACKOFF

@@ -64,7 +64,7 @@ class Servers:
         raise AssertionError("nothing unloads here")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        raise AssertionError(f"nobody asks server {at}")
+        raise AssertionError(f"unexpected request to server {at}")
 
     def prepare(self, at: int, seconds: float) -> None:
         assert seconds > 0

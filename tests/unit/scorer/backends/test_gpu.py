@@ -15,7 +15,7 @@ CAPI = Path("/opt/capi")
 
 
 def driver(devices: int = 1, error: int = 0) -> Any:
-    """A driver that answers as told."""
+    """Return a scripted driver."""
 
     def told(into: Any, value: object) -> int:
         into.value = value

@@ -1,4 +1,4 @@
-"""Runs that take too long are told to end; those that do not are left alone."""
+"""Runs that take too long are ended; other runs are unaffected."""
 
 import threading
 import time
@@ -28,18 +28,18 @@ def test_a_run_is_ended_when_its_time_is_over_and_the_next_one_is_not() -> None:
     watch, options = RunTimeout(FOR_EVER, lambda: lambda: now[0]), Flag()
 
     def long() -> None:
-        watch.look()
+        watch.check()
         assert not options.terminate
         now[0] += FOR_EVER
-        watch.look()
+        watch.check()
         raise RuntimeError("Exiting due to terminate flag being set to true.")
 
     with pytest.raises(InferenceFailed, match="did not answer within"):
         watch(options, long)
     now[0] += FOR_EVER
-    watch.look()
+    watch.check()
     assert watch(options, lambda: options.terminate) is False
-    with pytest.raises(ZeroDivisionError):  # another failure stays what it is
+    with pytest.raises(ZeroDivisionError):  # another failure is raised unchanged
         watch(options, lambda: 1 // 0)
 
 
