@@ -59,7 +59,7 @@ def check(
 
 
 def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
-    """Yield the result of each check. A check that depends on a failed one is skipped."""
+    """Yield the result of each check. A check is skipped if a check that it depends on failed."""
     described: dict[str, topics.DescribedTopic] = {}
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")
@@ -136,7 +136,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
             "members", True, f"the members of consumer group {settings.name} cannot be listed: {error.args[0].str()}"
         )
     if others:
-        return Finding("members", False, foreign_members.in_words(others, settings.name), foreign_members.HINT)
+        return Finding("members", False, foreign_members.describe_foreign(others, settings.name), foreign_members.HINT)
     return Finding("members", True, f"consumer group {settings.name} has only scorers as members")
 
 
@@ -180,8 +180,8 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
         decoded = decode_after_look_ups(servable.loaded.decoder, values, ListedMetadata.from_messages(messages))
         decodable = len(decoded.rows)
         if not values:
-            why_none = f"its newest {offsets} offsets hold no event" if offsets else "it is empty"
-            yield Finding("sample", True, f"no event of {name} was decoded: {why_none}")
+            reason = f"its newest {offsets} offsets hold no event" if offsets else "it is empty"
+            yield Finding("sample", True, f"no event of {name} was decoded: {reason}")
         elif decoded.rejected:
             row, poison = min(decoded.rejected.items(), key=itemgetter(0))
             event = values[row]

@@ -29,7 +29,7 @@ def run(
     """Score events until SIGTERM. With --shadow a separate group scores with the candidate, for comparison only."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read at the import of numpy, whose threads a scorer does not use
     from publisher.runtime import logs
-    from scorer.service import cpu_limit, gpu_assignment, shadow_worker_main, supervisor, worker_main
+    from scorer.service import cpu_limit, gpu_assignment, supervisor, worker_main
     from scorer.settings import load
     from scorer.settings.shadow_worker import ShadowWorkerSettings
 
@@ -40,8 +40,8 @@ def run(
     if shadow:
         settings = ShadowWorkerSettings.from_scorer(settings)
     logs.configure({"scorer": settings.owner}, log_level.upper())
-    gpus = gpu_assignment.of_workers(settings.model)
-    default = cpu_limit.allowed() if settings.model.device == "cpu" else len(gpus) or 1
+    gpus = gpu_assignment.visible_devices(settings.model)
+    default = cpu_limit.count_usable_cores() if settings.model.device == "cpu" else len(gpus) or 1
     count = workers or default
-    work = partial(shadow_worker_main.run if shadow else worker_main.run, workers=count)
+    work = partial(worker_main.run, workers=count)
     supervisor.run(settings, count, work, log_level.upper(), gpus)

@@ -19,7 +19,7 @@ from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from scorer.console.scorer_fold import RUNNING, ScorerState, last_states
-from scorer.observability.foreign_members import HINT, foreign, in_words
+from scorer.observability.foreign_members import HINT, describe_foreign, foreign
 from scorer.observability.output_topics import read_to_end
 from scorer.settings import Settings, load
 
@@ -43,7 +43,7 @@ def status(
     value = {"scorers": rows, "foreign_members": None if foreign is None else [member._asdict() for member in foreign]}
     print_data(as_json, value, lambda: table(settings.name, scorers, now, wide=wide), wide=wide)
     if foreign:
-        err_console.print(f"warning: {in_words(foreign, settings.name)}", markup=False)
+        err_console.print(f"warning: {describe_foreign(foreign, settings.name)}", markup=False)
         err_console.print(f"hint: {HINT}", markup=False)
 
 

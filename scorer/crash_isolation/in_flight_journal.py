@@ -1,10 +1,10 @@
 """The in-flight journal: the events that a worker is scoring.
 
-It is in memory that outlives the worker, and on disk if the cache is writable, so that a restarted container finds it. A
-worker writes it before it scores a batch and clears it afterwards. Its supervisor clears it after every end except a death (a
-signal, a hang, a broken model, an exit by a library). A journal that a worker finds at start names the events that may have
-killed, and the candidate that scored some of them. It also holds the number of deaths attributed to a candidate, and the
-version that is being loaded (`load_journal.py`).
+The journal is in memory that outlives the worker, and on disk if the cache is writable, so that a restarted container can read
+it. A worker writes it before it scores a batch and clears it afterwards. The supervisor clears it after every end except a
+death (a signal, a hang, a broken model, an exit by a library). A journal with content at the start therefore names the events
+that may have caused a death, and the candidate that scored some of them. The journal also holds the number of deaths attributed
+to a candidate, and the version that is being loaded (`load_journal.py`).
 """
 
 import errno
@@ -22,18 +22,17 @@ from model_registry.untrusted_input import documents
 from publisher.kafka.partitions import Partition
 
 SIZE = 1 << 16  # bytes
-MOST = 1_000  # partitions in one note, fewer where their names are long
+MAX_PARTITIONS = 1_000  # in one entry; fewer if their names are long
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LENGTH = struct.Struct("<I")
-BLAME_AT = SIZE - 512  # bytes from the beginning
+BLAME_AT = SIZE - 512  # bytes from the start of the file
 LOADS_AT = BLAME_AT - 4_096
 ROOM = LOADS_AT - LENGTH.size
 LOADS_ROOM = BLAME_AT - LOADS_AT - LENGTH.size
 BLAME_ROOM = SIZE - BLAME_AT - LENGTH.size
-READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # for example a cache in a container's image
 
-
-Told = TypeVar("Told")
+Entry = TypeVar("Entry")
 
 
 class _JournalEntry(msgspec.Struct, array_like=True):
@@ -52,18 +51,24 @@ class _LoadEntry(msgspec.Struct, array_like=True):
 
 
 class InFlightJournal:
-    """One worker's journal, at `path` or, if that cannot be written, in memory shared by forked processes. Raises OSError."""
+    """The journal of one worker, at `path` or, if that is read-only, in memory shared by forked processes.
+
+    Raises:
+        OSError: The file cannot be opened, for another reason than a read-only or full disk.
+    """
 
     def __init__(self, path: Path | None = None) -> None:
         self._memory = _file(path) if path else mmap.mmap(-1, SIZE)
         self._encode = msgspec.json.Encoder().encode
 
     def note(self, ends: Mapping[Partition, int], candidate: str = "") -> None:
-        """Record the events in flight: from the committed offset of each partition up to this one.
+        """Record the events in flight.
 
-        `candidate` scores some of them.
+        Args:
+            ends: the end offset by partition; the events from the committed offset to this one are in flight.
+            candidate: the candidate that scores some of the events, if any.
         """
-        rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MOST)]
+        rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MAX_PARTITIONS)]
         while len(body := self._encode((rows, candidate))) > ROOM:
             del rows[len(rows) // 2 :]
         self._write(0, body)
@@ -73,20 +78,20 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, 0, 0)
 
     def read(self) -> dict[Partition, int]:
-        """Return the recorded offsets; empty if there are none or the content is invalid."""
-        note = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
-        return {(topic, partition): end for topic, partition, end in note.rows}
+        """Return the recorded end offsets; empty if there are none or the content is invalid."""
+        entry = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
+        return {(topic, partition): end for topic, partition, end in entry.rows}
 
     def candidate(self) -> str:
-        """The recorded candidate; "" if there is none."""
+        """Return the recorded candidate; "" if there is none."""
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def blame(self, candidate: str) -> None:
-        """Attribute another death to this candidate, and forget those of others."""
+        """Attribute another death to this candidate, and forget the deaths of other candidates."""
         self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
 
     def acquit(self) -> None:
-        """Attribute no death to any candidate."""
+        """Forget the deaths of all candidates."""
         LENGTH.pack_into(self._memory, BLAME_AT, 0)
 
     def deaths(self, candidate: str) -> int:
@@ -100,24 +105,24 @@ class InFlightJournal:
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """Return what `note_loads` wrote last."""
+        """Return the version that is being loaded and the number of deaths per version, as `note_loads` wrote them last."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
     def end_load(self) -> None:
-        """Record that no version is being loaded: the process is asked to end, or ended by itself."""
+        """Record that no version is being loaded, because the process received a stop signal or ended by itself."""
         loading, deaths = self.loads()
         if loading:
             self.note_loads("", deaths)
 
     def _write(self, at: int, body: bytes) -> None:
-        memory, begin = self._memory, at + LENGTH.size
-        LENGTH.pack_into(memory, at, 0)  # whoever dies in here has noted nothing
-        memory[begin : begin + len(body)] = body
-        LENGTH.pack_into(memory, at, len(body))
+        begin = at + LENGTH.size
+        LENGTH.pack_into(self._memory, at, 0)  # a process that dies during the copy leaves an empty entry
+        self._memory[begin : begin + len(body)] = body
+        LENGTH.pack_into(self._memory, at, len(body))
 
-    def _read(self, at: int, room: int, kind: type[Told]) -> Told | None:
-        """Return the content at this position; None if it is empty or invalid."""
+    def _read(self, at: int, room: int, kind: type[Entry]) -> Entry | None:
+        """Return the entry at this position; None if it is empty or invalid."""
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:
@@ -127,24 +132,24 @@ class InFlightJournal:
 
 
 def journal_path(cache: Path, owner: str) -> Path:
-    """Return the path of a scorer's journal, in its cache."""
+    """Return the path of a worker's journal in the cache."""
     return cache / "in-hand" / owner
 
 
 def _file(path: Path) -> mmap.mmap:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if error.errno in READ_ONLY:
             return mmap.mmap(-1, SIZE)
         raise
     try:
-        os.posix_fallocate(opened, 0, SIZE)  # a disk that is full later must not end who writes the note
-        return mmap.mmap(opened, SIZE)
+        os.posix_fallocate(descriptor, 0, SIZE)  # otherwise a write to a disk that is full by then kills the process
+        return mmap.mmap(descriptor, SIZE)
     except OSError as error:
         if error.errno in NO_ROOM:
             return mmap.mmap(-1, SIZE)
         raise
     finally:
-        os.close(opened)
+        os.close(descriptor)

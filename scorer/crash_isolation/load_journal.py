@@ -1,7 +1,7 @@
-"""Journal of the version that a process is loading, and of how often it died doing so, beside the in-flight journal.
+"""The journal of the version that a process is loading, and of the deaths during loads. It is stored in the in-flight journal.
 
-A trial process (`trial_load.py`) keeps a version from killing its scorer. This journal is for deaths that no trial prevents:
-the whole container is killed for memory, or the version kills in the serving process only.
+A trial process (`trial_load.py`) protects a worker from a version that kills its process. This journal covers deaths that a
+trial does not prevent: the whole container is killed for memory, or the version kills the serving process only.
 """
 
 import contextlib
@@ -13,31 +13,33 @@ from scorer.crash_isolation.in_flight_journal import InFlightJournal
 
 log = logging.getLogger(__name__)
 
-LETHAL = 2  # deaths while one version was loaded, without a successful load of it in between
-REMEMBERED = 8  # versions with deaths
+LETHAL = 2  # deaths during loads of one version without a successful load in between
+REMEMBERED = 8  # versions whose deaths are stored
 
 
 class LoadJournal:
-    """The journal of one process. It counts the death that its predecessor's entry records."""
+    """The journal of one process. It counts the death of a predecessor that died during a load."""
 
-    def __init__(self, in_hand: InFlightJournal) -> None:
-        self._in_hand = in_hand
+    def __init__(self, journal: InFlightJournal) -> None:
+        self._journal = journal
         self._began: float | None = None
-        loading, self._deaths = in_hand.loads()
+        loading, self._deaths = journal.loads()
         if loading:
             self._deaths[loading] = self._deaths.pop(loading, 0) + 1
-            log.warning("a process died while it loaded a version, which is blamed for it: %s", loading)
+            log.warning("a process died while it loaded a version; the death is attributed to it: %s", loading)
             self._write("")
 
     def deaths(self, identity: str) -> int:
-        """Return how many processes died while loading this version (see `Resolution.identity`)."""
+        """Return the number of processes that died while they loaded this version (see `Resolution.identity`)."""
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version is no longer loaded; None if it may be."""
+        """Return the reason for which this version is refused; None if it may be loaded."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
-        return f"{deaths} processes died while they loaded it; promote another version, or this one again to try it again"
+        return (
+            f"{deaths} processes died while they loaded it; promote another version, or promote this version again to retry it"
+        )
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
@@ -57,4 +59,4 @@ class LoadJournal:
 
     def _write(self, loading: str) -> None:
         self._deaths = dict(list(self._deaths.items())[-REMEMBERED:])
-        self._in_hand.note_loads(loading, self._deaths)
+        self._journal.note_loads(loading, self._deaths)

@@ -1,20 +1,20 @@
-"""Isolation of events that crash the process: journal each batch, and after a death score its events in a sandbox.
+"""Isolate events that crash the process: journal each batch, and after a death score its events in a sandbox.
 
-Normally every batch is journaled before it is scored (`in_flight_journal.py`). If a journal is found at start, a sandbox
-process (`sandbox_process.py`) runs the model until the journaled events are answered (`bisection.py`); then this process loads
+Normally every batch is journaled before it is scored (`in_flight_journal.py`). If the journal has events at the start, a
+sandbox process (`sandbox_process.py`) runs the model until these events are answered (`bisection.py`). Then this process loads
 the model.
 
-A death with a candidate in flight counts against the candidate before it counts against an event: the champion alone answers
-the events, and at the second death the candidate is refused. A new promotion starts fresh. A shadow, which no consumer waits
-for, lets the sandbox ask the candidate again: its death is the second one, and without a death the candidate was not the
-cause.
+A death with a candidate in flight is attributed to the candidate before it is attributed to an event: the champion alone
+answers the events, and after the second death the candidate is refused. A new promotion resets the count. In a shadow, for
+which no consumer waits, the candidate scores the events again in the sandbox: if the sandbox dies, that is the second death;
+otherwise the candidate was not the cause.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 
 from publisher.kafka.partitions import Partition, in_ranges
+from publisher.runtime.context import Context
 from scorer.crash_isolation.bisection import Bisection
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.sandbox_process import SandboxProcess
@@ -26,105 +26,119 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 Elsewhere = Callable[[Iterable[Partition]], dict[Partition, int]]
-"""What the group has committed of partitions that others hold, where a broker tells."""
+"""Returns the committed offsets of partitions of other members, as far as they are known."""
 
-LETHAL = 2  # deaths with a candidate in hand
-ELSEWHERE_SECONDS = 5.0  # between questions about partitions that another scorer holds
+LETHAL = 2  # deaths with a candidate in flight
+ELSEWHERE_SECONDS = 5.0  # between queries of the offsets of other members' partitions
 
 
 class Quarantine:
     """The isolation of one worker.
 
-    `alive` is called while the sandbox works. `load` loads models into this process; `loading` is the current loader.
+    Args:
+        settings: the settings of the worker.
+        journal: the in-flight journal.
+        load: loads models into this process.
+        context: shows liveness while the sandbox works; its clock measures durations.
+
+    Attributes:
+        loading: the current loader: `load`, or that of the sandbox.
     """
 
-    def __init__(self, settings: Settings, in_hand: InFlightJournal, load: LoadPackage, alive: Callable[[], None]) -> None:
-        self._in_hand = in_hand
+    def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:
+        self._journal = journal
         self._load = self.loading = load
-        self._ask_at = 0.0
-        self._candidate = ""  # the one that the examiner looks at
+        self._clock = context.clock
+        self._query_at = 0.0
+        self._candidate = ""  # the candidate that scores in the sandbox
         self._acquitted = False
-        self._examiner: SandboxProcess | None = None
-        suspects = {place: end for place, end in in_hand.read().items() if place[0] in settings.input.topics}
-        self._examination = Bisection(suspects, settings.batching.max_events, time.monotonic())
-        if candidate := in_hand.candidate():
-            in_hand.blame(candidate)
-            in_hand.note(suspects)
-            log.warning("a process died with a candidate in hand, which is blamed for it: %s", candidate)
+        self._sandbox: SandboxProcess | None = None
+        topics = settings.input.topics
+        suspects = {(topic, number): end for (topic, number), end in journal.read().items() if topic in topics}
+        self._bisection = Bisection(suspects, settings.batching.max_events, self._clock.monotonic())
+        if candidate := journal.candidate():
+            journal.blame(candidate)
+            journal.note(suspects)
+            log.warning("a process died with a candidate in flight; the death is attributed to it: %s", candidate)
         if suspects:
             names = in_ranges(suspects)
-            log.warning("a process died with events of these partitions in flight, and they are examined apart: %s", names)
-            self._examiner = SandboxProcess(settings, alive)
-            self.loading = self._examiner.load
+            log.warning("a process died with events of these partitions in flight; a sandbox scores them: %s", names)
+            self._sandbox = SandboxProcess(settings, context)
+            self.loading = self._sandbox.load
 
-    def most(self, events: int) -> int:
+    def limit_events(self, events: int) -> int:
         """Return how many of these events may be scored at once."""
-        return min(events, self._examination.limit) if self._examiner else events
+        return min(events, self._bisection.limit) if self._sandbox else events
 
-    def may_ask(self) -> bool:
+    def allows_candidate(self) -> bool:
         """Return whether a candidate may score events: not during a bisection, so that the next death has one cause."""
-        return self._examiner is None
+        return self._sandbox is None
 
     def lethal(self, candidate: str) -> str | None:
-        """Return why this candidate (see `Resolution.identity`) is no longer loaded; None if it is."""
-        deaths = self._in_hand.deaths(candidate)
-        return f"{deaths} processes died with it in hand; promote it again to try it again" if deaths >= LETHAL else None
+        """Return the reason for which this candidate (see `Resolution.identity`) is refused; None if it may be loaded."""
+        deaths = self._journal.deaths(candidate)
+        return f"{deaths} processes died with it in flight; promote it again to retry it" if deaths >= LETHAL else None
 
-    def take_up(self, batch: Batch, candidate: str = "") -> None:
-        """Journal this batch as in flight, with the candidate (see `Resolution.identity`) that scores some of it."""
-        if self._examiner is None:
-            self._in_hand.note(batch.reached, candidate)
+    def begin_batch(self, batch: Batch, candidate: str = "") -> None:
+        """Journal this batch as in flight, with the candidate (see `Resolution.identity`) that scores some of its events."""
+        if self._sandbox is None:
+            self._journal.note(batch.reached, candidate)
         else:
-            self._candidate, self._acquitted = candidate, self._acquitted or bool(candidate)
+            self._candidate = candidate
+            self._acquitted = self._acquitted or bool(candidate)
 
-    def put_down(self) -> None:
+    def end_batch(self) -> None:
         """Clear the journal: no event is in flight."""
-        if self._examiner is None:
-            self._in_hand.clear()
+        if self._sandbox is None:
+            self._journal.clear()
 
-    def answered(self, batch: Batch) -> None:
-        """Record that this batch has its records."""
-        self._examination.answered(batch)
+    def record_answer(self, batch: Batch) -> None:
+        """Record that this batch is scored."""
+        self._bisection.answered(batch)
 
-    def died(self, batch: Batch, error: Exception) -> bool:
+    def record_death(self, batch: Batch, error: Exception) -> bool:
         """Record that the sandbox died over this batch; return whether its only event is marked as failing.
 
-        If not, the batch must be fetched again.
+        If the event is not marked, the batch must be fetched again.
         """
         if candidate := self._candidate:
-            self._candidate, self._acquitted = "", False
-            self._in_hand.blame(candidate)
+            self._candidate = ""
+            self._acquitted = False
+            self._journal.blame(candidate)
             log.warning(
-                "the examiner of %d events %s with a candidate in hand, which is blamed: %s", len(batch), error, candidate
+                "the sandbox with %d events %s; the death is attributed to the candidate: %s", len(batch), error, candidate
             )
             return False
-        guilty = self._examination.died(batch, time.monotonic())
-        log.warning("the examiner of %d events %s%s", len(batch), error, ": the event is guilty" if guilty else "")
-        return guilty
+        is_failing = self._bisection.died(batch, self._clock.monotonic())
+        log.warning("the sandbox with %d events %s%s", len(batch), error, ": the event is failing" if is_failing else "")
+        return is_failing
 
     def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
-        """Move the model into this process when no event is suspected any longer; called periodically.
+        """Load the model into this process if all suspects are answered. The worker calls it periodically.
 
-        `committed` are the positions of this worker's partitions.
+        Args:
+            committed: the committed offsets of this worker's partitions.
+            elsewhere: returns the committed offsets of other partitions.
+            versions: the versions of the model, which are loaded again.
         """
-        if self._examiner is None:
+        if self._sandbox is None:
             return
-        now = time.monotonic()
-        if now >= self._ask_at:
-            self._ask_at = now + ELSEWHERE_SECONDS
-            committed |= elsewhere(self._examination.suspects.keys() - committed.keys())
-        if self._examination.over(committed, now):
-            log.info("the events that were suspected are answered; loading the model into this process")
-            self._examiner.close()
-            self._examiner = None
-            self._in_hand.clear()
+        now = self._clock.monotonic()
+        if now >= self._query_at:
+            self._query_at = now + ELSEWHERE_SECONDS
+            committed |= elsewhere(self._bisection.suspects.keys() - committed.keys())
+        if self._bisection.over(committed, now):
+            log.info("all suspects are answered; loading the model into this process")
+            self._sandbox.close()
+            self._sandbox = None
+            self._journal.clear()
             if self._acquitted:
-                self._in_hand.acquit()
+                self._journal.acquit()
             versions.reload(self._load)
         else:
-            self._in_hand.note(self._examination.suspects)
+            self._journal.note(self._bisection.suspects)
 
     def close(self) -> None:
         """Release the sandbox; remaining suspects stay in the journal."""
-        if self._examiner is not None:
-            self._examiner.close()
+        if self._sandbox is not None:
+            self._sandbox.close()

@@ -1,12 +1,12 @@
-"""A version is tried in a process of its own before this process loads it.
+"""Try each version in a separate process before this process loads it.
 
-The trial process loads the version as this process would, probes whether a score depends on its batch, runs its golden
-examples, warms it up and ends. If it dies, needs too much memory or does not end in time, the version is refused and this
-process is unaffected. A trial costs one more load, 86 MB for the interpreter and what the version needs, all of which is free
-again before this process loads the version.
+The trial process loads the version as this process would, probes whether a score depends on its batch, runs the golden
+examples, warms the model up and ends. If the trial process dies, needs too much memory or does not end in time, the version is
+refused and this process is unaffected. A trial costs an additional load, 86 MB for the interpreter and the memory of the
+version; the memory is free again before this process loads the version.
 
-An accepted version is noted in the cache, so that a restart and the other workers of a machine do not try it again; so is a
-version that ran out of time, because trying that again takes long.
+The outcome is stored in the cache for accepted versions, so that a restart and the other workers of a machine skip the trial,
+and for versions that exceeded the time limit, because a second trial would take as long.
 """
 
 import contextlib
@@ -47,12 +47,12 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 KNOWN = (DependencyUnavailable, ModelRefused, Fatal)
-LEAST_BYTES = 64 << 20  # a version may always need so much: less is needed by no model, and no container is that full
-RESERVE = 20  # one part in so many of the container's memory stays free
+MIN_BYTES = 64 << 20  # a version may always need so much, even in a container that is almost full
+RESERVE = 20  # 1/20 of the container's memory stays free
 INTERPRETER_BYTES = 120 << 20  # of a trial process before it loads a version, measured: 82 MB with ONNX Runtime
-NICENESS = 5  # on a machine without a free core the scorer goes first
-USUAL_STACK = 8 << 20
-STACK_SHARE = 0.75  # of the stack of this process's threads: what needs almost all of it passes no trial
+NICENESS = 5  # on a machine without a free core the scorer has priority
+DEFAULT_STACK = 8 << 20
+STACK_SHARE = 0.75  # of the stack of this process's threads, so that an accepted version has a margin
 RUNTIMES = ("scorestream", "onnxruntime", "onnxruntime-gpu", "onnxruntime-extensions", "numpy")
 TRIED = {
     "model": {
@@ -74,7 +74,13 @@ TRIED = {
 
 
 class _TrialOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a trial on disk. `refused`: the reason, "" for an accepted version. `environment`: see the function."""
+    """The outcome of a trial on disk.
+
+    Attributes:
+        environment: the digest of `environment` at the trial.
+        identity: the identity of the version; see `Resolution.identity`.
+        refused: the reason of a refusal; "" for an accepted version.
+    """
 
     environment: str
     identity: str
@@ -83,26 +89,30 @@ class _TrialOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """What one trial may take."""
+    """The limits of one trial."""
 
     bytes: int
     seconds: float
 
     def __str__(self) -> str:
-        return f"{in_words(self.bytes)} of memory (model.load_bytes) and {self.seconds:g} s (model.load_seconds)"
+        return f"{format_bytes(self.bytes)} of memory (model.load_bytes) and {self.seconds:g} s (model.load_seconds)"
 
 
 class TrialLoads:
-    """Fulfils `LoadGuard`.
+    """The trials of one process, a `LoadGuard`.
 
-    `workers` processes will load the version, each with the same memory. `on_outcome` is called with one of OUTCOMES after each
-    trial. With `remember` the outcome is noted in the cache, by the package's digest.
+    Args:
+        settings: the settings of the worker.
+        journal: the in-flight journal, which stores the version that is being loaded.
+        workers: the number of processes that will load the version and share the memory limit.
+        on_outcome: called with one of OUTCOMES after each trial.
+        remember: whether outcomes are stored in the cache by the package's digest.
     """
 
     def __init__(
         self,
         settings: Settings,
-        in_hand: InFlightJournal,
+        journal: InFlightJournal,
         workers: int = 1,
         on_outcome: Callable[[str], None] = lambda _: None,
         *,
@@ -111,7 +121,7 @@ class TrialLoads:
         self._settings = settings
         self._workers = workers
         self._on_outcome = on_outcome
-        self._journal = LoadJournal(in_hand)
+        self._journal = LoadJournal(journal)
         self.refusal = self._journal.refusal
         self.loading = self._journal.loading
         self.age_seconds = self._journal.age_seconds
@@ -119,20 +129,26 @@ class TrialLoads:
         self._context = multiprocessing.get_context("spawn")
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """See LoadGuard."""
+        """Try a version unless its outcome is stored; see `LoadGuard`."""
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
-        with self._alone(package.digest, is_wanted):
-            noted, now = self._read(package.digest), environment(self._settings)
-            if noted and noted.environment == now:
-                if noted.refused and noted.identity == identity:
-                    raise ModelRefused(f"{noted.refused}; it is not tried again until it is promoted again")
-                if not noted.refused and not self._journal.deaths(identity):
+        with self._lock(package.digest, is_wanted):
+            outcome = self._read(package.digest)
+            current = environment(self._settings)
+            if outcome and outcome.environment == current:
+                if outcome.refused and outcome.identity == identity:
+                    raise ModelRefused(f"{outcome.refused}; it is not tried again until it is promoted again")
+                if not outcome.refused and not self._journal.deaths(identity):
                     return
-            self._write(package.digest, self._tried(package, is_wanted), now, identity)
+            self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
-    def _tried(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Try a version: "" if it is fit, or why it is not if that is to be noted. Raises ModelRefused and Superseded."""
+    def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
+        """Try a version; return "" if it is accepted, else the reason of a refusal that is stored.
+
+        Raises:
+            ModelRefused: The version is refused for a reason that is not stored.
+            Superseded: The version is no longer wanted.
+        """
         limits = limits_of(self._settings, self._workers)
         began = time.monotonic()
         try:
@@ -142,7 +158,7 @@ class TrialLoads:
             raise
         except _TooLarge:
             self._on_outcome(TOO_LARGE)
-            raise ModelRefused(f"a trial process needed more than {in_words(limits.bytes)} of memory; {REMEDY}") from None
+            raise ModelRefused(f"a trial process needed more than {format_bytes(limits.bytes)} of memory; {REMEDY}") from None
         except SandboxDied as error:
             if error.in_time:
                 self._on_outcome(DIED)
@@ -171,26 +187,26 @@ class TrialLoads:
             child.close()
 
     @contextlib.contextmanager
-    def _alone(self, digest: str, is_wanted: Callable[[], bool]) -> Iterator[None]:
-        """Wait while another process tries the same version on this machine, if the cache can be written. Raises Superseded."""
-        held = None
+    def _lock(self, digest: str, is_wanted: Callable[[], bool]) -> Iterator[None]:
+        """Wait while another process on this machine tries the same version, if the cache is writable. Raises Superseded."""
+        lock_file = None
         while self._folder is not None:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                held = atomic_files.open_locked(self._folder / f"{hex_digits(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock_file = atomic_files.open_locked(self._folder / f"{hex_digits(digest)}.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if not is_wanted():
                     raise Superseded from None
                 threading.Event().wait(sandbox.POLL_SECONDS)
             except OSError as error:
-                log.info("a version is tried without a lock: %s", error)
+                log.info("the trial runs without a lock: %s", error)
                 break
         try:
             yield
         finally:
-            if held is not None:
-                os.close(held)
+            if lock_file is not None:
+                os.close(lock_file)
 
     def _read(self, digest: str) -> _TrialOutcome | None:
         if self._folder is None:
@@ -200,59 +216,64 @@ class TrialLoads:
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
-    def _write(self, digest: str, refused: str, now: str, identity: str) -> None:
-        """Note the outcome where the cache can be written. Raises ModelRefused if it is a refusal."""
+    def _write(self, digest: str, refused: str, current_environment: str, identity: str) -> None:
+        """Store the outcome if the cache is writable. Raises ModelRefused if it is a refusal."""
         if self._folder is not None:
-            note = msgspec.json.encode(_TrialOutcome(now, identity, refused))
+            content = msgspec.json.encode(_TrialOutcome(current_environment, identity, refused))
             try:
-                atomic_files.replace(self._folder / f"{hex_digits(digest)}.json", [note])
+                atomic_files.replace(self._folder / f"{hex_digits(digest)}.json", [content])
             except OSError as error:
-                log.info("the outcome of a trial is not noted: %s", error)
+                log.info("the outcome of the trial cannot be stored: %s", error)
         if refused:
             raise ModelRefused(refused)
 
 
-REMEDY = "mend the model, or raise the limit and promote it again"
+REMEDY = "correct the model, or raise the limit and promote it again"
 
 
 class _TooLarge(Exception):
-    """A trial process has more memory than it may have."""
+    """A trial process exceeds its memory limit."""
 
 
 def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
-    """As `loader`, for a command: each version is tried first. `remember`: the digest of each package is that of its bytes."""
+    """Return a loader for a command that tries each version first.
+
+    Args:
+        settings: the settings of the scorer.
+        remember: whether outcomes are stored; the digest of each package must then be that of its content.
+    """
     load = loader(settings)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
 
-    def tried(package: Package) -> LoadedModel:
+    def try_and_load(package: Package) -> LoadedModel:
         trials.attempt(package, "", lambda: True)
         return load(package)
 
-    return tried
+    return try_and_load
 
 
 def limits_of(settings: Settings, workers: int) -> TrialLimits:
-    """What a version may take in a trial: as configured, or this worker's part of what the container has free."""
-    if stated := settings.model.load_bytes:
-        return TrialLimits(int(stated), settings.model.load_seconds)
+    """Return the limits of a trial: as configured, or this worker's share of the free memory of the container."""
+    if configured := settings.model.load_bytes:
+        return TrialLimits(int(configured), settings.model.load_seconds)
     return TrialLimits(share_of(memory_limits.container_memory(), workers), settings.model.load_seconds)
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:
-    """The part of one of the workers in the memory that is free, beside the trial process itself and a reserve."""
-    return max(LEAST_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
+    """Return one worker's share of the free memory in bytes, without a reserve and the interpreter of the trial process."""
+    return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
 
 def environment(settings: Settings) -> str:
-    """A digest of what the outcome of a trial depends on beside the version: settings, runtimes and the container's memory."""
-    stated = settings.model_dump(mode="json", include={name: set(keys) for name, keys in TRIED.items()})
+    """Return a digest of the settings, runtimes and memory on which the outcome of a trial depends, apart from the version."""
+    tried_settings = settings.model_dump(mode="json", include={name: set(keys) for name, keys in TRIED.items()})
     runtimes = {name: version for name in RUNTIMES if (version := _installed(name))}
-    text = json.dumps([stated, runtimes, memory_limits.container_limit()], sort_keys=True)
+    text = json.dumps([tried_settings, runtimes, memory_limits.container_limit()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def in_words(size: int) -> str:
-    """A number of bytes, for people."""
+def format_bytes(size: int) -> str:
+    """Return a number of bytes with its unit."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
@@ -264,38 +285,41 @@ def _installed(name: str) -> str | None:
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
-    """The life of a trial process."""
+    """Run a trial process until its parent ends it."""
     sandbox.confine()
     limit_malloc_arenas()
     os.nice(NICENESS)
     logs.configure({"scorer": settings.owner, "process": "trial"}, "WARNING")
-    sandbox.serve(pipe, lambda _, package, most: _try(settings, package, most), KNOWN)
+    sandbox.serve(pipe, lambda _, package, max_bytes: _try(settings, package, max_bytes), KNOWN)
 
 
-def _try(settings: Settings, package: Package, most: int) -> None:
-    """Load a version with so much memory, and see whether it is fit to serve. Raises ModelRefused.
+def _try(settings: Settings, package: Package, max_bytes: int) -> None:
+    """Load a version with limited memory, in a thread with a smaller stack than the threads of a scorer.
 
-    It runs in a thread with a smaller stack than those of a scorer have.
+    Raises:
+        ModelRefused: The version is not fit to serve.
     """
     load = loader(settings, probe=True)
-    if settings.model.device == "cpu":  # a GPU's driver maps far more memory than it uses
-        memory_limits.limit_data(most)
+    if settings.model.device == "cpu":  # the driver of a GPU maps far more memory than it uses
+        memory_limits.limit_data(max_bytes)
     threading.stack_size(stack_bytes(resource.getrlimit(resource.RLIMIT_STACK)[0]))
-    call_in_thread("trial", lambda: _probe(load, package, most)).result()
+    call_in_thread("trial", lambda: _probe(load, package, max_bytes)).result()
 
 
-def _probe(load: LoadPackage, package: Package, most: int) -> None:
-    """Every probe of a version before it is served, one after the other."""
+def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
+    """Run every probe of a version. Raises ModelRefused."""
     try:
-        loaded = load(package)  # its golden examples and the warm-up included
+        loaded = load(package)  # runs the golden examples and the warm-up
         loaded.model.close()
     except (ModelRefused, MemoryError) as error:
-        if isinstance(error, MemoryError) or "alloc" in str(error):  # the runtime has no error of its own for it
-            raise ModelRefused(f"{error or 'no memory'}; it may need {in_words(most)} (model.load_bytes); {REMEDY}") from None
+        if isinstance(error, MemoryError) or "alloc" in str(error):  # the runtime has no error class for it
+            raise ModelRefused(
+                f"{error or 'no memory'}; it may need {format_bytes(max_bytes)} (model.load_bytes); {REMEDY}"
+            ) from None
         raise
 
 
 def stack_bytes(limit: int) -> int:
-    """The stack of a trial's thread, for this soft limit of stacks: a part of what threads get by default."""
-    usual = USUAL_STACK if limit == resource.RLIM_INFINITY else min(limit, USUAL_STACK)
-    return int(usual * STACK_SHARE) & ~0xFFFF
+    """Return the stack size of a trial's thread in bytes, a share of the default size under this soft limit."""
+    default = DEFAULT_STACK if limit == resource.RLIM_INFINITY else min(limit, DEFAULT_STACK)
+    return int(default * STACK_SHARE) & ~0xFFFF

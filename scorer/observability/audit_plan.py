@@ -1,4 +1,4 @@
-"""The topics and the consumer group of a scorer that `publisher.audit` counts."""
+"""The topics and the consumer group of a scorer that `publisher.audit` audits."""
 
 from publisher.audit.scorer_audit import Plan
 from publisher.runtime.time_range import ALWAYS, TimeRange
@@ -7,7 +7,7 @@ from scorer.settings import Settings
 
 
 def audit_plan(settings: Settings, window: TimeRange = ALWAYS) -> Plan:
-    """Return what to audit: all topics of the settings, the group's committed offsets, and the inputs of the time window."""
+    """Return the plan of an audit: all topics of the settings, the group's committed offsets, and the inputs of the window."""
     return Plan(
         settings.input.topics,
         [settings.output.topic],

@@ -1,6 +1,6 @@
-"""Follow the status topic for notices of channel moves, so that the registry is polled at once, and for records of our own key.
+"""Read notices of channel moves, and status records of our own key, from the status topic.
 
-A lost notice or an unreadable topic only delays the move until the next poll.
+A notice lets the registry be polled at once. A lost notice or an unreadable topic delays the move until the next poll.
 """
 
 import logging
@@ -19,10 +19,10 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.25  # how late it may close
+POLL_SECONDS = 0.25  # the longest delay of `close`
 PAUSE_SECONDS = 1.0  # after an error
 ANSWER_SECONDS = 10.0
-MOVED_SECONDS = 0.5  # between two calls of `moved`: a flood of notices must not become one of questions to the registry
+MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cause as many requests to the registry
 
 
 class CallCoalescer:
@@ -46,30 +46,38 @@ class CallCoalescer:
 
 
 class ChannelMoveListener:
-    """Calls `moved` for each notice of the channel `model.tag`, and `own` with each record of our key, from its own thread.
+    """Reads the status topic in a background thread until `close`.
 
-    `deaf`: the topic cannot be read.
+    Args:
+        settings: the settings of the worker.
+        on_move: called after notices of the channel `model.tag`.
+        own: called with each record of our key.
+        skipped: counts unreadable records.
+
+    Attributes:
+        unreadable: whether the topic cannot be read.
     """
 
     def __init__(
         self,
         settings: Settings,
-        moved: Callable[[], None] = lambda: None,
+        on_move: Callable[[], None] = lambda: None,
         own: Callable[[Message], None] = lambda _: None,
         skipped: SkippedRecords | None = None,
     ) -> None:
-        self.deaf = False
+        self.unreadable = False
         self._skipped = skipped or SkippedRecords(log)
         self._settings = settings
-        self._moved = moved
+        self._on_move = on_move
         self._own = own
-        self._noticed = CallCoalescer(MOVED_SECONDS)
+        self._moves = CallCoalescer(MOVED_SECONDS)
         self._key = notice_key(settings.model.tag).encode()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="notices", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
+        """End the thread."""
         self._closing.set()
         self._thread.join(timeout=5)
 
@@ -79,20 +87,20 @@ class ChannelMoveListener:
         consumer = kafka.reader(self._settings.kafka, f"{self._settings.owner}.notices", **properties)
         topic = self._settings.status_topic
         try:
-            found = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic]
-            consumer.assign([TopicPartition(topic, number, OFFSET_END) for number in found.partitions])
+            partitions = consumer.list_topics(topic, timeout=ANSWER_SECONDS).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, OFFSET_END) for number in partitions])
             while not self._closing.is_set():
-                self._take(consumer)
-                if self._noticed.due(time.monotonic()):
-                    log.info("the channel %s has moved; asking the registry", self._settings.model.tag)
-                    self._moved()
+                self._poll(consumer)
+                if self._moves.due(time.monotonic()):
+                    log.info("the channel %s has moved; polling the registry", self._settings.model.tag)
+                    self._on_move()
         except KafkaException as error:
-            self.deaf = True
-            log.warning("no notices from %s, the tag is polled all the same: %s", topic, error.args[0])
+            self.unreadable = True
+            log.warning("no notices from topic %s; the registry is still polled: %s", topic, error.args[0])
         finally:
             consumer.close()
 
-    def _take(self, consumer: Consumer) -> None:
+    def _poll(self, consumer: Consumer) -> None:
         message = consumer.poll(POLL_SECONDS)
         if message is None:
             return
@@ -104,9 +112,9 @@ class ChannelMoveListener:
             log.info("notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)
         elif message.key() == self._key:
-            self._noticed.add()
+            self._moves.add()
         elif message.key() == self._settings.owner.encode():
             if message.value() is not None and status_record.parse(message.value()) is None:
-                place = message.topic() or "", message.partition() or 0, message.offset() or 0
-                self._skipped.skip(*place, "it has the key of this scorer, and is no status record")
+                position = message.topic() or "", message.partition() or 0, message.offset() or 0
+                self._skipped.skip(*position, "it has the key of this scorer but is not a status record")
             self._own(message)

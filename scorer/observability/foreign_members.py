@@ -1,6 +1,6 @@
-"""Finds members of the consumer group that are not scorers: they are assigned partitions whose events nobody scores.
+"""Detect members of the consumer group that are not scorers: the events of their partitions are not scored.
 
-The decisions are functions of values and `now`; the question to the coordinator runs in a thread of its own.
+The decisions are functions of values and `now`. A background thread queries the coordinator.
 """
 
 import logging
@@ -19,8 +19,8 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 3.0  # after a change of the assignment: a rebalance has ended by then
-LOOK_SECONDS = 30.0  # between questions while something is wrong
+SETTLE_SECONDS = 3.0  # after a change of the assignment: the rebalance has ended by then
+RETRY_SECONDS = 30.0  # between queries while there are foreign members or the scorer is not in the group
 REPEAT_SECONDS = 600.0  # between log lines about the same members
 HINT = "stop them, or give them a consumer group of their own"
 
@@ -30,68 +30,82 @@ def foreign(members: Iterable[GroupMember], group: str) -> list[GroupMember]:
     return [member for member in members if not member.client_id.startswith(f"{group}.")]
 
 
-def in_words(members: Sequence[GroupMember], group: str) -> str:
-    """Name the foreign members of a group in one line."""
-    named = ", ".join(map(str, members))
-    return f"consumer group {group} has members that are not scorers: {named}; events assigned to them are not scored"
+def describe_foreign(members: Sequence[GroupMember], group: str) -> str:
+    """Return the foreign members of a group on one line."""
+    names = ", ".join(map(str, members))
+    return f"consumer group {group} has members that are not scorers: {names}; events assigned to them are not scored"
 
 
 def ask(settings: Settings) -> list[GroupMember]:
-    """Return the members of the scorers' group, asked by a client of its own. Raises KafkaException."""
+    """Return the members of the scorers' group, by a separate client. Raises KafkaException."""
     return described(kafka.admin(settings.kafka, settings.owner), settings.name)
 
 
 class ForeignMembers:
-    """Watches the group of one scorer. `show(number)` gets the number of foreign members.
+    """Watches the group of one scorer.
 
-    The coordinator is asked after each change of the assignment, which every member that takes partitions causes, and again
-    every LOOK_SECONDS while there are foreign members or the scorer is not in the group. It is not asked at other times: an
-    administrative client may end the process if the coordinator fails in the middle of an answer (librdkafka #4605).
+    The coordinator is queried after each change of the assignment, because a new member changes it, and every RETRY_SECONDS
+    while there are foreign members or the scorer is not in the group. It is not queried at other times: an administrative
+    client may end the process if the coordinator fails in the middle of an answer (librdkafka #4605).
+
+    Args:
+        group: the consumer group.
+        ask: returns the members of the group. Raises KafkaException or Fatal.
+        show: called with the number of foreign members.
+
+    Attributes:
+        members: the foreign members at the last query.
     """
 
     def __init__(self, group: str, ask: Callable[[], list[GroupMember]], show: Callable[[int], object]) -> None:
-        self.found: Sequence[GroupMember] = ()
+        self.members: Sequence[GroupMember] = ()
         self._group = group
         self._ask = ask
         self._show = show
-        self._seen: object = None
+        self._assignment: object = None
         self._due = float("inf")
         self._log_at = float("-inf")
         self._answer: Future[list[GroupMember]] | None = None
 
     @property
-    def told(self) -> str | None:
-        """The foreign members in one line, or None if there are none."""
-        return in_words(self.found, self._group) if self.found else None
+    def summary(self) -> str | None:
+        """The foreign members on one line; None if there are none."""
+        return describe_foreign(self.members, self._group) if self.members else None
 
     def tick(self, now: float, *, joined: bool, partitions: Set[Partition]) -> None:
-        """Ask if it is time, and take the answer; called about once a second with the scorer's own partitions. `now` is in
-        monotonic seconds."""
-        if (joined, partitions) != self._seen:
-            self._seen, self._due = (joined, frozenset(partitions)), now + SETTLE_SECONDS
+        """Query the coordinator if a query is due, and handle its answer. The worker calls it about once a second.
+
+        Args:
+            now: the time in monotonic seconds.
+            joined: whether the scorer is in the group.
+            partitions: the partitions that are assigned to the scorer.
+        """
+        if (joined, partitions) != self._assignment:
+            self._assignment = joined, frozenset(partitions)
+            self._due = now + SETTLE_SECONDS
         if self._answer is not None and self._answer.done():
-            wrong = self._take(self._answer, now) or not joined
+            must_retry = self._handle(self._answer, now) or not joined
             self._answer = None
-            if wrong:
-                self._due = min(self._due, now + LOOK_SECONDS)
+            if must_retry:
+                self._due = min(self._due, now + RETRY_SECONDS)
         if self._answer is None and now >= self._due:
             self._due = float("inf")
             self._answer = call_in_thread("group-members", self._ask)
 
-    def _take(self, answer: Future[Any], now: float) -> bool:
-        """Note the answer. Returns whether to ask again soon."""
+    def _handle(self, answer: Future[Any], now: float) -> bool:
+        """Record the answer; return whether to query again soon."""
         try:
-            found = foreign(answer.result(), self._group)
+            members = foreign(answer.result(), self._group)
         except (KafkaException, Fatal) as error:
             log.info("the members of the group are not known yet: %s", error.args[0])
             return True
-        if {member[:2] for member in found} != {member[:2] for member in self.found}:
+        if {member[:2] for member in members} != {member[:2] for member in self.members}:
             self._log_at = now
-            if not found:
-                log.info("consumer group %s has only scorers as members again", self._group)
-        self.found = found
-        self._show(len(found))
-        if found and now >= self._log_at:
+            if not members:
+                log.info("all members of consumer group %s are scorers again", self._group)
+        self.members = members
+        self._show(len(members))
+        if members and now >= self._log_at:
             self._log_at = now + REPEAT_SECONDS
-            log.warning("%s; %s", self.told, HINT)
-        return bool(found)
+            log.warning("%s; %s", self.summary, HINT)
+        return bool(members)

@@ -1,12 +1,9 @@
-"""The lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
+"""Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-While records wait, lag is the time since the partition was last level: since its last answered event was written, since its
-end was reached
-with everything answered, or since no record waited, whichever came last. Readers of committed records also reach an end while
-a
-transaction is open behind it. A producer that aborts its transactions therefore causes no lag in seconds, a partition that
-never answers
-an event does, and a partition whose first event arrives after a quiet hour does not.
+While records wait, the lag is the time since the partition last had none: since its last answered event was written, since its
+end was reached with all events answered, or since no record waited, whichever came last. Readers of committed records also
+reach an end while a transaction is open behind it. Therefore a producer that aborts its transactions causes no lag in seconds,
+a partition that never answers an event does, and the first event after a quiet hour does not.
 """
 
 from collections.abc import Mapping
@@ -15,25 +12,27 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """The time when each assigned partition was last level (Unix ms)."""
+    """The time at which each assigned partition last had no lag (Unix ms)."""
 
     def __init__(self) -> None:
-        self._level_ms: dict[Partition, int] = {}
+        self._caught_up_ms: dict[Partition, int] = {}
 
     def seconds(
         self, waiting: Mapping[Partition, int], answered_ms: Mapping[Partition, int], now_ms: int
     ) -> dict[Partition, float]:
-        """Return the lag of each partition of `waiting` (number of unanswered records).
+        """Return the lag of each partition of `waiting` in seconds.
 
-        `answered_ms` is the time when the last answered event of a partition was written, or when its end was reached after
-        that. Partitions that
-        are missing here are forgotten: they belong to other scorers.
+        Args:
+            waiting: the number of unanswered records by partition. Other partitions are forgotten.
+            answered_ms: the time at which the last answered event of a partition was written, or at which its end was reached
+                after that event.
+            now_ms: the current time.
         """
-        self._level_ms = {p: now_ms if not records else self._level_ms.get(p, 0) for p, records in waiting.items()}
+        self._caught_up_ms = {p: now_ms if not records else self._caught_up_ms.get(p, 0) for p, records in waiting.items()}
         rows = {}
         for partition, records in waiting.items():
-            level = max(self._level_ms[partition], answered_ms.get(partition, 0))
-            if not level:  # nothing is known of it: its clock begins
-                level = self._level_ms[partition] = now_ms
-            rows[partition] = max(0, now_ms - level) / 1_000 if records else 0.0
+            caught_up_ms = max(self._caught_up_ms[partition], answered_ms.get(partition, 0))
+            if not caught_up_ms:  # a new partition: its clock starts
+                caught_up_ms = self._caught_up_ms[partition] = now_ms
+            rows[partition] = max(0, now_ms - caught_up_ms) / 1_000 if records else 0.0
         return rows

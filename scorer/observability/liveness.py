@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 from publisher.runtime.dependencies import Outages
 from publisher.transactions.protocol import Counters
 
-LONG_SECONDS = 30.0  # of a transaction: as long as the alert ScorerOpenTransaction waits
+LONG_SECONDS = 30.0  # the age of a transaction for which the alert ScorerOpenTransaction waits
 
 
 @dataclass(slots=True)
 class WorkerProgress:
     """The progress of a worker.
 
-    `heartbeat` is in monotonic seconds; `lag` in records, `lag_seconds` as in `lag.py`; `last_event_ms` is the time of the
-    last answered event;
-    `state` describes the scorer until it has `joined`; `scoring` is set once the loop runs; `paused` has the reasons of paused
-    partitions.
+    Attributes:
+        heartbeat: the time of the last progress in monotonic seconds.
+        state: describes the scorer until it has joined the group.
+        scoring: whether the main loop runs.
+        joined: whether the scorer is in the group.
+        paused: the reason by paused partition.
+        lag: the lag in records by partition.
+        lag_seconds: the lag in seconds by partition; see `lag.py`.
+        last_event_ms: the time of the last answered event by partition.
     """
 
     heartbeat: float
@@ -37,7 +42,7 @@ class WorkerProgress:
     last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def alive(self) -> None:
-        """Record that the main thread waits deliberately and does not hang."""
+        """Record that the main thread makes progress, or waits deliberately."""
         self.heartbeat = time.monotonic()
 
 
@@ -53,5 +58,5 @@ def not_ready(
     """Return the fault if the scorer waits for a dependency, holds a transaction open, or is not in its group."""
     since = counters.open_since  # the owner thread may change it meanwhile
     age = 0.0 if since is None else clock() - since
-    late = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None
-    return outages.summary() or late or (None if progress.joined else progress.state)
+    open_transaction = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None
+    return outages.summary() or open_transaction or (None if progress.joined else progress.state)

@@ -28,7 +28,7 @@ SIZE_BUCKETS = tuple(4**k for k in range(9))
 
 
 class BatchHistogram(Collector):
-    """A histogram of LATENCY_BUCKETS that accepts a batch of observations in one call."""
+    """A histogram with LATENCY_BUCKETS that accepts a batch of observations in one call."""
 
     def __init__(self, name: str, documentation: str, registry: CollectorRegistry) -> None:
         self._name = name
@@ -52,7 +52,7 @@ class BatchHistogram(Collector):
 
 
 class LabelledCounter(Collector):
-    """A counter with one label that is updated per batch: a dictionary costs a tenth of a labelled child."""
+    """A counter with one label that is updated per batch. A dictionary costs a tenth of a labelled child."""
 
     def __init__(self, name: str, documentation: str, label: str, registry: CollectorRegistry) -> None:
         self._named = name, documentation, label
@@ -81,16 +81,18 @@ class SessionCounters(Collector):
     def collect(self) -> Iterable[Metric]:
         now = self.counters
         for name, documentation, value in (
-            ("scorer_commits", "Transactions, or checkpoints, that the broker confirmed.", now.commits),
-            ("scorer_aborts", "Transactions, or unconfirmed records, given up; their events were read again.", now.aborts),
+            ("scorer_commits", "Committed transactions, or confirmed checkpoints with at-least-once delivery.", now.commits),
+            ("scorer_aborts", "Aborted transactions, or unconfirmed checkpoints; their events were read again.", now.aborts),
             ("scorer_producer_rotations", "Producers replaced because a commit was slow.", now.rotations),
-            ("scorer_fenced", "Times another producer took one of our transactional ids.", now.fenced),
-            ("scorer_commit_seconds", "Time that the loop waited for commits.", now.commit_seconds),
+            ("scorer_fenced", "Times another producer fenced one of our transactional ids.", now.fenced),
+            ("scorer_commit_seconds", "Time for which the main loop waited for commits.", now.commit_seconds),
         ):
             yield CounterMetricFamily(name, documentation, value=value)
         age = 0.0 if (since := now.open_since) is None else max(0.0, time.monotonic() - since)
         yield GaugeMetricFamily(
-            "scorer_open_transaction_seconds", "Age of the open transaction, or of the wait for others' to end.", age
+            "scorer_open_transaction_seconds",
+            "Age of the open transaction, or of the wait for transactions of other owners.",
+            age,
         )
 
 
@@ -101,15 +103,21 @@ class UnreadableRecordsCounter(Collector):
         self.records = records
 
     def collect(self) -> Iterable[Metric]:
-        told = "Records, and commits of the group, that are unreadable and were skipped."
-        family = CounterMetricFamily("scorer_unreadable_records", told, labels=["topic"])
+        documentation = "Unreadable records, and unreadable commits of the group, that were skipped."
+        family = CounterMetricFamily("scorer_unreadable_records", documentation, labels=["topic"])
         for topic, count in sorted(self.records.counts.copy().items()):
             family.add_metric([topic], count)
         yield family
 
 
 class Metrics:
-    """All metrics of one scorer in its own registry; `model` describes the runtime, one metric shows `outages`."""
+    """All metrics of one scorer in a separate registry.
+
+    Args:
+        counters: the counters of the transaction session.
+        model: the settings of the model, which describe the runtime.
+        skipped: counts unreadable records.
+    """
 
     def __init__(self, counters: Counters, model: ModelSettings, skipped: SkippedRecords | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -117,65 +125,72 @@ class Metrics:
         self.session = SessionCounters(counters)
         self.outages = Outages()
         self.registry.register(self.session)
-        at, of_partition = self.registry, ["topic", "partition"]
-        self.latency = BatchHistogram("scorer_event_latency_seconds", "From the input's timestamp to the answer.", at)
-        wait = "From the input's timestamp to when its batch was taken: the part of the latency that no stage has."
+        at = self.registry
+        of_partition = ["topic", "partition"]
+        self.latency = BatchHistogram("scorer_event_latency_seconds", "Time from the timestamp of the event to its answer.", at)
+        wait = "Time from the timestamp of the event to the start of its batch: the latency before the first stage."
         self.wait = BatchHistogram("scorer_event_wait_seconds", wait, at)
         self.events = LabelledCounter("scorer_events", "Events answered.", "outcome", at)
         self.batches = Counter("scorer_batches", "Batches published.", registry=at)
         self.batch_events = Histogram("scorer_batch_events", "Events in a batch.", buckets=SIZE_BUCKETS, registry=at)
-        limited = "What kept batches from being larger: more was not there, or was not taken."
+        limited = "Batches by the reason that limited their size."
         self.limited = LabelledCounter("scorer_batches_limited", limited, "by", at)
         self.stage = LabelledCounter("scorer_stage_seconds", "Time spent by stage.", "stage", at)
         self.dead = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
-        told = "Events in the canary's share of the keys, by why the champion answered; none: the candidate had the word."
-        self.canaried = Counter("scorer_canary_events", told, ["fallback"], registry=at)
-        told = "Events that a shadow left out because it was too far behind."
-        self.skipped = Counter("scorer_shadow_skipped_events", told, registry=at)
-        self.refused = Counter("scorer_versions_refused", "Versions that were not fit to serve.", registry=at)
-        told = "1 while the channel names a version, or was moved in a way, that is refused here: it is not served."
-        self.channel_refused = Gauge("scorer_channel_refused", told, registry=at)
-        tried = "Versions tried in a process of their own before they were loaded, by outcome."
+        canaried = (
+            "Events in the canary's share of the keys, by the reason of the champion's answer; none: the candidate answered."
+        )
+        self.canaried = Counter("scorer_canary_events", canaried, ["fallback"], registry=at)
+        skipped_events = "Events that a shadow skipped because its lag exceeded shadow.max_lag_seconds."
+        self.skipped = Counter("scorer_shadow_skipped_events", skipped_events, registry=at)
+        self.refused = Counter("scorer_versions_refused", "Versions that were refused.", registry=at)
+        channel_refused = "1 while the version or the move of the channel is refused here; an earlier version is served."
+        self.channel_refused = Gauge("scorer_channel_refused", channel_refused, registry=at)
+        tried = "Versions tried in a trial process before they were loaded, by outcome."
         self.trials = Counter("scorer_version_trials", tried, ["outcome"], registry=at)
         for outcome in OUTCOMES:
             self.trials.labels(outcome)
         self._load_seconds = Gauge(
-            "scorer_version_load_seconds", "Age of the load of a version, its trial included; 0 without one.", registry=at
+            "scorer_version_load_seconds",
+            "Duration of the current load of a version, including its trial; 0 without a load.",
+            registry=at,
         )
         self.fence_timeouts = Counter(
-            "scorer_revision_fence_timeouts", "Partitions taken over before their revision was reached here.", registry=at
+            "scorer_revision_fence_timeouts",
+            "Partitions taken over before this scorer served the revision that had scored them.",
+            registry=at,
         )
         self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
-        lag = "Time since the partition was last level, while records wait."
+        lag = "Time since the partition last had no waiting records; 0 while none wait."
         self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
         self.model = Gauge(
-            "scorer_model_info", "The version served, by role.", ["model", "version", "digest", "role"], registry=at
+            "scorer_model_info", "The served versions by role.", ["model", "version", "digest", "role"], registry=at
         )
-        self.revision = Gauge("scorer_model_revision", "The channel revision served.", registry=at)
-        paused = "1 while a partition is not read although it is ours."
+        self.revision = Gauge("scorer_model_revision", "The served revision of the channel.", registry=at)
+        paused = "1 while an assigned partition is not read."
         self.paused = Gauge("scorer_partition_paused", paused, of_partition, registry=at)
-        away = Gauge("scorer_away", "1 while this does not answer and is waited for.", ["what"], registry=at)
+        unavailable = Gauge("scorer_away", "1 while a dependency is unavailable.", ["what"], registry=at)
         for what in KINDS:
-            away.labels(what).set_function(partial(self.outages.is_unavailable, what))
-        told = "Members of the consumer group that are not scorers."
-        self.foreign_members = Gauge("scorer_foreign_members", told, registry=at)
+            unavailable.labels(what).set_function(partial(self.outages.is_unavailable, what))
+        foreign = "Members of the consumer group that are not scorers."
+        self.foreign_members = Gauge("scorer_foreign_members", foreign, registry=at)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
-        self._machinery(model)
+        self._set_runtime_info(model)
 
-    def _machinery(self, model: ModelSettings) -> None:
-        """Set the constant metrics of the runtime of this process."""
+    def _set_runtime_info(self, model: ModelSettings) -> None:
+        """Set the constant metrics of the runtime."""
         at = self.registry
-        device = Gauge("scorer_device_info", "Where the model runs.", ["backend", "device"], registry=at)
+        device = Gauge("scorer_device_info", "The backend and device of the model.", ["backend", "device"], registry=at)
         device.labels(model.backend, model.device).set(1)
-        said = "Plain JSON objects by scanner or msgspec; events as columns or messages."
-        parts = Gauge("scorer_native_info", said, ["json", "kafka"], registry=at)
-        parts.labels(
+        native = "How JSON is decoded (scanner or msgspec) and events are fetched (columns or messages)."
+        native_info = Gauge("scorer_native_info", native, ["json", "kafka"], registry=at)
+        native_info.labels(
             "scanner" if native_library().library else "msgspec", "columns" if librdkafka_plugin() else "messages"
         ).set(1)
 
     def loading(self, age_seconds: Callable[[], float]) -> None:
-        """Use this function for the age of a running load."""
+        """Use this function for the duration of the current load."""
         self._load_seconds.set_function(age_seconds)
 
     def batch(
@@ -192,8 +207,8 @@ class Metrics:
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
         """Count the canary's events of a batch, and the fallbacks to the champion."""
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
-        for why, count in fallbacks.items():
-            self.canaried.labels(why).inc(count)
+        for reason, count in fallbacks.items():
+            self.canaried.labels(reason).inc(count)
 
     def partitions(
         self,

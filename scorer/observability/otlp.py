@@ -1,10 +1,8 @@
 """Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
 
-The `traceparent` (W3C) of an event is copied to its score, so that producer and consumer share a trace. A batch has many
-producers, so its
-span is in a separate trace with links to theirs. The score of an event without one gets the batch's. An unavailable collector
-costs no
-score: spans are dropped and the SDK logs it.
+The `traceparent` (W3C) of an event is copied to its score, so that producer and consumer share a trace. A batch has events of
+many producers, so its span is in a separate trace with links to their spans. The score of an event without a `traceparent` gets
+the `traceparent` of the batch. An unavailable collector affects no score: the SDK drops spans and logs it.
 """
 
 import logging
@@ -28,8 +26,8 @@ from scorer.decoding.batch import Batch, Headers
 from scorer.observability.traces import Traces
 
 PATH = "/v1/traces"
-LINKS = 1_024  # of a span, where OTEL_SPAN_LINK_COUNT_LIMIT says nothing
-SPANS = 256  # that wait; with LINKS it bounds the memory that they take
+LINKS = 1_024  # per span, unless OTEL_SPAN_LINK_COUNT_LIMIT is set
+SPANS = 256  # in the queue; with LINKS it bounds the memory
 CLOSE_SECONDS = 2.0
 PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
@@ -37,7 +35,13 @@ Carried = list[tuple[str, str | bytes | None]]
 
 
 class OtlpTraces(Traces):
-    """Sends to `endpoint`, `http://host:port`, from its own thread. `owner` is this scorer among those of `name`."""
+    """Traces that are sent to a collector from a background thread.
+
+    Args:
+        endpoint: the collector, `http://host:port`.
+        name: the name of the scorer, which is the service name.
+        owner: the owner id of this process, which is the service instance id.
+    """
 
     def __init__(self, endpoint: str, name: str, owner: str) -> None:
         limit = None if OTEL_SPAN_LINK_COUNT_LIMIT in os.environ else LINKS
@@ -53,7 +57,7 @@ class OtlpTraces(Traces):
             handler.addFilter(with_ids)
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """See Traces. Log lines of this thread carry the ids of the span until the batch ends."""
+        """Start the span of a batch. Log lines of this thread have its ids until the batch ends."""
         carried = [_carried(headers) for headers in batch.headers]
         span = self._tracer.start_span(
             f"score {', '.join(sorted(set(batch.topics)))}",
@@ -64,8 +68,8 @@ class OtlpTraces(Traces):
         )
         carrier: dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier, trace.set_span_in_context(span, Context()))
-        own: Carried = [*carrier.items()]
-        batch.carried = [headers or own for headers in carried]
+        batch_headers: Carried = [*carrier.items()]
+        batch.carried = [headers or batch_headers for headers in carried]
         self._open[id(batch)] = span
         self._leave()
         self._token = context.attach(trace.set_span_in_context(span))
@@ -86,8 +90,8 @@ class OtlpTraces(Traces):
         self._leave()
 
     def close(self) -> None:
-        """See Traces. The SDK may block for a collector that does not answer: the call does not wait for it."""
-        self.fail("the scorer ends")
+        """Send the remaining spans. The call does not wait for a collector that blocks the SDK."""
+        self.fail("the scorer stops")
         ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
         ending.start()
         ending.join(CLOSE_SECONDS)
@@ -111,19 +115,20 @@ class OtlpTraces(Traces):
 
 def with_ids(record: logging.LogRecord) -> bool:
     """Add the ids of the current batch's span to a log record; a logging filter that accepts every record."""
-    found = trace.get_current_span().get_span_context()
-    if found.is_valid:
-        record.trace_id, record.span_id = f"{found.trace_id:032x}", f"{found.span_id:016x}"
+    span = trace.get_current_span().get_span_context()
+    if span.is_valid:
+        record.trace_id = f"{span.trace_id:032x}"
+        record.span_id = f"{span.span_id:016x}"
     return True
 
 
 def _carried(headers: Headers) -> Carried:
     """Return the event's last valid traceparent with its tracestate; empty without one."""
-    found = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
-    parent = _bytes(found.get("traceparent"))
+    trace_headers = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
+    parent = _bytes(trace_headers.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
         return []
-    state = _bytes(found.get("tracestate"))
+    state = _bytes(trace_headers.get("tracestate"))
     return [("traceparent", parent), *([("tracestate", state)] if state else [])]
 
 

@@ -31,7 +31,7 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
 
     Args:
         settings: the scorer's settings.
-        dead: read dead letters instead of scores.
+        dead: whether to read dead letters instead of scores.
         from_beginning: start at the oldest record; otherwise at the end, if `follow`.
         follow: wait for further records; otherwise read to the current end, in the order of timestamps.
 
@@ -53,13 +53,13 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 
 def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
     """Yield committed records from `start`: without end if `follow`, else to the current end, ordered by timestamp."""
-    passing = Codes(*PASSING.items(), *ABSENT.items())
-    following = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], passing)
-    with contextlib.closing(following):
-        following.begin(start)
+    transient = Codes(*PASSING.items(), *ABSENT.items())
+    follower = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], transient)
+    with contextlib.closing(follower):
+        follower.begin(start)
         while follow:
-            yield from following.poll()
-        yield from following.oldest_first()
+            yield from follower.poll()
+        yield from follower.oldest_first()
 
 
 def score_lines(messages: Iterable[Message], as_json: Callable[[bytes], bytes]) -> Iterator[bytes]:
@@ -68,7 +68,8 @@ def score_lines(messages: Iterable[Message], as_json: Callable[[bytes], bytes]) 
     Raises:
         Fatal: All records are unreadable.
     """
-    skipped, readable = SkippedRecords(log), False
+    skipped = SkippedRecords(log)
+    readable = False
     for message in messages:
         try:
             line = _score_line(message, as_json)
@@ -90,7 +91,7 @@ def _score_line(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 
 
 def dead_letter_line(message: Message) -> bytes:
-    """Return a dead letter as JSON: the facts in its headers (source, reason, error), and the event's key and value."""
+    """Return a dead letter as JSON: source, reason and error of its headers, and the event's key and value."""
     facts = dead_letter_headers.dead_letter_facts(headers_of_one(message) or [])
     return printable_json(orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())}))
 

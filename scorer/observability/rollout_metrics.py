@@ -1,4 +1,4 @@
-"""The metrics of a rollout controller, collected from its state on each scrape."""
+"""Metrics of a rollout controller, collected from its state on each scrape."""
 
 import time
 from collections import Counter
@@ -9,18 +9,26 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-LOOKED = "Seconds since the controller last looked at the rollouts."
+AGE = "Seconds since the controller last read the rollouts."
 
 
 @dataclass(slots=True)
 class RolloutState:
-    """The state of a controller, replaced by its loop at each iteration.
+    """The state of a controller, updated by its loop at each iteration.
 
-    `step` counts the plan's `steps` from 0, -1 before the first. `baked_seconds` of `wanted_seconds` is the timer of the step.
-    `behind_seconds` is
-    the delay of the analysis, None if it reads nothing; `pairs` are those of the step. `decisions` counts log entries by
-    verdict. `looked` is the
-    time of the last iteration in monotonic seconds.
+    Attributes:
+        leads: whether this replica is the leader.
+        running: whether a rollout is running.
+        step: the current step of the plan, counted from 0; -1 before the first.
+        steps: the number of steps.
+        baked_seconds: the elapsed bake time of the step.
+        wanted_seconds: the bake time of the step.
+        behind_seconds: the lag of the analysis; None if it reads nothing.
+        pairs: the number of pairs of the step.
+        for_person: whether the rollout waits for an operator.
+        registry_away: whether the registry is unavailable.
+        decisions: the number of log entries by verdict.
+        looked: the time of the last iteration in monotonic seconds.
     """
 
     leads: bool = False
@@ -38,7 +46,7 @@ class RolloutState:
 
 
 class RolloutMetrics(Collector):
-    """Metrics of the rollout; only the leading replica has them."""
+    """Metrics of one controller. Only the leader has the metrics of the rollout."""
 
     def __init__(self, state: RolloutState, clock: Callable[[], float] = time.monotonic) -> None:
         self._state = state
@@ -47,29 +55,29 @@ class RolloutMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         now = self._state
         yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller leads.", now.leads)
-        yield GaugeMetricFamily("scorer_rollout_look_age_seconds", LOOKED, max(0.0, self._clock() - now.looked))
-        yield GaugeMetricFamily("scorer_rollout_registry_away", "1 while the registry does not answer.", now.registry_away)
-        decisions = CounterMetricFamily("scorer_rollout_decisions", "Decisions written, by verdict.", labels=["verdict"])
+        yield GaugeMetricFamily("scorer_rollout_look_age_seconds", AGE, max(0.0, self._clock() - now.looked))
+        yield GaugeMetricFamily("scorer_rollout_registry_away", "1 while the registry is unavailable.", now.registry_away)
+        decisions = CounterMetricFamily("scorer_rollout_decisions", "Written decisions by verdict.", labels=["verdict"])
         for verdict, count in sorted(now.decisions.items()):
             decisions.add_metric([verdict], count)
         yield decisions
         if now.leads:
-            yield from self._of_the_leader()
+            yield from self._of_leader()
 
-    def _of_the_leader(self) -> Iterable[Metric]:
+    def _of_leader(self) -> Iterable[Metric]:
         now = self._state
         yield GaugeMetricFamily("scorer_rollout_running", "1 while a rollout runs.", now.running)
         if not now.running:
             return
         for name, documentation, value in (
-            ("step", "The step of its plan that the rollout is at, from 1; 0 is before the first.", now.step + 1),
-            ("steps", "Steps of its plan.", now.steps),
-            ("baked_seconds", "For how long the step was watched.", now.baked_seconds),
-            ("wanted_seconds", "For how long the step is to be watched.", now.wanted_seconds),
-            ("pairs", "Events of the step that both versions answered.", now.pairs),
-            ("waits_for_person", "1 while it waits for a person to approve, resume or abort.", now.for_person),
+            ("step", "The current step of the plan, counted from 1; 0 before the first.", now.step + 1),
+            ("steps", "Number of steps of the plan.", now.steps),
+            ("baked_seconds", "Elapsed bake time of the step.", now.baked_seconds),
+            ("wanted_seconds", "Bake time of the step.", now.wanted_seconds),
+            ("pairs", "Events of the step that both versions scored.", now.pairs),
+            ("waits_for_person", "1 while the rollout waits for an operator to approve, resume or abort it.", now.for_person),
         ):
             yield GaugeMetricFamily(f"scorer_rollout_{name}", documentation, value)
         if now.behind_seconds is not None:
-            told = "How far the judge is behind what was answered."
-            yield GaugeMetricFamily("scorer_rollout_behind_seconds", told, now.behind_seconds)
+            documentation = "Lag of the canary analysis behind the scores."
+            yield GaugeMetricFamily("scorer_rollout_behind_seconds", documentation, now.behind_seconds)

@@ -1,9 +1,9 @@
-"""Status records: the state of each scorer, published to Kafka, so that no other database is needed.
+"""Status records: the state of each scorer in the compacted topic `<name>.status`, so that no other database is needed.
 
-Topic `<name>.status`, compacted. The key is the scorer's owner id, or the key of a channel move (see
-`channel_move_listener.py`). Every principal with Write on the topic can write any record: readers bound what they keep, and
-decide nothing about a process by its record alone. A record whose heartbeat is old belongs to a scorer that is gone; a scorer
-that stops in an orderly way says so in its last record.
+The key is the scorer's owner id, or the key of a channel move (see `channel_move_listener.py`). Every principal with Write on
+the topic can write any record: readers bound the number and size of the records that they keep, and base no decision about a
+process on its record alone. A record with an old heartbeat belongs to a scorer that has died. The last record of a scorer that
+stops has the state `stopped`.
 """
 
 import logging
@@ -19,16 +19,18 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS
-SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # after which a successor takes a scorer without a record for dead
+SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # without a record; a successor then treats the scorer as dead
 NOTICE = "_channel/"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Lag = Annotated[int, msgspec.Meta(ge=-(2**42), le=2**42)]  # the sum of any number of these that a topic can hold has 64 bits
+Lag = Annotated[int, msgspec.Meta(ge=-(2**42), le=2**42)]  # the sum over the partitions of a topic fits in 64 bits
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
+    """A served version."""
+
     model: str
     version: str
     digest: str
@@ -36,7 +38,12 @@ class VersionStatus(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """An assigned partition and its unread records; `paused` has the reason if it is not read because of a fault."""
+    """An assigned partition.
+
+    Attributes:
+        lag: the number of unanswered records.
+        paused: the reason if the partition is not read because of a fault.
+    """
 
     topic: str
     partition: Number
@@ -45,13 +52,19 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):
-    """The status of one scorer.
+    """The status of one scorer. Times are in Unix ms.
 
-    Times are Unix ms; `cost` is T(B) = a + b B in seconds as (a, b). `tag` is the followed channel, `aspired_revision` its
-    newest seen revision,
-    whether served, refused or being loaded. `instance` identifies the process. A `shadow` is in its own group, answers no
-    event and takes no
-    part in a rollout.
+    Attributes:
+        scorer: the owner id.
+        state: `running` or `stopped`.
+        versions: the served versions by role.
+        refused: the reason by refused version.
+        cost: (a, b) of the time to score B events, T(B) = a + b B, in seconds.
+        counters: totals since the start, by name.
+        tag: the followed channel.
+        aspired_revision: the newest polled revision of the channel, whether it is served, refused or being loaded.
+        instance: identifies the process.
+        shadow: whether the process scores in the shadow: in a separate group, without answers, outside of rollouts.
     """
 
     scorer: str
@@ -75,11 +88,12 @@ _decoder = DocumentDecoder(ScorerStatus)
 
 
 def notice_key(channel: str) -> str:
+    """Return the key of notices that this channel has moved."""
     return NOTICE + channel
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a scorer's record; None for notices, tombstones, other bytes, and records that contradict their key."""
+    """Parse the record of a scorer; None for notices, tombstones, other bytes, and records that contradict their key."""
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)
@@ -87,51 +101,60 @@ def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
 
 
 def parse(value: bytes | None) -> ScorerStatus | None:
-    """Parse the value of a scorer's record; None for a tombstone and for other bytes."""
+    """Parse the value of a scorer's record; None for a tombstone or other bytes."""
     return _decoder.decode_or_none(value)
 
 
 class StatusReporter:
-    """Writes a record at each change of version or partitions, each recovery, and every HEARTBEAT_SECONDS, at least once.
+    """Writes a record at each change of versions or partitions, after each recovery, and every HEARTBEAT_SECONDS.
 
-    `current(state)` builds the record; `replaced()` returns whether another process runs under this name.
+    Args:
+        producer: the producer of the records.
+        topic: the status topic.
+        current: returns the record for a state.
+        is_replaced: returns whether another process has the same replica.
     """
 
     def __init__(
-        self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], replaced: Callable[[], bool]
+        self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], is_replaced: Callable[[], bool]
     ) -> None:
-        self._replaced = replaced
+        self._is_replaced = is_replaced
         self._producer = producer
         self._topic = topic
         self._current = current
-        self._told: object = None
+        self._reported: object = None
         self._next = float("inf")
 
     def tick(self, now: float) -> None:
-        """Write a record if it is due or the state changed; called about once a second. `now` is in monotonic seconds."""
+        """Write a record if it is due or the state has changed; called about once a second.
+
+        Args:
+            now: the time in monotonic seconds.
+        """
         self._producer.poll(0)
         status = self._current("running")
         partitions = [(p.topic, p.partition) for p in status.partitions]
-        about = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
-        if now < self._next and about == self._told:
+        summary = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
+        if now < self._next and summary == self._reported:
             return
-        self._told, self._next = about, now + HEARTBEAT_SECONDS
+        self._reported = summary
+        self._next = now + HEARTBEAT_SECONDS
         self._send(status)
 
     def close(self) -> None:
-        """Report that this scorer has stopped, unless another process runs under its name."""
-        if not self._replaced():
+        """Report that this scorer has stopped, unless another process has its replica."""
+        if not self._is_replaced():
             self._send(self._current("stopped"))
             self._producer.flush(2)
 
     def _send(self, status: ScorerStatus) -> None:
         try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_note)
+            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_log_failure)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
-            log.warning("the status record could not be written: %s", error)
+            log.warning("cannot write the status record: %s", error)
 
 
-def _note(error: KafkaError | None, message: Message) -> None:
+def _log_failure(error: KafkaError | None, message: Message) -> None:
     if error is not None:
         log.warning("the status record was not written to %s: %s", message.topic(), error)

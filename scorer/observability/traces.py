@@ -1,6 +1,6 @@
-"""Traces of batches as the worker uses them. Off by default: then no header is read.
+"""Traces of batches, disabled by default.
 
-With `tracing.endpoint` each batch is one span with links to the spans of its events; see otlp.py.
+With `tracing.endpoint` each batch is one span with links to the spans of its events; see `otlp.py`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,10 @@ from scorer.settings import Settings
 
 
 class Traces:
-    """Disabled tracing, and the worker's interface. A batch is begun once, then ended, or failed with all others."""
+    """The interface of the worker, and its disabled implementation, which reads no header.
+
+    Each batch is begun once, and then ended, or failed together with all other open batches. One thread makes all calls.
+    """
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
         """Start the span of a batch for the version in `provenance`, and set the headers for its scores."""
@@ -21,10 +24,10 @@ class Traces:
         """End the span of a committed batch with seconds by stage and events by outcome."""
 
     def fail(self, reason: object) -> None:
-        """End all open spans as failed; their batches will be repeated."""
+        """End all open spans as failed; their batches are read again."""
 
     def close(self) -> None:
-        """Send the remaining spans, within seconds. Never raises."""
+        """Send the remaining spans within seconds. Never raises."""
 
 
 def traces(settings: Settings) -> Traces:

@@ -1,21 +1,22 @@
-"""The number of usable cores: the CPU affinity, and the quotas of the control groups (Linux)."""
+"""Determine the number of usable cores from the CPU affinity and the quotas of the control groups (Linux)."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 
-def allowed(root: Path = Path("/")) -> int:
-    """Return the whole cores that this process may use, at least 1.
+def count_usable_cores(root: Path = Path("/")) -> int:
+    """Return the number of whole cores that this process may use, at least 1.
 
-    Another process beyond a quota would only be throttled. `root` is the parent of `proc` and `sys`.
+    Args:
+        root: the parent of `proc` and `sys`.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min([float(cores), *_quotas(root)])))
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Yield the CPU quota in cores of each control group of this process, from its own up (version 2, then version 1)."""
+    """Yield the CPU quota in cores of the control group of this process and of each parent (versions 1 and 2)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -27,14 +28,17 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """Yield the group's folder and its parents up to the mount. In a container only the mount itself may exist."""
+    """Yield the folder of a group and its parents up to the mount. In a container only the mount itself may exist."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:depth])
 
 
 def _quota(quota: str, period: str) -> Iterator[float]:
-    """Yield the quota: microseconds of CPU per period; `max`, -1 and an empty value mean no limit."""
+    """Yield the quota in cores, or nothing if there is no limit: `max`, -1 or an empty value.
+
+    Both arguments are in microseconds.
+    """
     if quota.strip().isdigit() and period.strip().isdigit():
         yield int(quota) / int(period)
 

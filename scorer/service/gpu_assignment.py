@@ -1,7 +1,7 @@
 """Assign the GPUs of this machine to the workers of `scorer run`.
 
-A worker sees one GPU alone, through CUDA_VISIBLE_DEVICES: libraries in it need no device number, and it takes no memory of
-another GPU. The driver is asked in a child process, because a process that has initialised CUDA must not fork workers.
+CUDA_VISIBLE_DEVICES makes one GPU visible to each worker: its libraries need no device number, and it takes no memory of
+another GPU. A child process queries the driver, because a process that has initialised CUDA must not fork workers.
 """
 
 import logging
@@ -21,22 +21,27 @@ log = logging.getLogger(__name__)
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-def of_workers(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
+def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
 
-    The list is empty if the model does not run on GPUs, and if they cannot be counted: a worker then reports what is missing.
+    The list is empty if the model does not run on GPUs, or the GPUs cannot be counted; a worker then reports the fault.
 
     Raises:
         Fatal: `model.devices` names a GPU that is not visible.
     """
     if model.device == "cpu":
         return []
-    count = _count_apart(model.device)
-    return select(model.devices, count, environment.get(VISIBLE)) if count else []
+    count = _count_in_child(model.device)
+    return select_devices(model.devices, count, environment.get(VISIBLE)) if count else []
 
 
-def select(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
-    """Return the names of the selected ones of `count` visible GPUs: entries of `visible`, else their numbers.
+def select_devices(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
+    """Return the names of the selected GPUs: entries of `visible`, else their numbers.
+
+    Args:
+        devices: the numbers of the selected GPUs.
+        count: the number of visible GPUs.
+        visible: the value of CUDA_VISIBLE_DEVICES.
 
     Raises:
         Fatal: One of `devices` is not among the visible GPUs.
@@ -55,7 +60,7 @@ def select(devices: Sequence[int] | Literal["all"], count: int, visible: str | N
     return [names[number] for number in devices]
 
 
-def _count_apart(device: str) -> int:
+def _count_in_child(device: str) -> int:
     """Count the visible GPUs in a child process; 0 if the driver does not answer."""
     fork = multiprocessing.get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)

@@ -1,4 +1,7 @@
-"""Checks before a scorer joins: the topics exist and fit, no right is missing, and no live process has its replica."""
+"""Checks before a worker joins its group: the topics exist and fit, no access right is missing, and the replica is free.
+
+It depends on the brokers and the settings, and creates no topic.
+"""
 
 import contextlib
 import logging
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
-from publisher.errors import Fatal, NotAllowed
+from publisher.errors import USAGE, Fatal, NotAllowed
 from publisher.kafka import acls, groups
 from publisher.kafka.connection import connect
 from scorer import topics
@@ -21,86 +24,103 @@ from scorer.settings import Settings
 from scorer.worker.encode import Target
 from scorer.worker.retry_backoff import replica_conflict
 
-ANSWER_SECONDS = 3.0  # how long a check waits for a broker's answer
 log = logging.getLogger(__name__)
 
-SECOND_LOOK_SECONDS = 1.0
-LISTEN_SECONDS = 0.5  # between looks whether the group still counts a process of our name
-TELLING_SECONDS = 1.5 * HEARTBEAT_SECONDS  # one that was heard so lately lives
+ANSWER_SECONDS = 3.0  # the time limit of a broker's answer to a check
+RETRY_SECONDS = 1.0  # before the topics are described again, and the time limit of repeated checks
+POLL_SECONDS = 0.5  # between queries whether the group still has a member of our replica
+RECENT_SECONDS = 1.5 * HEARTBEAT_SECONDS  # a process is alive if its last status record is at most so old
 
 
 @dataclass(frozen=True)
-class Start:
-    """The result of the checks: the topics to write to, and the dead members of the group with our client id."""
+class StartCheck:
+    """The result of the checks.
+
+    Attributes:
+        output: the topic of scores.
+        dead_letter: the topic of dead letters.
+        dead_members: the dead members of the group with our client id.
+    """
 
     output: Target
     dead_letter: Target
     dead_members: Set[str] = frozenset()
 
 
-def may_begin(settings: Settings, stopping: threading.Event) -> Start:
-    """Check that a scorer may start. Raises Fatal if it may not."""
+def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
+    """Check that a worker may start, and return the topics that it writes to.
+
+    Raises:
+        Fatal: A topic is missing or unfit, an access right is missing, another process has the replica, or no broker answers.
+    """
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
-    targets = _targets(settings, admin)
+    output, dead_letter = _describe_targets(settings, admin)
     groups.check_right_to_join(admin, settings.kafka, settings.name)
-    return Start(*targets, _refuse_a_twin(settings, admin, stopping))
+    return StartCheck(output, dead_letter, _wait_for_replica(settings, admin, stopping))
 
 
-def name_missing_rights(settings: Settings) -> None:
-    """Raise NotAllowed with the missing rights, if the broker reports some. For a scorer that cannot continue."""
+def check_rights(settings: Settings) -> None:
+    """Raise NotAllowed with the missing access rights, if the broker reports some. For a worker that cannot continue."""
     try:
-        admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
+        admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
         topics.describe(admin, settings.kafka, topics.required(settings))
         groups.check_right_to_join(admin, settings.kafka, settings.name)
     except NotAllowed:
         raise
     except Fatal as error:
-        log.info("whether a right is missing is not known: %s", error)
+        log.info("the access rights cannot be checked: %s", error)
 
 
-def _targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
-    """Return the output and dead-letter topics. Raises Fatal if a topic is missing or unfit: nothing is created here."""
-    found = topics.describe(admin, settings.kafka, topics.required(settings))
-    if topics.faults(settings, found):  # a broker that has just come up does not know everything yet: look again
-        time.sleep(SECOND_LOOK_SECONDS)
-        found = topics.describe(admin, settings.kafka, topics.required(settings))
-    if topics.faults(settings, found):
-        wrong = topics.faults(settings, found, topics.names(admin, settings.kafka))
-        raise Fatal("; ".join(wrong), topics.CREATE_HINT, 2)
-    return _as_targets(settings, found)
-
-
-def targets_now(settings: Settings) -> tuple[Target, Target] | None:
-    """Return the current output and dead-letter topics; None if no broker reports them, or one is missing."""
+def current_targets(settings: Settings) -> tuple[Target, Target] | None:
+    """Return the current output and dead-letter topics; None if no broker answers, or a topic is missing."""
     names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
     try:
-        admin = connect(settings.kafka, settings.owner, SECOND_LOOK_SECONDS)
-        found = topics.describe(admin, settings.kafka, acls.to_describe(*names))
+        admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
+        described = topics.describe(admin, settings.kafka, acls.to_describe(*names))
     except Fatal as error:
-        log.info("the topics of answers are not known: %s", error)
+        log.info("the output topics cannot be described: %s", error)
         return None
-    return _as_targets(settings, found) if len(found) == len(names) else None
+    return _targets(settings, described) if len(described) == len(names) else None
 
 
-def _as_targets(settings: Settings, found: Mapping[str, topics.DescribedTopic]) -> tuple[Target, Target]:
-    output = found[settings.output.topic]
-    dead = found.get(settings.dead_letter.topic, output)  # a shadow writes none
-    targets = (settings.output.topic, output), (settings.dead_letter.topic, dead)
-    first, second = (Target(name, topic.partitions, topic.max_bytes) for name, topic in targets)
-    return first, second
+def _describe_targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
+    """Return the output and dead-letter topics. Raises Fatal if a topic is missing or unfit."""
+    described = topics.describe(admin, settings.kafka, topics.required(settings))
+    if topics.faults(settings, described):  # a broker that has just started may not have all metadata yet
+        time.sleep(RETRY_SECONDS)
+        described = topics.describe(admin, settings.kafka, topics.required(settings))
+    if topics.faults(settings, described):
+        faults = topics.faults(settings, described, topics.names(admin, settings.kafka))
+        raise Fatal("; ".join(faults), topics.CREATE_HINT, USAGE)
+    return _targets(settings, described)
 
 
-def twin_lives(waited: float, silent: float, deaf: bool, expiry: float) -> bool | None:
-    """Return whether a live process has our replica, which the group counts after `waited` seconds; None: not known yet.
+def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[Target, Target]:
+    output = described[settings.output.topic]
+    dead_letter = described.get(settings.dead_letter.topic, output)  # a shadow writes no dead letters
+    return (
+        Target(settings.output.topic, output.partitions, output.max_bytes),
+        Target(settings.dead_letter.topic, dead_letter.partitions, dead_letter.max_bytes),
+    )
 
-    Only its place in the group shows that it lives: the group has expired a dead member after `expiry` seconds. That no status
-    record came for `silent` seconds shows that it is dead, and is fenced, even if a busy group counts it for longer. A record
-    shows nothing: others can forge it. `deaf`: the status topic cannot be read.
+
+def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
+    """Return whether a live process has our replica, of which the group has a member; None if that is not known yet.
+
+    Only the membership in the group proves that a process is alive: the group has expired a dead member after `expiry`
+    seconds. A status record proves nothing, because others can forge it. The absence of status records for SILENT_SECONDS
+    shows that the process is dead, and is fenced, even if a busy group has not expired it yet.
+
+    Args:
+        waited: the seconds since the check began; the group still has the member.
+        silent: the seconds since the last status record of our replica, or since the check began.
+        unreadable: whether the status topic cannot be read.
+        expiry: the seconds after which the group has expired a dead member.
     """
     outlasted = waited > expiry
-    if deaf:
+    if unreadable:
         return True if outlasted else None
-    if waited < SILENT_SECONDS or TELLING_SECONDS <= silent <= SILENT_SECONDS:
+    if waited < SILENT_SECONDS or RECENT_SECONDS <= silent <= SILENT_SECONDS:
         return None
     if silent > SILENT_SECONDS:
         return False
@@ -108,38 +128,43 @@ def twin_lives(waited: float, silent: float, deaf: bool, expiry: float) -> bool 
 
 
 class _Heartbeats:
-    """The time of the last status record of a running process with our name (monotonic seconds)."""
+    """The time of the last status record of a running process with our replica (monotonic seconds)."""
 
     def __init__(self, now: float) -> None:
         self.at = now
 
-    def hear(self, message: Message) -> None:
+    def add(self, message: Message) -> None:
+        """Record the arrival of a status record."""
         status = parse(message.value())
         if status is not None and status.state == "running":
             self.at = time.monotonic()
 
 
-def _refuse_a_twin(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
-    """Return the dead members of our replica when no live process has it. Raises Fatal (3) where one has it."""
-    if not _of_replica(settings, admin):
+def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
+    """Wait until no live process has our replica, and return the dead members of the group with our client id.
+
+    Raises:
+        Fatal: A live process has the replica.
+    """
+    if not _members_of_replica(settings, admin):
         return frozenset()
-    log.info("replica %s is still in the group; listening whether it lives", settings.replica)
+    log.info("replica %s is still in the group; checking whether its process is alive", settings.replica)
     began = time.monotonic()
     heartbeats = _Heartbeats(began)
-    with contextlib.closing(ChannelMoveListener(settings, own=heartbeats.hear)) as notices:
-        while not stopping.wait(LISTEN_SECONDS) and (members := _of_replica(settings, admin)):
+    with contextlib.closing(ChannelMoveListener(settings, own=heartbeats.add)) as listener:
+        while not stopping.wait(POLL_SECONDS) and (members := _members_of_replica(settings, admin)):
             now = time.monotonic()
-            lives = twin_lives(now - began, now - heartbeats.at, notices.deaf, expiry_seconds(settings))
-            if lives:
+            alive = is_other_process_alive(now - began, now - heartbeats.at, listener.unreadable, expiry_seconds(settings))
+            if alive:
                 raise replica_conflict("a live process", settings.replica, settings.name)
-            if lives is False:
-                log.warning("replica %s is in the group and tells nothing: taking its place", settings.replica)
+            if alive is False:
+                log.warning("replica %s is in the group but writes no status records; taking it over", settings.replica)
                 return members
     return frozenset()
 
 
-def _of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
-    """Return the members of the group under our client id; none if they are not known."""
+def _members_of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
+    """Return the members of the group with our client id; none if they are not known."""
     try:
         return groups.member_ids(admin, settings.name, settings.owner)
     except KafkaException as error:

@@ -1,4 +1,4 @@
-"""The status records of a scorer, from plain values that its main thread maintains."""
+"""Build the status records of a worker from plain values that its main thread maintains."""
 
 import os
 import uuid
@@ -16,24 +16,25 @@ from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
 
 
-def reporter(
+def status_reporter(
     settings: Settings,
     producer: Producer,
     progress: WorkerProgress,
     counters: Counters,
     versions: VersionManager,
-    replaced: Callable[[], bool],
+    is_replaced: Callable[[], bool],
 ) -> StatusReporter:
-    """Return the reporter of one scorer. `replaced()` returns whether another process runs under its name."""
-    started_ms, instance = now_ms(), uuid.uuid4().hex
+    """Return the reporter of one worker. `is_replaced()` returns whether another process has its replica."""
+    started_ms = now_ms()
+    instance = uuid.uuid4().hex
 
     def version(servable: Servable) -> VersionStatus:
         origin = servable.encoder.provenance
         return VersionStatus(origin["model"], origin["version"], origin["digest"], servable.resolution.revision)
 
     def status(state: str) -> ScorerStatus:
-        places = sorted(progress.lag.keys() | progress.paused.keys())
-        aspired = versions.aspired_revision  # before the refusals: one of an earlier revision is not taken for its own
+        partitions = sorted(progress.lag.keys() | progress.paused.keys())
+        aspired = versions.aspired_revision  # read before the refusals, which must not be of an earlier revision
         return ScorerStatus(
             scorer=settings.owner,
             region=settings.region,
@@ -41,7 +42,7 @@ def reporter(
             heartbeat_ms=now_ms(),
             started_ms=started_ms,
             pid=os.getpid(),
-            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in places],
+            partitions=[PartitionStatus(*at, progress.lag.get(at, 0), progress.paused.get(at, "")) for at in partitions],
             versions={role: version(servable) for role, servable in versions.serving.items()},
             refused={refusal.version: refusal.reason for refusal in versions.refusals()},
             cost=versions.champion.loaded.cost.line(),
@@ -59,4 +60,4 @@ def reporter(
             shadow=isinstance(settings, ShadowWorkerSettings),
         )
 
-    return StatusReporter(producer, settings.status_topic, status, replaced)
+    return StatusReporter(producer, settings.status_topic, status, is_replaced)

@@ -1,9 +1,10 @@
-"""The parent of `scorer run`: one or more workers in one consumer group. It scores nothing and has no Kafka client.
+"""The parent process of `scorer run`: it starts and restarts the workers of one consumer group.
 
-Of several workers, worker k is the same scorer with the replica `<replica>-k` and the k-th port after `http.listen`. Workers
-are forked before this process has a second thread, so that imports are loaded once. Each worker holds the reading end of a
-pipe whose writing end only the supervisor has: the end of the supervisor, also by SIGKILL, is a SIGTERM to every worker. The
-supervisor sees how a worker ends, and so whether the events in flight are suspected (`in_flight_journal.py`).
+It scores nothing and has no Kafka client. Of several workers, worker k is the same scorer with the replica `<replica>-k` and
+the k-th port after `http.listen`. Workers are forked before this process has a second thread, so that imports are loaded once.
+Each worker holds the reading end of a pipe; only the supervisor holds the writing end. When the supervisor ends, also by
+SIGKILL, every worker therefore sends itself SIGTERM. The exit of a worker decides whether its events in flight are suspects
+(`in_flight_journal.py`).
 """
 
 import contextlib
@@ -31,31 +32,35 @@ from publisher.runtime.watchdog import BROKEN
 from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from scorer.models.registry_access import open_cache
 from scorer.service import gpu_assignment
-from scorer.service.restart_policy import Restarts
+from scorer.service.restart_policy import RestartPolicy
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 BY_LIBRARY = 1
-"""The code of exit(EXIT_FAILURE) in C, as decoders of images do. A worker's own errors have other codes, or its hands empty."""
-GRACE_SECONDS = 5.0  # beyond twice the transaction timeout, when a worker that hangs ends itself
+"""The code of exit(EXIT_FAILURE) in C, which image decoders call. A worker's errors have other codes or no events in flight."""
+GRACE_SECONDS = 5.0  # after twice the transaction timeout: a worker that hangs ends itself by then
 
 Work = Callable[..., None]
-"""`work(settings, on_serving=told, in_hand=note)` scores until SIGTERM or SIGINT; it calls `told(address)` when it begins."""
+"""`work(settings, on_serving=..., journal=...)` scores until SIGTERM or SIGINT. It calls `on_serving(address)` when ready."""
 
 
 def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequence[str] = ()) -> None:
-    """Keep `workers` processes scoring until SIGTERM or SIGINT, which drain them all. Raises Fatal and SettingsError.
+    """Run `workers` processes until SIGTERM or SIGINT, which drain all of them.
 
     Args:
-        settings: The configuration of one worker alone; see `of_worker`.
-        workers: The number of processes.
-        work: What each process does.
-        log_level: The level of the workers' logs.
-        gpus: The GPUs that workers use in turn, as values of CUDA_VISIBLE_DEVICES; empty if none uses one.
+        settings: the settings of a single worker; see `worker_settings`.
+        workers: the number of processes.
+        work: the work of each process.
+        log_level: the level of the workers' logs.
+        gpus: the GPUs that workers use in turn, as values of CUDA_VISIBLE_DEVICES; empty if workers use none.
+
+    Raises:
+        Fatal: The workers cannot continue.
+        SettingsError: The settings are not valid for this number of workers.
     """
-    each = [of_worker(settings, number) for number in range(workers)] if workers > 1 else [settings]
+    each = [worker_settings(settings, number) for number in range(workers)] if workers > 1 else [settings]
     gc.collect()
     gc.freeze()
     with contextlib.closing(_Wakeup()) as wakeup:
@@ -63,8 +68,8 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
     log.info("all workers have ended")
 
 
-def of_worker(settings: Settings, number: int) -> Settings:
-    """Return the settings of worker `number`, from 0. Raises SettingsError for an invalid replica or port."""
+def worker_settings(settings: Settings, number: int) -> Settings:
+    """Return the settings of worker `number`, counted from 0. Raises SettingsError for an invalid replica or port."""
     host, _, port = settings.http.listen.rpartition(":")
     listen = f"{host}:{int(port) + number if int(port) else 0}"
     replica = f"{settings.replica}-{number}"
@@ -80,7 +85,7 @@ def of_worker(settings: Settings, number: int) -> Settings:
 
 
 class _Wakeup:
-    """Makes SIGTERM and SIGINT waitable together with other objects."""
+    """A socket that becomes readable on SIGTERM and SIGINT, to wait for them together with other objects."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -100,32 +105,38 @@ class _Wakeup:
 
 
 class _Worker:
-    """One process at a time, and its messages."""
+    """One worker: its current process, messages and journal.
+
+    Attributes:
+        error: the error that the process reported before it ended.
+        restart_at: the time of the next start; None while the process runs.
+    """
 
     def __init__(self, number: int, settings: Settings, gpu: str | None) -> None:
         self.number = number
         self._gpu = gpu
         self.settings = settings
-        self.in_hand = _note(settings)
-        self.said: Fatal | None = None  # why it does not go on, in its own words
-        self.restart_at: float | None = 0.0  # None while it runs
+        self.journal = _open_journal(settings)
+        self.error: Fatal | None = None
+        self.restart_at: float | None = 0.0
         self._process: Any = None
-        self._hears: Any = None
+        self._messages: Any = None
 
     def start(self, work: Work, log_level: str, lifeline: tuple[int, int]) -> None:
-        """Fork. Signals are blocked until the child has its own handlers."""
+        """Fork a process. Signals are blocked until the child has its own handlers."""
         fork = multiprocessing.get_context("fork")
-        self._hears, tells = fork.Pipe(duplex=False)
-        self.said, self.restart_at = None, None
+        self._messages, sender = fork.Pipe(duplex=False)
+        self.error = None
+        self.restart_at = None
         self._process = fork.Process(
-            target=_child, args=(self.settings, work, log_level, tells, lifeline, self.in_hand, self._gpu)
+            target=_run_child, args=(self.settings, work, log_level, sender, lifeline, self.journal, self._gpu)
         )
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        tells.close()
+        sender.close()
         device = f" on GPU {self._gpu}" if self._gpu is not None else ""
         log.info("worker %d is process %d%s", self.number, self._process.pid, device)
 
@@ -134,50 +145,48 @@ class _Worker:
         return self.restart_at is None
 
     def waitables(self) -> list[Any]:
-        """Return the objects that become ready when it sends a message or ends."""
-        return [self._process.sentinel, *([self._hears] if self._hears else [])]
+        """Return the objects that become ready when the process sends a message or ends."""
+        return [self._process.sentinel, *([self._messages] if self._messages else [])]
 
-    def hear(self) -> bool:
-        """Read its messages; return whether it started to serve."""
+    def read_messages(self) -> bool:
+        """Read the messages of the process; return whether it started to serve."""
         served = False
         try:
-            while self._hears and self._hears.poll():
-                told = self._hears.recv()
-                if isinstance(told, Fatal):
-                    self.said = told
+            while self._messages and self._messages.poll():
+                message = self._messages.recv()
+                if isinstance(message, Fatal):
+                    self.error = message
                 else:
                     served = True
         except (EOFError, OSError):
-            self._hears.close()
-            self._hears = None
+            self._messages.close()
+            self._messages = None
         return served
 
     def exit_code(self, wait_seconds: float = 0.0) -> int | None:
-        """Return its exit code, the negated signal that killed it, or None while it runs."""
+        """Return the exit code of the process or the negated signal that killed it; None while it runs."""
         self._process.join(wait_seconds)
         code: int | None = self._process.exitcode
         return code
 
-    def ended(self, code: int) -> None:
-        """Handle its end. The journal of events in flight is kept only after a death.
+    def update_journal(self, code: int) -> None:
+        """Clear the journal after the end of the process, unless it died with events in flight.
 
-        Deaths are a signal, a hang, a broken model, and an exit by a library.
+        A death is a signal, a hang, a broken model, or an exit by a library.
         """
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
-            self.in_hand.clear()
-            self.in_hand.end_load()
+            self.journal.clear()
+            self.journal.end_load()
 
     def send(self, number: signal.Signals) -> None:
         if self.exit_code() is None:
             os.kill(self._process.pid, number)
 
-    def why(self, code: int) -> Fatal:
-        """Return the reason of its end as an error of the whole command."""
-        if self.said:
-            return self.said
-        return Fatal(
-            f"worker {self.number} {describe_end(code)}", "what it said before is in the log", code if code > 0 else 128 - code
-        )
+    def failure(self, code: int) -> Fatal:
+        """Return the reason of the end of the process as an error of the whole command."""
+        if self.error:
+            return self.error
+        return Fatal(f"worker {self.number} {describe_end(code)}", "see its log lines above", code if code > 0 else 128 - code)
 
 
 class _Supervisor:
@@ -188,7 +197,7 @@ class _Supervisor:
         self._work = work
         self._log_level = log_level
         self._wakeup = wakeup
-        self._restarts = Restarts()
+        self._restarts = RestartPolicy()
         self._grace = 2 * settings[0].kafka.transaction_timeout_ms / 1_000 + GRACE_SECONDS
         self._lifeline = os.pipe()
 
@@ -196,17 +205,17 @@ class _Supervisor:
         failed: Fatal | None = None
         try:
             while not self._wakeup.stopping and failed is None:
-                self._start_what_is_due()
+                self._start_due_workers()
                 self._wait()
-                failed = self._look()
+                failed = self._handle_changes()
         finally:
             unclean = self._stop()
             for end in self._lifeline:
                 os.close(end)
-        if wrong := failed or unclean:
-            raise wrong
+        if failure := failed or unclean:
+            raise failure
 
-    def _start_what_is_due(self) -> None:
+    def _start_due_workers(self) -> None:
         for worker in self._workers:
             if worker.restart_at is not None and time.monotonic() >= worker.restart_at:
                 worker.start(self._work, self._log_level, self._lifeline)
@@ -218,67 +227,66 @@ class _Supervisor:
         watched = [item for worker in self._running() for item in worker.waitables()]
         connection.wait([self._wakeup.reader, *watched], timeout)
 
-    def _look(self) -> Fatal | None:
-        """Handle the changes of the workers; return an error if all must end."""
+    def _handle_changes(self) -> Fatal | None:
+        """Handle messages and ends of the workers; return an error if all must end."""
         for worker in self._running():
             now = time.monotonic()
             code = worker.exit_code()
-            if worker.hear():
+            if worker.read_messages():
                 self._restarts.serving(worker.number, now)
             if code is None or self._wakeup.stopping:
                 continue
-            worker.ended(code)
+            worker.update_journal(code)
             worker.restart_at = self._restarts.ended(worker.number, code, now)
             if worker.restart_at is None:
-                return worker.why(code)
-            said = f": {worker.said}" if worker.said else ""
-            log.error(
-                "worker %d %s%s; starting it again in %.1f s", worker.number, describe_end(code), said, worker.restart_at - now
-            )
+                return worker.failure(code)
+            end = f"{describe_end(code)}: {worker.error}" if worker.error else describe_end(code)
+            log.error("worker %d %s; starting it again in %.1f s", worker.number, end, worker.restart_at - now)
         return None
 
     def _stop(self) -> Fatal | None:
-        """Drain all workers, and kill those that do not end in time; return the error of the first that failed."""
+        """Drain all workers, and kill each worker that does not end in time; return the error of the first failed worker."""
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
-            worker.in_hand.end_load()  # a kill from now on, by us or by who waits for us, is no version's fault
+            worker.journal.end_load()  # a kill from now on is not caused by the version that is being loaded
         deadline = time.monotonic() + self._grace
-        wrong: list[Fatal] = []
+        failures: list[Fatal] = []
         for worker in running:
             code = worker.exit_code(max(0.0, deadline - time.monotonic()))
-            worker.hear()
+            worker.read_messages()
             if code is not None:
-                worker.ended(code)
+                worker.update_journal(code)
             if code is None:
                 worker.send(signal.SIGKILL)
                 worker.exit_code(self._grace)
-                wrong.append(Fatal(f"worker {worker.number} did not end within {self._grace:.0f} s and was killed"))
-            elif code not in (0, -signal.SIGTERM, -signal.SIGINT):  # by a signal: it had not begun yet
-                wrong.append(worker.why(code))
-        return wrong[0] if wrong else None
+                failures.append(Fatal(f"worker {worker.number} did not end within {self._grace:.0f} s and was killed"))
+            elif code not in (0, -signal.SIGTERM, -signal.SIGINT):  # a signal ends a process that has no handler yet
+                failures.append(worker.failure(code))
+        return failures[0] if failures else None
 
     def _running(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.running]
 
 
-def _note(settings: Settings) -> InFlightJournal:
+def _open_journal(settings: Settings) -> InFlightJournal:
     try:
         return InFlightJournal(journal_path(open_cache(settings.model).root, settings.owner))
     except OSError as error:
-        why = f"model.cache: cannot write there: {error}"
-        raise Fatal(why, "name another folder, or let this user write to it", USAGE) from error
+        message = f"model.cache: cannot write there: {error}"
+        raise Fatal(message, "name another folder, or let this user write to it", USAGE) from error
 
 
-def _child(
+def _run_child(
     settings: Settings,
     work: Work,
     log_level: str,
-    tells: Any,
+    sender: Any,
     lifeline: tuple[int, int],
-    in_hand: InFlightJournal,
+    journal: InFlightJournal,
     gpu: str | None,
 ) -> None:
+    """Run the work in the forked process, and send its errors to the supervisor."""
     if gpu is not None:
         os.environ[gpu_assignment.VISIBLE] = gpu  # before anything in this process, or a child of it, initialises CUDA
     signal.set_wakeup_fd(-1)
@@ -287,23 +295,23 @@ def _child(
     reader, writer = lifeline
     os.close(writer)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-    threading.Thread(target=_end_with_the_supervisor, args=(reader,), name="lifeline", daemon=True).start()
+    threading.Thread(target=_end_with_supervisor, args=(reader,), name="lifeline", daemon=True).start()
     logs.configure({"scorer": settings.owner}, log_level)
     try:
-        work(settings, on_serving=lambda address: _tell(tells, address), in_hand=in_hand)
+        work(settings, on_serving=lambda address: _send(sender, address), journal=journal)
     except (Fatal, RegistryError) as error:
-        _tell(tells, Fatal(str(error), error.hint, error.exit_code))
+        _send(sender, Fatal(str(error), error.hint, error.exit_code))
         sys.exit(error.exit_code)
 
 
-def _tell(tells: Any, message: Fatal | str) -> None:
+def _send(sender: Any, message: Fatal | str) -> None:
     with contextlib.suppress(OSError):
-        tells.send(message)
+        sender.send(message)
 
 
-def _end_with_the_supervisor(reader: int) -> None:
-    """End in order when the supervisor has ended."""
+def _end_with_supervisor(reader: int) -> None:
+    """Request the shutdown of this process when the supervisor has ended."""
     while os.read(reader, 1):
         continue
-    log.warning("the supervisor is gone; ending")
+    log.warning("the supervisor has ended; stopping")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -75,7 +75,7 @@ class BatchCollector:
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
         self.pacing.take(age)
-        at_most = self._quarantine.most(self.look_ups.limit)
+        at_most = self._quarantine.limit_events(self.look_ups.limit)
         return self.limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self.pacing.interval)
 
 

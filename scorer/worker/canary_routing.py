@@ -61,7 +61,7 @@ class ArmAssigner:
             return None
         if canary.servable is None:
             return Arms(selected, None, REFUSED)
-        if not self._quarantine.may_ask():
+        if not self._quarantine.allows_candidate():
             return Arms(selected, None, CRASH)
         allowed = self._breaker.allows(canary.digest, self._clock())
         return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)

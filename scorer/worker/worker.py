@@ -222,7 +222,7 @@ class Worker:
         use_fallback = self._outage.fallback_active()
         candidate = arms.candidate if arms and not use_fallback else None
         model_works = True
-        self._quarantine.take_up(batch, candidate.resolution.identity if candidate else "")
+        self._quarantine.begin_batch(batch, candidate.resolution.identity if candidate else "")
         try:
             answer = self._scorer.fall_back if use_fallback else self._scorer.score
             scored: ScoredBatch | None = answer(batch, servable, self._context, arms)
@@ -233,10 +233,10 @@ class Worker:
             raise
         finally:
             if model_works:
-                self._quarantine.put_down()
+                self._quarantine.end_batch()
         if scored is None:
             return None
-        self._quarantine.answered(batch)
+        self._quarantine.record_answer(batch)
         self._collector.look_ups.answered()
         if candidate:
             self._assigner.observe(candidate.label, scored.requested, scored.failed)
@@ -267,7 +267,7 @@ class Worker:
             return self._scorer.fall_back(batch, servable, self._context, arms)
         self._session.checkpoint()
         sandbox_died = isinstance(error, SandboxProcessDied)
-        if sandbox_died and self._quarantine.died(batch, error):
+        if sandbox_died and self._quarantine.record_death(batch, error):
             return self._scorer.give_up(batch, servable, self._context, str(error), arms)
         self._traces.fail(error)
         if sandbox_died:

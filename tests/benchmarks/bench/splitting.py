@@ -44,7 +44,7 @@ class Splitting:
         self._canary = CanaryArm(
             DIGEST, PERCENT, TrafficSplit.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
         )
-        quarantine: Any = SimpleNamespace(may_ask=lambda: True)
+        quarantine: Any = SimpleNamespace(allows_candidate=lambda: True)
         self._assigning = ArmAssigner(quarantine)
         self._values = list(Workload().events(events))
         self._keys = [key(number) for number in range(events)]

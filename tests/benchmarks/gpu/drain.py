@@ -12,6 +12,7 @@ import numpy as np
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
+from publisher.runtime.context import Context
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.loaded_model import loader
@@ -72,7 +73,7 @@ class Ground:
             session=session,
             versions=versions,
             scorer=BatchScorer(settings, target, target),
-            quarantine=Quarantine(settings, InFlightJournal(), versions, lambda: None),
+            quarantine=Quarantine(settings, InFlightJournal(), versions, Context()),
             metrics=Metrics(session.counters, settings.model),
             progress=WorkerProgress(log.clock()),
             traces=Traces(),

@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from publisher.kafka import clients as kafka
 from publisher.kafka.partitions import Partition
 from publisher.transactions.exactly_once import TransactionSession
 from scorer import cli
 from scorer.consumer.consumer import EventConsumer
 from scorer.decoding.batch import Batch
 from scorer.native.produce_records import ColumnarRecords
-from scorer.service import worker_main
+from scorer.service import broker_connections, worker_main
+from scorer.service.broker_connections import BrokerConnections
 from tests.chaos.crashing import CrashingProducer, around
 
 AHEAD_SECONDS = 1.0  # as if inference took so long
@@ -54,13 +54,17 @@ class LateIntake(EventConsumer):
 
 BROKEN: dict[str, dict[str, Any]] = {
     "": {},
-    "no-rotation": {"make_session": functools.partial(TransactionSession, slow_commit_seconds=math.inf)},
-    "late-metadata": {"make_intake": LateIntake},
+    "no-rotation": {"TransactionSession": functools.partial(TransactionSession, slow_commit_seconds=math.inf)},
+    "late-metadata": {"EventConsumer": LateIntake},
 }
+"""The classes that the worker uses instead, by name."""
 
 
-def crashing(*arguments: Any) -> Any:
-    return CrashingProducer(kafka.transactional_producer(*arguments))
+class CrashingConnections(BrokerConnections):
+    """Connections whose transactional producers crash the process on order."""
+
+    def open_producer(self, transactional_id: str, batch_bytes: int) -> Any:
+        return CrashingProducer(super().open_producer(transactional_id, batch_bytes))
 
 
 def writing(records: ColumnarRecords, producer: Any, first: int) -> int:
@@ -70,7 +74,9 @@ def writing(records: ColumnarRecords, producer: Any, first: int) -> int:
 
 
 if __name__ == "__main__":
-    parts = functools.partial(worker_main.Parts, make_producer=crashing, **BROKEN[os.environ.get("BROKEN", "")])
-    setattr(ColumnarRecords, "write", writing)  # noqa: B010 - as below
-    setattr(worker_main, "Parts", parts)  # noqa: B010 - the command has no option for it
+    run = functools.partial(worker_main.run, connect_brokers=CrashingConnections)
+    setattr(worker_main, "run", run)  # noqa: B010 - the command has no option for it
+    setattr(ColumnarRecords, "write", writing)  # noqa: B010 - as above
+    for name, replacement in BROKEN[os.environ.get("BROKEN", "")].items():
+        setattr(broker_connections, name, replacement)
     cli.main()

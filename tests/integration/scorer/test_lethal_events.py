@@ -68,7 +68,7 @@ def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_r
 
 
 def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None:
-    """The watchdog ends the worker; its examiner has so much CPU time, and no more."""
+    """The watchdog ends the worker; the CPU time of its sandbox is limited."""
     rig = lethal(make_rig, partitions=1, model={"deadline_ms": 100})
     rig.emit(with_deadly(3, {1: {"a": ENDLESS}}))
     scorer = rig.start()
@@ -79,7 +79,7 @@ def test_an_event_on_which_the_process_hangs_is_found(make_rig: MakeRig) -> None
 
 
 def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_rig: MakeRig) -> None:
-    """After it every event fails, in the worker and in an examiner, until the process is another."""
+    """After it every event fails in the same process, be it the worker or its sandbox."""
     rig = lethal(make_rig)
     count = 1_000
     rig.emit(with_deadly(count, {300: {"a": BREAKS}, 301: {"a": BREAKS}}))
@@ -92,7 +92,7 @@ def test_an_event_that_breaks_the_device_is_found_and_no_other_is_blamed(make_ri
 
 
 def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
-    """Of a worker with events in hand, of the examiner that comes after it, and of all processes at once."""
+    """A worker with events in flight, then its sandbox, then all processes at once are killed."""
     rig = lethal(make_rig, partitions=1)
     count = 60
     rig.emit(with_deadly(count, {number: {"a": SLOW} for number in (10, 30, 50)}))
@@ -101,7 +101,7 @@ def test_a_kill_by_hand_convicts_nobody(make_rig: MakeRig) -> None:
     os.kill(scorer.worker, signal.SIGKILL)
     until(lambda: scorer.said.count("serving model") == 2 and bool(examiners(scorer)), "the examiner")
     examiners(scorer)[0].kill()
-    until(lambda: "the examiner of" in scorer.said, "the end of the examiner")
+    until(lambda: "the sandbox with" in scorer.said, "the end of the examiner")
     scorer.kill()
     rig.start()
     until(lambda: rig.answered() >= count, "all answers")
@@ -150,6 +150,6 @@ def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the
     assert rig.dead() == []
     assert {(r["role"], r["score"]) for r in rig.scores() if int(r["id"][1:]) < count} == {("champion", 2 * fault)}
     assert {r.get("fallback") for r in rig.scores() if r["arm"] == "canary"} >= {"crash", "refused"}
-    assert "2 processes died with it in hand" in rig.fleet()[0]["refused"]["2.0.0"]
+    assert "2 processes died with it in flight" in rig.fleet()[0]["refused"]["2.0.0"]
     rig.assert_clean(events=count + 100, misassigned=0)
     assert scorer.stop() == 0

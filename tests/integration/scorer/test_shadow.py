@@ -163,12 +163,12 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     until(lambda: LOADING in shadow.said, "the end of the examination")
     emit(rig, range(101, 201))
     count, told = 201, [(record["status"], record["score"], record["fallback"]) for record in records(rig)[1:]]
-    assert set(told) == {("dead_lettered", None, "refused")}, "the process, then its examiner, died with the candidate in hand"
+    assert set(told) == {("dead_lettered", None, "refused")}, "the process, then its sandbox, died with the candidate in flight"
     assert shadow.deaths == 1
     assert {record["version"] for record in records(rig)} == {"2.0.0"}
     assert sorted(map(place, records(rig))) == [(0, offset) for offset in range(count)]
     assert champion.deaths == 0
-    assert "examined apart" not in champion.said
+    assert "a sandbox scores them" not in champion.said
     assert [letter["reason"] for letter in rig.dead()] == ["malformed"]
     rig.assert_clean(events=count, dead_lettered=1)
     assert [process.stop() for process in (champion, shadow)] == [0, 0]

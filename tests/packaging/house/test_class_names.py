@@ -25,7 +25,6 @@ KNOWN: set[str] = {
     "ScoreRecord",
     "Scored",
     "Standing",
-    "Start",
     "Training",
     "_Definition",
     "_Provenance",

@@ -1,4 +1,4 @@
-"""An examination finds every event that kills, convicts no other, and ends; the note of what is in hand outlives a crash."""
+"""A bisection finds exactly the events that kill their process, and ends; the in-flight journal outlives a crash."""
 
 import os
 import signal
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from model_registry import package
+from publisher.runtime.context import Context
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.bisection import QUIET_SECONDS, Bisection
 from scorer.crash_isolation.in_flight_journal import SIZE, InFlightJournal, journal_path
@@ -27,38 +28,40 @@ def batch(first: int, events: int) -> Batch:
     return Batch(["flights"] * n, [0] * n, offsets, [None] * n, [None] * n, [0] * n, [None] * n)
 
 
-def examined(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], int]:
-    """The offsets convicted, and how many processes died. Some calls, by their number, are killed by hand."""
-    examination, at, convicted, deaths, calls = Bisection({PLACE: events}, LARGEST, 0.0), 0, set(), 0, 0
-    while not examination.over({PLACE: at}, 0.0):
-        taken = batch(at, min(examination.limit, events - at))
+def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], int]:
+    """Return the offsets marked as failing and the number of deaths. The calls with numbers in `by_hand` are killed."""
+    bisection = Bisection({PLACE: events}, LARGEST, 0.0)
+    failing: set[int] = set()
+    at = deaths = calls = 0
+    while not bisection.over({PLACE: at}, 0.0):
+        taken = batch(at, min(bisection.limit, events - at))
         calls += 1
         if deadly & set(taken.offsets) or calls in by_hand:
             deaths += 1
-            if not examination.died(taken, 0.0):
+            if not bisection.died(taken, 0.0):
                 continue
-            convicted |= set(taken.offsets)
-        examination.answered(taken)
+            failing |= set(taken.offsets)
+        bisection.answered(taken)
         at += len(taken)
-    return convicted, deaths
+    return failing, deaths
 
 
 @given(st.integers(1, 6_000), st.sets(st.integers(0, 5_999), max_size=12), st.sets(st.integers(1, 200), max_size=40))
-def test_every_guilty_event_is_convicted_and_no_other(events: int, deadly: set[int], by_hand: set[int]) -> None:
-    """However often processes are killed by hand, unless twice in a row."""
+def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: set[int], by_hand: set[int]) -> None:
+    """Other kills have no effect unless two follow each other."""
     by_hand = {call for call in by_hand if call - 1 not in by_hand}
     deadly = {offset for offset in deadly if offset < events}
-    convicted, deaths = examined(events, deadly, by_hand)
-    assert convicted == deadly
+    failing, deaths = bisect(events, deadly, by_hand)
+    assert failing == deadly
     assert by_hand or deaths <= 30 * len(deadly)
 
 
-def test_an_examination_ends_when_another_scorer_has_answered_or_nobody_has_died_for_long() -> None:
-    examination = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
-    assert not examination.over({PLACE: 10, ("flights", 1): 4}, 1.0)
-    assert examination.suspects == {("flights", 1): 5}
-    assert examination.over({("flights", 1): 4}, QUIET_SECONDS + 1.0)
-    assert examination.over({("flights", 1): 5}, 2.0)
+def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_died_for_long() -> None:
+    bisection = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
+    assert not bisection.over({PLACE: 10, ("flights", 1): 4}, 1.0)
+    assert bisection.suspects == {("flights", 1): 5}
+    assert bisection.over({("flights", 1): 4}, QUIET_SECONDS + 1.0)
+    assert bisection.over({("flights", 1): 5}, 2.0)
 
 
 def whole_numbers(path: Path) -> None:
@@ -69,51 +72,51 @@ def whole_numbers(path: Path) -> None:
 def test_a_version_that_the_input_format_cannot_feed_is_refused(tmp_path: Path) -> None:
     inputs = [{"tensor": "x", "dtype": "int64", "fields": ["a"]}]
     folder = models.package(tmp_path / "m", whole_numbers, {"inputs": inputs, "output": {"tensor": "y"}})
-    examiner = SandboxProcess(settings_of("float32", id="header:ce_id"), lambda: None)
+    sandbox = SandboxProcess(settings_of("float32", id="header:ce_id"), Context())
     try:
         with pytest.raises(ModelRefused, match="supports floats only"):
-            examiner.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
+            sandbox.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64))
     finally:
-        examiner.close()
+        sandbox.close()
 
 
 ENDS = {("flights", 0): 7, ("flights", 12): 2**62}
 
 
-def test_a_note_outlives_the_process_that_wrote_it(tmp_path: Path) -> None:
+def test_a_journal_outlives_the_process_that_wrote_it(tmp_path: Path) -> None:
     in_file, in_memory = InFlightJournal(journal_path(tmp_path, "a")), InFlightJournal()
-    for note in (in_file, in_memory):
+    for journal in (in_file, in_memory):
         child = os.fork()
         if child == 0:
-            note.note(ENDS)
+            journal.note(ENDS)
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
-        assert note.read() == ENDS
+        assert journal.read() == ENDS
     assert InFlightJournal(journal_path(tmp_path, "a")).read() == ENDS
     in_file.clear()
     assert InFlightJournal(journal_path(tmp_path, "a")).read() == {}
 
 
-def test_a_folder_that_cannot_be_written_leaves_the_note_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_in_a_read_only_folder_the_journal_is_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> int:
         raise PermissionError(13, "refused")
 
     monkeypatch.setattr(os, "open", refuse)
-    note = InFlightJournal(journal_path(tmp_path, "a"))
-    note.note(ENDS)
-    assert note.read() == ENDS
+    journal = InFlightJournal(journal_path(tmp_path, "a"))
+    journal.note(ENDS)
+    assert journal.read() == ENDS
 
 
-def test_a_note_has_room_for_many_partitions(tmp_path: Path) -> None:
-    note = InFlightJournal(journal_path(tmp_path, "a"))
-    note.note({("t" * 249, number): 2**62 for number in range(5_000)})
-    assert 100 < len(note.read()) < 1_000
-    note.note({("t", number): 2**62 for number in range(5_000)})
-    assert len(note.read()) == 1_000
+def test_a_journal_has_room_for_many_partitions(tmp_path: Path) -> None:
+    journal = InFlightJournal(journal_path(tmp_path, "a"))
+    journal.note({("t" * 249, number): 2**62 for number in range(5_000)})
+    assert 100 < len(journal.read()) < 1_000
+    journal.note({("t", number): 2**62 for number in range(5_000)})
+    assert len(journal.read()) == 1_000
 
 
 @given(st.binary(max_size=200))
-def test_whatever_stands_there_is_read(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
+def test_any_content_of_the_file_can_be_read(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
     path = journal_path(tmp_path_factory.mktemp("cache"), "a")
     path.parent.mkdir()
     path.write_bytes(body.ljust(SIZE, b"\0"))

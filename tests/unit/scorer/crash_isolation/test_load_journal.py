@@ -1,4 +1,4 @@
-"""Deaths while a version was loaded: counted by the successor, cleared by a load that succeeds."""
+"""Deaths during loads of a version: the successor counts them, and a successful load clears them."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ DEADLY, GOOD = "sha256:b@3", "sha256:a@2"
 
 
 def begun(path: Path) -> LoadJournal:
-    """A process begins, with the note that the last one left."""
+    """Start a process with the journal of its predecessor."""
     return LoadJournal(InFlightJournal(path))
 
 
 def died(path: Path, identity: str) -> None:
-    """A process ended by SIGKILL while it loaded this version."""
+    """Leave the journal of a process that died while it loaded this version."""
     begun(path)
-    note = InFlightJournal(path)
-    note.note_loads(identity, note.loads()[1])
+    journal = InFlightJournal(path)
+    journal.note_loads(identity, journal.loads()[1])
 
 
 def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_another_revision(tmp_path: Path) -> None:

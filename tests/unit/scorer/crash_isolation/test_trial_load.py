@@ -1,4 +1,4 @@
-"""Versions tried in a real process of their own: what harms that process is refused, and the reason says how."""
+"""Versions tried in a real trial process: a version that harms the process is refused with the reason."""
 
 import threading
 from collections.abc import Callable
@@ -159,7 +159,7 @@ def test_a_worker_has_its_part_of_the_free_memory_and_never_less_than_the_least(
     container = Memory(limit=10 * gibibyte, used=2 * gibibyte)
     assert share_of(container, 1) == container.free - gibibyte // 2 - trial_load.INTERPRETER_BYTES
     assert share_of(container, 4) == share_of(container, 1) // 4
-    assert share_of(Memory(gibibyte, gibibyte), 1) == trial_load.LEAST_BYTES
+    assert share_of(Memory(gibibyte, gibibyte), 1) == trial_load.MIN_BYTES
 
 
 def test_the_thread_of_a_trial_has_less_stack_than_the_threads_of_a_scorer() -> None:

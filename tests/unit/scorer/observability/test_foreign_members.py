@@ -1,4 +1,4 @@
-"""When the coordinator is asked for the group's members, what is logged of its answers, and how often."""
+"""When the coordinator is queried for the members of the group, and what is logged."""
 
 import logging
 
@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.groups import GroupMember
-from scorer.observability.foreign_members import LOOK_SECONDS, REPEAT_SECONDS, SETTLE_SECONDS, ForeignMembers, foreign
+from scorer.observability.foreign_members import REPEAT_SECONDS, RETRY_SECONDS, SETTLE_SECONDS, ForeignMembers, foreign
 from tests.support.waiting import until
 
 OURS = GroupMember("n.a", "/10.0.0.1", 2)
@@ -15,7 +15,7 @@ PLACES = frozenset({("in", 0), ("in", 1)})
 
 
 class Watched:
-    """A watch over a scripted coordinator: `members` are its next answer. `now` moves by hand."""
+    """A watch over a scripted coordinator, whose next answer is `members`."""
 
     def __init__(self, *members: GroupMember) -> None:
         self.members = [*members]
@@ -32,7 +32,7 @@ class Watched:
         return self.members
 
     def after(self, seconds: float, *, joined: bool = True, partitions: frozenset[tuple[str, int]] = PLACES) -> None:
-        """Tick so much later, and again once the answer is there."""
+        """Tick after these seconds, and again when the answer has arrived."""
         self.now += seconds
         before = self.asked
         self.watch.tick(self.now, joined=joined, partitions=partitions)
@@ -41,7 +41,7 @@ class Watched:
             self.watch.tick(self.now, joined=joined, partitions=partitions)
 
 
-def test_scorers_are_told_by_their_client_ids() -> None:
+def test_scorers_are_recognized_by_their_client_ids() -> None:
     members = [OURS, THEIRS, GroupMember("n", "h", 0), GroupMember("nn.a", "h", 0), GroupMember("", "h", 0)]
     assert [member.client_id for member in foreign(members, "n")] == ["rdkafka", "n", "nn.a", ""]
 
@@ -50,19 +50,19 @@ def test_a_foreign_member_is_named_with_client_id_host_and_partitions(caplog: py
     watched = Watched(OURS, THEIRS)
     watched.after(0)
     watched.after(SETTLE_SECONDS)
-    assert watched.watch.told is not None
-    assert "client id 'rdkafka' on host 10.0.0.9 (2 partitions)" in watched.watch.told
-    assert watched.watch.told in caplog.text
+    assert watched.watch.summary is not None
+    assert "client id 'rdkafka' on host 10.0.0.9 (2 partitions)" in watched.watch.summary
+    assert watched.watch.summary in caplog.text
     assert watched.shown == [1]
 
 
 def test_it_is_asked_once_after_each_change_of_the_assignment_and_not_while_nothing_changes() -> None:
     watched = Watched(OURS)
     watched.after(0)
-    assert watched.asked == 0, "a rebalance may still go on"
+    assert watched.asked == 0, "the rebalance may not have ended"
     watched.after(SETTLE_SECONDS)
     for _ in range(10):
-        watched.after(LOOK_SECONDS)
+        watched.after(RETRY_SECONDS)
     assert watched.asked == 1
     fewer = PLACES - {("in", 0)}
     watched.after(1, partitions=fewer)
@@ -78,7 +78,7 @@ def test_it_is_asked_again_while_something_is_wrong(joined: bool, fails: bool, m
     watched.fails = fails
     watched.after(0, joined=joined)
     watched.after(SETTLE_SECONDS, joined=joined)
-    watched.after(LOOK_SECONDS, joined=joined)
+    watched.after(RETRY_SECONDS, joined=joined)
     assert watched.asked == 2
 
 
@@ -87,18 +87,18 @@ def test_the_same_members_are_logged_seldom_and_others_at_once(caplog: pytest.Lo
     watched = Watched(THEIRS)
     watched.after(0)
     watched.after(SETTLE_SECONDS)
-    for _ in range(int(REPEAT_SECONDS / LOOK_SECONDS)):
-        watched.after(LOOK_SECONDS)
+    for _ in range(int(REPEAT_SECONDS / RETRY_SECONDS)):
+        watched.after(RETRY_SECONDS)
     assert len(caplog.records) == 2
     watched.members = [THEIRS, GroupMember("other", "/10.0.0.8", 1)]
-    watched.after(LOOK_SECONDS)
+    watched.after(RETRY_SECONDS)
     assert len(caplog.records) == 3
     watched.members = [THEIRS._replace(partitions=1), GroupMember("other", "/10.0.0.8", 2)]
-    watched.after(LOOK_SECONDS)
-    assert len(caplog.records) == 3, "a rebalance among them is nothing new"
+    watched.after(RETRY_SECONDS)
+    assert len(caplog.records) == 3, "a rebalance among them is not a change of the members"
     watched.members = [OURS]
-    watched.after(LOOK_SECONDS)
-    assert watched.watch.told is None
+    watched.after(RETRY_SECONDS)
+    assert watched.watch.summary is None
     assert watched.shown[-1] == 0
 
 

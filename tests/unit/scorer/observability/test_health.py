@@ -1,4 +1,4 @@
-"""When a scorer is alive and ready, how late it is, and what it says where it is not."""
+"""The liveness, readiness and lag of a scorer."""
 
 import pytest
 from hypothesis import given
@@ -13,13 +13,13 @@ NOW = 1_000.0
 
 
 def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = True) -> str | None:
-    """What /readyz says at NOW of a scorer that is at its start, or in its group."""
+    """Return the reason of /readyz at NOW for a scorer during its start-up, or in its group."""
     progress = WorkerProgress(NOW, state="not yet in the consumer group", joined=joined)
     return not_ready(outages or Outages(), counters, progress, lambda: NOW)
 
 
 @pytest.mark.parametrize(
-    ("age", "said"),
+    ("age", "reason"),
     [
         (None, None),
         (0.0, None),
@@ -28,9 +28,9 @@ def ready(counters: Counters, outages: Outages | None = None, *, joined: bool = 
         (3_600.0, "a transaction has been open for 3600 s"),
     ],
 )
-def test_a_scorer_whose_transaction_stays_open_for_long_is_not_ready(age: float | None, said: str | None) -> None:
+def test_a_scorer_whose_transaction_stays_open_for_long_is_not_ready(age: float | None, reason: str | None) -> None:
     counters = Counters(open_since=None if age is None else NOW - age)
-    assert ready(counters) == said
+    assert ready(counters) == reason
     counters.open_since = None
     assert ready(counters) is None
 
@@ -47,8 +47,8 @@ def test_what_is_waited_for_comes_first_and_the_state_of_the_start_last() -> Non
 
 @pytest.mark.parametrize(("scoring", "age", "live"), [(True, 59.0, True), (True, 60.0, False), (False, 600.0, True)])
 def test_a_scoring_thread_that_does_not_move_is_not_alive(scoring: bool, age: float, live: bool) -> None:
-    said = not_live(WorkerProgress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
-    assert (said is None) == live
+    fault = not_live(WorkerProgress(NOW - age, scoring=scoring), 60.0, lambda: NOW)
+    assert (fault is None) == live
 
 
 ONE = ("flights", 0)
@@ -86,6 +86,6 @@ def test_lag_is_never_negative_and_grows_no_faster_than_the_clock(looks: list[tu
     for waiting, later, answers in looks:
         now += later
         answered = {ONE: now} if answers else answered
-        found = clock.seconds({ONE: waiting}, answered, now)[ONE]
-        assert 0 <= found <= last + later / 1_000 + 1e-6
-        last = found
+        lag = clock.seconds({ONE: waiting}, answered, now)[ONE]
+        assert 0 <= lag <= last + later / 1_000 + 1e-6
+        last = lag

@@ -1,4 +1,4 @@
-"""What the metrics say of batches."""
+"""The metrics of batches."""
 
 from prometheus_client import generate_latest
 

@@ -1,4 +1,4 @@
-"""What a controller exports of itself, while it leads and while it stands by."""
+"""The metrics of a controller as a leader and as a standby."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 
 
 def exported(state: RolloutState, now: float = 100.0) -> dict[str, float]:
-    """Samples by name, as they are scraped; the prefix `scorer_rollout_` is left out."""
+    """Return the scraped samples by name without the prefix `scorer_rollout_`."""
     registry = CollectorRegistry()
     registry.register(RolloutMetrics(state, lambda: now))
     lines = generate_latest(registry).decode().splitlines()
@@ -16,7 +16,7 @@ def exported(state: RolloutState, now: float = 100.0) -> dict[str, float]:
     return {name.removeprefix("scorer_rollout_"): float(value) for name, value in samples.items()}
 
 
-def test_a_leader_tells_of_the_rollout() -> None:
+def test_a_leader_exports_the_rollout() -> None:
     decisions = Counter({"promote": 2, "roll back": 1})
     state = RolloutState(True, True, 1, 4, 300.0, 900.0, 0.5, 4_000, True, True, decisions, 98.0)
     assert exported(state) == {
@@ -34,7 +34,7 @@ def test_it_follows_its_state() -> None:
     assert (exported(state)["step"], exported(state)["behind_seconds"]) == (1, 40)
 
 
-def test_one_that_stands_by_has_no_figures_of_the_rollout() -> None:
-    stands_by = {"leader": 0, "look_age_seconds": 1, "registry_away": 0}
-    assert exported(RolloutState(running=True, step=2, pairs=9, looked=99.0)) == stands_by
-    assert exported(RolloutState(leads=True, step=2, looked=99.0)) == stands_by | {"leader": 1, "running": 0}
+def test_a_standby_exports_no_metrics_of_the_rollout() -> None:
+    standby = {"leader": 0, "look_age_seconds": 1, "registry_away": 0}
+    assert exported(RolloutState(running=True, step=2, pairs=9, looked=99.0)) == standby
+    assert exported(RolloutState(leads=True, step=2, looked=99.0)) == standby | {"leader": 1, "running": 0}

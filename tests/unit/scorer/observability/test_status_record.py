@@ -1,4 +1,4 @@
-"""What a scorer writes to the status topic, and when."""
+"""The status records that a scorer writes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.unit.scorer.console.console_records import status
 
 
 class Topic:
-    """Keeps what is produced."""
+    """A producer that keeps the records."""
 
     def __init__(self) -> None:
         self.written: list[ScorerStatus] = []
@@ -20,7 +20,7 @@ class Topic:
         on_delivery(None, Message("status", 0, len(self.written), None, value))
 
     def poll(self, _: float) -> None:
-        """Everything is confirmed at once."""
+        """Confirm nothing: `produce` has confirmed every record."""
 
     flush = poll
 
@@ -34,9 +34,9 @@ def reporter(topic: Topic, *, replaced: bool = False) -> StatusReporter:
 
 def test_a_record_is_written_at_a_start_and_with_each_heartbeat() -> None:
     topic = Topic()
-    made = reporter(topic)
+    status_reporter = reporter(topic)
     for now in (0.0, 1.0, HEARTBEAT_SECONDS):
-        made.tick(now)
+        status_reporter.tick(now)
     assert [each.state for each in topic.written] == ["running", "running"]
 
 

@@ -1,4 +1,4 @@
-"""What spans say of a batch that fails, and what log lines say while it is in hand."""
+"""Spans of failed batches, and the ids in log lines while a batch is in flight."""
 
 import json
 import logging
@@ -30,26 +30,26 @@ def collector() -> Iterator[Collector]:
 
 @pytest.fixture
 def plain_logging() -> Iterator[None]:
-    """What the root logger has afterwards is what it had before."""
+    """Restore the handlers and the level of the root logger."""
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    handlers, level = root.handlers[:], root.level
     yield
-    root.handlers[:], root.level = kept, level
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.mark.usefixtures("plain_logging")
-def test_log_lines_have_the_ids_of_the_batch_in_hand(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_lines_have_the_ids_of_the_batch_in_flight(collector: Collector, capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure({"scorer": "demo.a"})
     traces = OtlpTraces(collector.endpoint, "demo", "demo.a")
     logging.getLogger("scorer").info("before")
     traces.begin(batch([None]), PROVENANCE)
-    logging.getLogger("scorer").info("in hand")
+    logging.getLogger("scorer").info("in flight")
     traces.fail("fenced")
     logging.getLogger("scorer").info("after")
     traces.close()
-    before, held, after = map(json.loads, capsys.readouterr().err.splitlines())
+    before, during, after = map(json.loads, capsys.readouterr().err.splitlines())
     (span,) = collector.spans
-    assert (held["trace_id"], held["span_id"]) == (span.trace_id.hex(), span.span_id.hex())
+    assert (during["trace_id"], during["span_id"]) == (span.trace_id.hex(), span.span_id.hex())
     assert "trace_id" not in {**before, **after}
     assert (span.status.code, span.status.message) == (Status.STATUS_CODE_ERROR, "fenced")
 

@@ -1,11 +1,11 @@
-"""How many workers a machine, or a container's quota, has room for."""
+"""The number of cores that a machine, or the quota of a container, allows."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from scorer.service.cpu_limit import allowed
+from scorer.service.cpu_limit import count_usable_cores
 
 CASES: dict[str, tuple[int, dict[str, str], int]] = {
     "no control groups": (8, {}, 8),
@@ -48,4 +48,4 @@ def test_workers_are_as_many_as_cores_and_quotas_allow(case: str, tmp_path: Path
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    assert allowed(tmp_path) == expected
+    assert count_usable_cores(tmp_path) == expected

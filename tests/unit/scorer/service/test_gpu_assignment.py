@@ -1,4 +1,4 @@
-"""Which GPUs workers use: pure selections, and an enumeration through a driver library that is compiled here."""
+"""The GPUs that workers use: pure selections, and a count through a driver library that is compiled here."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from publisher.errors import Fatal
-from scorer.service.gpu_assignment import select
+from scorer.service.gpu_assignment import select_devices
 from scorer.settings.model import ModelSettings
 
 DRIVER = """
@@ -38,7 +38,7 @@ from scorer.settings.model import ModelSettings
 from publisher.errors import Fatal
 from tests.unit.scorer.minimal import minimal
 
-def work(settings, on_serving, in_hand):
+def work(settings, on_serving, journal):
     whole = "../" + settings.replica  # renamed when it is written: the last file ends every worker
     with open(whole, "w") as file:
         file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
@@ -52,7 +52,7 @@ chosen, asked = eval(sys.argv[1]), int(sys.argv[2])
 model = {"device": "cuda", "devices": chosen, "cache": "../cache"}
 settings = minimal(model=model, replica="r", http={"listen": "127.0.0.1:0"})
 try:
-    gpus = gpu_assignment.of_workers(settings.model)
+    gpus = gpu_assignment.visible_devices(settings.model)
 except Fatal as error:
     sys.exit(f"{error}; {error.hint}")
 workers = asked or len(gpus) or 1
@@ -127,12 +127,12 @@ def test_a_device_that_is_not_visible_ends_the_command_before_any_worker_starts(
     ],
 )
 def test_selection(devices: Sequence[int] | Literal["all"], count: int, visible: str | None, selected: list[str]) -> None:
-    assert select(devices, count, visible) == selected
+    assert select_devices(devices, count, visible) == selected
 
 
 def test_a_device_that_is_not_visible_is_named() -> None:
     with pytest.raises(Fatal, match=r"model\.devices names GPU 2, but 2 are visible") as raised:
-        select([0, 2], 2, None)
+        select_devices([0, 2], 2, None)
     assert "name GPUs from 0 to 1" in str(raised.value.hint)
 
 

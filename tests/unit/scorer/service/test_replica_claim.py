@@ -1,4 +1,4 @@
-"""Which of several processes of one replica ends, by the members of their group alone."""
+"""Which of several processes with one replica ends, by the members of their group alone."""
 
 import contextlib
 from collections.abc import Callable, Set

@@ -1,16 +1,16 @@
-"""When a worker that ended is started again, and when all of them end."""
+"""When an ended worker is restarted, and when all workers end."""
 
 import pytest
 
-from scorer.service.restart_policy import STEADY_SECONDS, Restarts
+from scorer.service.restart_policy import STEADY_SECONDS, RestartPolicy
 from scorer.worker.retry_backoff import FIRST_SECONDS
 
 NOW = 1_000.0
 
 
-def restarts(*serving: int) -> Restarts:
-    """With these workers serving."""
-    policy = Restarts()
+def restarts(*serving: int) -> RestartPolicy:
+    """Return the policy after the start of these workers."""
+    policy = RestartPolicy()
     for worker in serving:
         policy.serving(worker, NOW)
     return policy
@@ -41,7 +41,7 @@ def test_a_worker_that_keeps_ending_waits_longer_and_longer_by_itself() -> None:
     assert policy.ended(0, -9, now) == now + FIRST_SECONDS
 
 
-def test_a_worker_that_has_served_for_a_while_begins_anew() -> None:
+def test_a_worker_that_has_served_for_a_while_restarts_with_the_first_delay() -> None:
     policy = restarts(0)
     for _ in range(3):
         policy.ended(0, -9, NOW)

@@ -16,31 +16,31 @@ from publisher.errors import Fatal
 from scorer.service import supervisor
 from scorer.settings import load
 
-def hang(settings, on_serving, in_hand):
+def hang(settings, on_serving, journal):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("deaf", flush=True)
+    print("ignores SIGTERM", flush=True)
     on_serving("nowhere")
     while True:
         signal.pause()
 
-def crash(settings, on_serving, in_hand):
+def crash(settings, on_serving, journal):
     os.kill(os.getpid(), signal.SIGSEGV)
 
-def die(settings, on_serving, in_hand):
-    # each time with another note in hand: by a code, then by a signal, then by one that says that it hung, then by a library
+def die(settings, on_serving, journal):
+    # each time with another journal: by a code, by a signal, by the code of a hang, by a library
     lives = Path(settings.replica)
     life = len(lives.read_text()) if lives.exists() else 0
     lives.write_text("x" * (life + 1))
-    print(in_hand.read(), flush=True)
+    print(journal.read(), flush=True)
     on_serving("nowhere")
     if life == 4:
         signal.pause()
-    in_hand.note({("flights", 0): life + 1})
+    journal.note({("flights", 0): life + 1})
     ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.BROKEN)]
     [*ends, lambda: ctypes.CDLL(None).exit(1)][life]()
 
-def drain(settings, on_serving, in_hand):
-    signal.signal(signal.SIGTERM, lambda *_: print("told", flush=True))
+def drain(settings, on_serving, journal):
+    signal.signal(signal.SIGTERM, lambda *_: print("stopping", flush=True))
     on_serving("nowhere")
     print("serving", flush=True)
     while not Path("drained").exists():
@@ -58,7 +58,7 @@ except Fatal as error:
 
 
 def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_000) -> subprocess.Popen[str]:
-    """A supervisor of workers that do this, and have twice the timeout to end."""
+    """Start a supervisor of workers with this work, which have twice the timeout to end."""
     config = json.loads(configuration("test", "127.0.0.1:1", "exactly-once"))
     config["model"]["cache"] = str(folder / "cache")
     config |= {"replica": "r", "kafka": {"bootstrap_servers": "127.0.0.1:1", "transaction_timeout_ms": timeout_ms}}
@@ -67,32 +67,32 @@ def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_00
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_worker_that_does_not_end_in_time_is_killed_and_told_of(tmp_path: Path) -> None:
+def test_a_worker_that_does_not_end_in_time_is_killed_and_reported(tmp_path: Path) -> None:
     process = supervised(tmp_path, "hang")
     assert process.stdout is not None
-    assert [process.stdout.readline() for _ in range(2)] == ["deaf\n"] * 2
+    assert [process.stdout.readline() for _ in range(2)] == ["ignores SIGTERM\n"] * 2
     process.send_signal(signal.SIGTERM)
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 4
-    assert "did not end within 2 s and was killed" in said
+    assert "did not end within 2 s and was killed" in output
 
 
 def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
     process = supervised(tmp_path, "crash")
-    said, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGSEGV
-    assert "was ended by SIGSEGV" in said
+    assert "was ended by SIGSEGV" in output
 
 
-def test_a_worker_is_started_again_and_what_it_had_in_hand_suspected_only_after_a_death(tmp_path: Path) -> None:
+def test_a_worker_is_restarted_and_its_events_in_flight_are_suspects_only_after_a_death(tmp_path: Path) -> None:
     process = supervised(tmp_path, "die", workers=1)
     assert process.stdout is not None
-    found = [process.stdout.readline().strip() for _ in range(5)]
+    journals = [process.stdout.readline().strip() for _ in range(5)]
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "worker 0 ended with code 4; starting it again in 0.5 s" in log
-    assert found == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
+    assert journals == ["{}", "{}", "{('flights', 0): 2}", "{('flights', 0): 3}", "{('flights', 0): 4}"]
 
 
 def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path: Path) -> None:
@@ -100,10 +100,10 @@ def test_signals_after_the_first_leave_the_workers_their_time_to_drain(tmp_path:
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
     process.send_signal(signal.SIGTERM)
-    assert process.stdout.readline() == "told\n"
+    assert process.stdout.readline() == "stopping\n"
     for number in (signal.SIGTERM, signal.SIGINT):
         process.send_signal(number)
     (tmp_path / "drained").touch()
-    said, log = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, "")
+    output, log = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "")
     assert "all workers have ended" in log

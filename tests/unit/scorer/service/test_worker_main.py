@@ -1,11 +1,12 @@
-"""The life of one scorer over a scripted group: what is begun in which order, and what a failure or a stop undoes of it."""
+"""A worker over a scripted group: the order of its start-up, and its shutdown after a failure or a stop."""
 
 import json
 import signal
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from model_registry.channels import channel
 from model_registry.channels.move_request import MoveRequest
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Aborted, Fatal
+from publisher.kafka.groups import GroupMember
 from publisher.runtime import dependencies, watchdog
 from publisher.runtime.health import HealthServer
-from publisher.transactions.protocol import Counters
+from publisher.transactions.offset_commits import GroupCommits
+from publisher.transactions.protocol import Counters, Session
+from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
@@ -30,17 +34,18 @@ from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import StatusReporter
 from scorer.observability.traces import Traces
 from scorer.service import worker_main
-from scorer.service.preflight import Start
+from scorer.service.broker_connections import BrokerConnections
+from scorer.service.preflight import StartCheck
 from scorer.service.replica_claim import ReplicaGuard
 from scorer.service.supervisor import STOPS
-from scorer.service.worker_main import Parts, Service
+from scorer.service.worker_main import Service
 from scorer.settings import Settings
 from scorer.worker.encode import Target
 from tests.support import models
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
 
-BEGUN = ["topics", "session", "version", "session opened", "notices", "beginnings", "intake", "status"]
-CLOSED = ["status", "intake", "notices", "traces", "version", "quarantine", "session"]
+STARTED = ["topics", "session", "version", "session opened", "listener", "intake", "status"]
+CLOSED = ["status", "intake", "listener", "traces", "version", "quarantine", "session"]
 
 
 def settings_in(folder: Path) -> Settings:
@@ -57,14 +62,70 @@ def settings_in(folder: Path) -> Settings:
     return Settings.model_validate(values)
 
 
+class ScriptedConnections(BrokerConnections):
+    """Connections to a scripted group. Each call is a step of the site."""
+
+    def __init__(self, site: "Site") -> None:
+        self._site = site
+
+    def check_start(self, _: threading.Event) -> StartCheck:
+        self._site.step("topics")
+        return StartCheck(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+
+    def check_rights(self) -> None:
+        self._site.step("rights")
+
+    def raise_fatal_error(self) -> None:
+        pass
+
+    def current_targets(self) -> None:
+        return None
+
+    def group_members(self) -> list[GroupMember]:
+        return []
+
+    def open_commits(self) -> GroupCommits:
+        return GroupCommits(lambda _: self._site.group.consumer)
+
+    def open_session(self, _: GroupCommits, batch_bytes: int) -> Session:
+        assert batch_bytes == 1_000_000
+        self._site.step("session")
+        session: Session = self._site.group.session
+        return session
+
+    def open_intake(self, _: GroupCommits, session: Session) -> EventConsumer:
+        assert session is self._site.group.session
+        self._site.step("intake")
+        return self._site.group.intake
+
+    def listen_for_moves(self, _: Callable[[], None]) -> ChannelMoveListener:
+        self._site.step("listener")
+        listener: ChannelMoveListener = self._site.listener
+        return listener
+
+    def guard_replica(self, _: Set[str]) -> ReplicaGuard:
+        guard: ReplicaGuard = self._site.guard
+        return guard
+
+    def open_status_producer(self) -> Producer:
+        self._site.step("status")
+        producer: Producer = self._site.producer
+        return producer
+
+
 class Site:
-    """A registry with a version, and a scripted broker. `said` are the steps as they are made, `at` what happens in one."""
+    """A registry with a version, and a scripted broker.
+
+    Attributes:
+        steps: the steps that were made, in this order.
+        at: a function that is called at a step, by its name.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         store = LayoutStore(folder / "registry" / "m")
         package.push(store, models.linear_package(folder / "1.0.0", 2.0), "m", "1.0.0")
         channel.promote(store, "prod", "1.0.0", MoveRequest("op", "", datetime.now(UTC)))
-        self.said: list[str] = []
+        self.steps: list[str] = []
         self.at: dict[str, Callable[[], object]] = {}
         self.group = Group()
         self.group.committed[TOPIC, 0] = 7, OffsetMetadata()
@@ -74,50 +135,30 @@ class Site:
         self.group.consumer.close.side_effect = lambda: self.step("intake closed")
         closed = {"version": VersionManager, "quarantine": Quarantine, "traces": Traces, "status": StatusReporter}
         for name, kind in closed.items():
-            self._tell(monkeypatch, kind, "close", f"{name} closed")
-        self._tell(monkeypatch, VersionManager, "start", "version")
+            self._record(monkeypatch, kind, "close", f"{name} closed")
+        self._record(monkeypatch, VersionManager, "start", "version")
         monkeypatch.setattr(dependencies, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
         self.settings = settings_in(folder)
-        notices = create_autospec(ChannelMoveListener, instance=True)
-        notices.close.side_effect = lambda: self.step("notices closed")
-        start = Start(Target("out", 1, 1_000_000), Target("dead", 1, 1_000_000))
+        self.listener = create_autospec(ChannelMoveListener, instance=True)
+        self.listener.close.side_effect = lambda: self.step("listener closed")
         self.guard = create_autospec(ReplicaGuard, instance=True)
         self.guard.lost = False
         self.producer = create_autospec(Producer, instance=True)
-        self.parts = Parts(
-            may_begin=self._part("topics", start),
-            name_missing_rights=self._part("rights", None),
-            make_consumer=lambda *_: self.group.consumer,
-            make_session=self._part("session", self.group.session),
-            make_beginnings=self._part("beginnings", None),
-            make_intake=self._part("intake", self.group.intake),
-            make_notices=self._part("notices", notices),
-            make_guard=lambda *_: self.guard,
-            make_status_producer=self._part("status", self.producer),
-            ask_for_members=lambda _: [],
-        )
 
     def step(self, name: str) -> None:
-        self.said.append(name)
+        self.steps.append(name)
         self.at.get(name, lambda: None)()
 
     def closed(self) -> list[str]:
-        """What was closed, in this order."""
-        return [name.removesuffix(" closed") for name in self.said if name.endswith(" closed")]
+        """Return the names of the closed objects, in this order."""
+        return [name.removesuffix(" closed") for name in self.steps if name.endswith(" closed")]
 
-    def _part(self, name: str, made: Any) -> Callable[..., Any]:
-        def make(*_: Any, **__: Any) -> Any:
+    def _record(self, monkeypatch: pytest.MonkeyPatch, kind: type, method: str, name: str) -> None:
+        original = getattr(kind, method)
+
+        def stepped(instance: Any) -> None:
             self.step(name)
-            return made
-
-        return make
-
-    def _tell(self, monkeypatch: pytest.MonkeyPatch, kind: type, method: str, name: str) -> None:
-        done = getattr(kind, method)
-
-        def stepped(of: Any) -> None:
-            self.step(name)
-            done(of)
+            original(instance)
 
         monkeypatch.setattr(kind, method, stepped)
 
@@ -128,11 +169,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def service_of(site: Site) -> Service:
-    return Service(site.settings, site.parts, InFlightJournal())
+    return Service(site.settings, InFlightJournal(), connect_brokers=lambda *_: ScriptedConnections(site))
 
 
 def fails(error: Exception) -> Callable[[], None]:
-    """A step that raises this."""
+    """Return a step that raises this error."""
 
     def fail() -> None:
         raise error
@@ -141,25 +182,25 @@ def fails(error: Exception) -> Callable[[], None]:
 
 
 def ready(address: str) -> str | None:
-    """What /readyz gives as the reason; None where all is well."""
+    """Return the reason of /readyz; None if the worker is ready."""
     try:
         with urllib.request.urlopen(f"http://{address}/readyz", timeout=60) as answer:
-            told = answer.read()
+            body = answer.read()
     except urllib.error.HTTPError as error:
-        told = error.read()
-    reason: str | None = json.loads(told)["reason"]
+        body = error.read()
+    reason: str | None = json.loads(body)["reason"]
     return reason
 
 
 def test_events_are_scored_between_a_start_and_a_stop_in_good_order(site: Site) -> None:
-    made = service_of(site)
+    service = service_of(site)
     site.at["serving"] = lambda: site.group.assign(0)
-    site.group.waiting += [Message(TOPIC, 0, 7, None, b'{"a": 1, "b": 2}'), made.stop]
-    made.run(lambda _: site.step("serving"))
-    assert site.said == [*BEGUN, "serving", *(f"{name} closed" for name in CLOSED)]
+    site.group.waiting += [Message(TOPIC, 0, 7, None, b'{"a": 1, "b": 2}'), service.stop]
+    service.run(lambda _: site.step("serving"))
+    assert site.steps == [*STARTED, "serving", *(f"{name} closed" for name in CLOSED)]
     calls = [call.args for call in site.group.session.publish.call_args_list]
     published = [(records, [p.offset for p in offsets]) for records, offsets, _ in calls]
-    assert [positions for _, positions in published] == [[7], [8], [8]]  # claimed, scored, left
+    assert [positions for _, positions in published] == [[7], [8], [8]]  # the claim, the scores, the release
     (topic, value, *_), swap = published[1][0]
     assert (topic, json.loads(value)["score"]) == ("out", 6.0)
     assert swap[0] == site.settings.swaps_topic
@@ -169,20 +210,20 @@ def test_events_are_scored_between_a_start_and_a_stop_in_good_order(site: Site) 
 
 def test_health_answers_from_the_first_step_to_the_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     servers: list[HealthServer] = []
-    told: dict[str, str | None] = {}
+    reasons: dict[str, str | None] = {}
 
     def listen(*arguments: Any) -> HealthServer:
         servers.append(HealthServer(*arguments))
         return servers[0]
 
     def ask() -> None:
-        told[site.said[-1]] = ready(servers[0].address)
+        reasons[site.steps[-1]] = ready(servers[0].address)
 
     monkeypatch.setattr(worker_main, "HealthServer", listen)
     site.at |= dict.fromkeys(("topics", "version", "session opened", "intake", "session closed"), ask)
-    made = service_of(site)
-    made.run(lambda _: made.stop())
-    assert told == {
+    service = service_of(site)
+    service.run(lambda _: service.stop())
+    assert reasons == {
         "topics": "asking the brokers for the topics",
         "version": "making a version of the model ready",
         "session opened": "beginning transactions",
@@ -193,38 +234,29 @@ def test_health_answers_from_the_first_step_to_the_last(site: Site, monkeypatch:
         ready(servers[0].address)
 
 
-@pytest.mark.parametrize("step", BEGUN)
-def test_a_failure_at_a_step_is_told_and_undoes_those_before_it_backwards(site: Site, step: str) -> None:
+@pytest.mark.parametrize("step", STARTED)
+def test_a_failure_at_a_step_is_raised_and_undoes_the_steps_before_it_backwards(site: Site, step: str) -> None:
     error = Fatal(f"no {step}", "a way out", 3)
     site.at[step] = fails(error)
     with pytest.raises(Fatal) as ended:
         service_of(site).run(lambda _: None)
     assert ended.value is error
-    begun = BEGUN[: BEGUN.index(step) + 1]
-    assert [name for name in site.said if not name.endswith(" closed")] == begun
-    left = {
-        "topics": 0,
-        "session": 0,
-        "version": 3,
-        "session opened": 3,
-        "notices": 4,
-        "beginnings": 5,
-        "intake": 5,
-        "status": 6,
-    }[step]
-    assert site.closed() == CLOSED[len(CLOSED) - left :]
+    started = STARTED[: STARTED.index(step) + 1]
+    assert [name for name in site.steps if not name.endswith(" closed")] == started
+    closed = {"topics": 0, "session": 0, "version": 3, "session opened": 3, "listener": 4, "intake": 5, "status": 6}[step]
+    assert site.closed() == CLOSED[len(CLOSED) - closed :]
 
 
-def test_what_the_broker_refuses_while_it_scores_ends_it_and_missing_rights_are_asked_for(site: Site) -> None:
+def test_a_rejection_by_the_broker_during_the_main_loop_ends_the_worker_and_the_rights_are_checked(site: Site) -> None:
     refused = Fatal("the broker does not allow it", "", 3)
     site.group.session.tick.side_effect = refused
     with pytest.raises(Fatal) as ended:
         service_of(site).run(lambda _: None)
     assert ended.value is refused
-    assert site.said == [*BEGUN, "rights", *(f"{name} closed" for name in CLOSED)]
+    assert site.steps == [*STARTED, "rights", *(f"{name} closed" for name in CLOSED)]
 
 
-def test_a_right_that_is_known_to_be_missing_is_told_in_place_of_what_it_led_to(site: Site) -> None:
+def test_a_missing_right_is_raised_in_place_of_its_consequence(site: Site) -> None:
     site.group.session.tick.side_effect = Fatal("a commit failed")
     site.at["rights"] = fails(Fatal("no right to Write", "kafka-acls.sh", 3))
     with pytest.raises(Fatal, match="no right to Write"):
@@ -233,26 +265,25 @@ def test_a_right_that_is_known_to_be_missing_is_told_in_place_of_what_it_led_to(
 
 
 @pytest.mark.parametrize("step", ["topics", "session opened"])
-def test_a_stop_while_brokers_are_away_ends_the_start_in_good_order(site: Site, step: str) -> None:
-    """Nobody is told of a failure."""
-    made = service_of(site)
+def test_a_stop_while_brokers_are_unavailable_ends_the_start_up_without_an_error(site: Site, step: str) -> None:
+    service = service_of(site)
 
     def stop() -> None:
-        made.stop()
+        service.stop()
         raise Aborted("asked to stop")
 
     site.at[step] = stop
-    made.run(lambda _: site.step("serving"))
-    assert "serving" not in site.said
+    service.run(lambda _: site.step("serving"))
+    assert "serving" not in site.steps
     assert site.closed() == ([] if step == "topics" else CLOSED[4:])
 
 
-@pytest.mark.parametrize("step", ["notices", "status"])
-def test_a_stop_late_in_the_start_is_heard_before_the_first_event(site: Site, step: str) -> None:
-    made = service_of(site)
-    site.at[step] = made.stop
+@pytest.mark.parametrize("step", ["listener", "status"])
+def test_a_stop_late_in_the_start_up_takes_effect_before_the_first_event(site: Site, step: str) -> None:
+    service = service_of(site)
+    site.at[step] = service.stop
     site.group.waiting.append(event(7))
-    made.run(lambda _: None)
+    service.run(lambda _: None)
     assert len(site.group.waiting) == 1
     assert site.closed() == CLOSED
 
@@ -260,22 +291,23 @@ def test_a_stop_late_in_the_start_is_heard_before_the_first_event(site: Site, st
 def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Callable[[], str | None]] = []
     monkeypatch.setattr(watchdog, "watch", watched.append)
-    monkeypatch.setattr(worker_main, "limit_malloc_arenas", lambda: site.said.append("few arenas"))
-    monkeypatch.setattr(worker_main, "start_gc_thread", lambda: site.said.append("keep tidy"))
+    monkeypatch.setattr(worker_main, "limit_malloc_arenas", lambda: site.steps.append("limit arenas"))
+    monkeypatch.setattr(worker_main, "start_gc_thread", lambda: site.steps.append("start gc"))
 
-    def tell() -> None:
+    def send_signals() -> None:
         for number in STOPS:
             signal.raise_signal(number)
 
-    site.at |= dict.fromkeys(("serving", "intake closed"), tell)
+    site.at |= dict.fromkeys(("serving", "intake closed"), send_signals)
     before, interval = {number: signal.getsignal(number) for number in STOPS}, sys.getswitchinterval()
     try:
-        worker_main.run(site.settings, site.parts, lambda _: site.step("serving"))
+        connect = lambda *_: ScriptedConnections(site)  # noqa: E731
+        worker_main.run(site.settings, lambda _: site.step("serving"), connect_brokers=connect)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.setswitchinterval(interval)
-    assert site.said == ["few arenas", *BEGUN, "keep tidy", "serving", *(f"{name} closed" for name in CLOSED)]
+    assert site.steps == ["limit arenas", *STARTED, "start gc", "serving", *(f"{name} closed" for name in CLOSED)]
     assert watched[0]() is None
 
 
@@ -284,12 +316,12 @@ def test_a_replica_that_belongs_to_another_process_ends_this_one(site: Site) -> 
         service_of(site).run(lambda _: setattr(site.guard, "lost", True))
     assert site.closed() == CLOSED
     assert site.guard.close.called
-    assert not site.producer.produce.called, "another process runs under its name: it has not stopped"
+    assert not site.producer.produce.called, "the replica has not stopped: another process has it"
 
 
 def test_the_guard_is_given_the_member_that_the_consumer_is(site: Site) -> None:
-    made = service_of(site)
+    service = service_of(site)
     site.group.consumer.memberid.return_value = "n.a-1"
-    site.group.waiting.append(made.stop)
-    made.run(lambda _: None)
+    site.group.waiting.append(service.stop)
+    service.run(lambda _: None)
     assert site.guard.member == "n.a-1"

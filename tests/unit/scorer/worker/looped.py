@@ -69,7 +69,7 @@ class Looped:
             [("out", b"1", None, 0, 1, None)] * len(batch), outcomes=Counter(scored=len(batch))
         )
         self.quarantine = create_autospec(Quarantine, instance=True)
-        self.quarantine.most.side_effect = lambda events: events
+        self.quarantine.limit_events.side_effect = lambda events: events
         self.metrics = Metrics(self.session.counters, settings.model)
         self.loop = Worker(
             settings,

@@ -121,7 +121,7 @@ def test_events_that_killed_an_examiner_are_given_up_or_taken_again(guilty: bool
     looped = Looped()
     looped.scoring.score.side_effect = SandboxProcessDied("was ended by SIGSEGV")
     looped.scoring.give_up.side_effect = lambda batch, *_: ScoredBatch([("dead", b"1", None, 0, 1, None)] * len(batch))
-    looped.quarantine.died.return_value = guilty
+    looped.quarantine.record_death.return_value = guilty
     looped.group.waiting.append(event(7))
     looped.run(1)
     assert (["dead"], [(8, SETTINGS.owner)]) in looped.published() if guilty else looped.group.reads == {HERE: 7}
@@ -135,8 +135,8 @@ def test_what_was_in_hand_stays_noted_where_the_model_is_broken(error: Fatal, st
     looped.group.waiting.append(event(7))
     with pytest.raises(type(error)):
         looped.run(1)
-    assert looped.quarantine.take_up.called
-    assert looped.quarantine.put_down.called is not stays
+    assert looped.quarantine.begin_batch.called
+    assert looped.quarantine.end_batch.called is not stays
 
 
 @pytest.mark.parametrize("refused_again", [0, 3])

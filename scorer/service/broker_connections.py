@@ -1,0 +1,142 @@
+"""The broker connections of one worker: the checks before it starts, its clients, and the objects that use them.
+
+It depends on the settings and on `publisher.kafka`. It decides nothing about the order of the start-up: see `worker_main.py`.
+"""
+
+import threading
+from collections.abc import Callable, Set
+from functools import partial
+
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from publisher.kafka import clients as kafka
+from publisher.kafka.connection import refused
+from publisher.kafka.error_codes import NO_CONNECTION
+from publisher.kafka.groups import GroupMember
+from publisher.kafka.sandboxed_reads import sandboxed
+from publisher.kafka.skipped_records import SkippedRecords
+from publisher.runtime.dependencies import DependencyWaiter
+from publisher.transactions.at_least_once import CheckpointSession
+from publisher.transactions.exactly_once import TransactionSession
+from publisher.transactions.offset_commits import GroupCommits, OnCommit
+from publisher.transactions.protocol import Session
+from publisher.transactions.transactional_ids import transactional_ids
+from publisher.transactions.wait_for_decided import OpenTransactions
+from scorer.consumer.consumer import EventConsumer
+from scorer.consumer.fence_dead_owners import fence_dead_owners, wait_for_foreign_transactions
+from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
+from scorer.fetch.native_source import plugin
+from scorer.observability import foreign_members
+from scorer.observability.channel_move_listener import ChannelMoveListener
+from scorer.service import preflight, worker_variants
+from scorer.service.preflight import StartCheck
+from scorer.service.replica_claim import ReplicaGuard, guard_replica
+from scorer.settings import Settings
+from scorer.worker.encode import Target
+
+
+class BrokerConnections:
+    """The connections of one worker to its Kafka cluster. The caller closes what a method returns.
+
+    Args:
+        settings: the settings of the worker.
+        waiter: waits for unavailable brokers; an error of the consumer that reports their loss starts its probe.
+        skipped: counts unreadable records.
+    """
+
+    def __init__(self, settings: Settings, waiter: DependencyWaiter, skipped: SkippedRecords) -> None:
+        self._settings = settings
+        self._waiter = waiter
+        self._skipped = skipped
+        self._errors = kafka.ErrorWatch()
+
+    def check_start(self, stopping: threading.Event) -> StartCheck:
+        """Check that the worker may start. Raises Fatal if it may not, or no broker answers."""
+        return preflight.check_start(self._settings, stopping)
+
+    def check_rights(self) -> None:
+        """Raise NotAllowed with the missing access rights, if the broker reports some."""
+        preflight.check_rights(self._settings)
+
+    def raise_fatal_error(self) -> None:
+        """Raise Fatal if the broker has rejected the consumer for good."""
+        if self._errors.fatal is not None:
+            raise refused(self._settings.kafka, self._errors.fatal)
+
+    def current_targets(self) -> tuple[Target, Target] | None:
+        """Return the current output and dead-letter topics; None if they cannot be described."""
+        return preflight.current_targets(self._settings)
+
+    def group_members(self) -> list[GroupMember]:
+        """Return the members of the consumer group. Raises KafkaException."""
+        return foreign_members.ask(self._settings)
+
+    def open_commits(self) -> GroupCommits:
+        """Return the group's offset commits with their consumer. The consumer joins the group when it is subscribed."""
+        return GroupCommits(self._open_consumer)
+
+    def open_session(self, commits: GroupCommits, batch_bytes: int) -> Session:
+        """Return the session that publishes batches of at most `batch_bytes`, for the configured delivery guarantee."""
+        settings = self._settings
+        timeout_seconds = settings.kafka.transaction_timeout_ms / 1_000
+        if settings.delivery == "at-least-once":
+            checkpoints = partial(kafka.checkpoint_producer, settings.kafka, settings.owner, batch_bytes, plugin=plugin())
+            return CheckpointSession(
+                lambda failed, singly: checkpoints(failed, singly=singly), commits, confirm_seconds=timeout_seconds
+            )
+
+        def open_producer(transactional_id: str) -> Producer:
+            return kafka.warm_up(self.open_producer(transactional_id, batch_bytes), settings.output.topic)
+
+        topics = settings.input.topics
+        open_transactions = OpenTransactions(settings.kafka, settings.owner, settings.answer_topics, settings.name, topics)
+        return TransactionSession(
+            open_producer,
+            transactional_ids(settings.transactional_prefix(settings.owner)),
+            transaction_seconds=timeout_seconds,
+            context=self._waiter.context,
+            wait_until_decided=partial(wait_for_foreign_transactions, settings, open_transactions.wait),
+        )
+
+    def open_producer(self, transactional_id: str, batch_bytes: int) -> Producer:
+        """Return a transactional producer for batches of at most `batch_bytes`."""
+        settings = self._settings
+        return kafka.transactional_producer(settings.kafka, transactional_id, settings.owner, batch_bytes, plugin())
+
+    def open_intake(self, commits: GroupCommits, session: Session) -> EventConsumer:
+        """Join the consumer group, and return the consumer of its events."""
+        settings = self._settings
+        sandbox = sandboxed(settings.kafka, settings.owner, settings.input.expanded_bytes)
+        return EventConsumer(
+            commits.consumer,
+            settings.input.topics,
+            worker_variants.start_positions(settings, self._waiter.context, self._skipped),
+            session,
+            fence=partial(fence_dead_owners, settings),
+            waiting=self._waiter.context.check,
+            renew=commits.renew,
+            offsets_command=settings.offsets_command,
+            suspects=SandboxedInputPartitions(sandbox, settings.owner),
+        )
+
+    def listen_for_moves(self, on_move: Callable[[], None]) -> ChannelMoveListener:
+        """Return a listener that calls `on_move` for each notice of a move of the followed channel."""
+        return ChannelMoveListener(self._settings, on_move, skipped=self._skipped)
+
+    def guard_replica(self, dead_members: Set[str]) -> ReplicaGuard:
+        """Return the guard of the worker's replica, given the dead members of the group with its client id."""
+        return guard_replica(self._settings, dead_members)
+
+    def open_status_producer(self) -> Producer:
+        """Return a producer for status records."""
+        return kafka.plain_producer(self._settings.kafka, self._settings.owner)
+
+    def _open_consumer(self, on_commit: OnCommit) -> Consumer:
+        settings = self._settings
+        return kafka.consumer(settings.kafka, settings.owner, settings.name, self._on_client_error, on_commit, plugin())
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        """Record an error of the consumer, and probe the brokers if it has lost them all."""
+        self._errors(error)
+        if error in NO_CONNECTION:
+            self._waiter.start_probe()
