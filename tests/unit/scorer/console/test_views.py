@@ -68,8 +68,8 @@ def test_thousands_of_scorers_are_one_page() -> None:
     assert view.rows.rows[-1].scorer.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
     assert len(view.squares) == rollout_view.SQUARES
-    view = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
-    assert ([row.scorer.status.scorer for row in view.rows], view.total, view.everything) == (["m.0042"], 1, 1_500)
+    rows = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
+    assert ([row.scorer.status.scorer for row in rows.rows], rows.total, rows.everything) == (["m.0042"], 1, 1_500)
     assert rollout_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 

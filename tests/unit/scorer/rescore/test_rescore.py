@@ -66,7 +66,7 @@ def test_a_job_continues_at_its_recorded_position_and_ignores_other_jobs() -> No
     ]
     written += [other.begin({}), other.move(2, 99, RescoreCounts(unfit=5))]
     for _, value, key, *_ in written:
-        repeated._hear(key or b"", value or b"")
+        repeated._apply(key or b"", value or b"")
     repeated.check("a", asked)
     assert (repeated.places[2].next, repeated.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
     with pytest.raises(Fatal, match=r"begun with statuses \['fallback', 'scored'\], not \['expired'\]"):

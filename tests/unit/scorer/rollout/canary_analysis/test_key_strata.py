@@ -1,5 +1,7 @@
 """Sums by cell are exact in any order and merged without a loss."""
 
+from random import Random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import settings as examples
@@ -23,8 +25,8 @@ def same(first: Cells, second: Cells) -> bool:
 @examples(max_examples=50)
 @given(some_pairs, some_pairs, st.randoms(use_true_random=False))
 def test_the_order_and_the_batches_change_no_bit(
-    first: list[tuple[int, float]], second: list[tuple[int, float]], chance
-) -> None:  # type: ignore[no-untyped-def]
+    first: list[tuple[int, float]], second: list[tuple[int, float]], chance: Random
+) -> None:
     whole = [*first, *second]
     chance.shuffle(whole)
     assert same(of(first).merged(of(second)), of(whole))
