@@ -1,7 +1,7 @@
-"""The few kinds of panels and queries that the dashboards are made of.
+"""Build the panels and queries of the dashboards.
 
-Each expression names the metric with its labels in full: what stands here is what can be asked of Prometheus. `$namespace` also
-takes metrics that have none, so the dashboards work outside Kubernetes too.
+Each expression contains the full name of its metric with its labels, as Prometheus reads it. `$namespace` also matches metrics
+without a namespace, so that the dashboards work outside Kubernetes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,38 +27,38 @@ HALF, THIRD, SIXTH = 12, 8, 4
 
 
 def rate(metric: str) -> str:
-    """How fast a counter grows, a second."""
+    """Return the rate of a counter per second."""
     return f"rate({metric}{{{WHERE}}}[$__rate_interval])"
 
 
 def changes(metric: str) -> str:
-    """How often a counter has grown, over all scorers or relays."""
+    """Return the increase of a counter over all scorers or relays."""
     return f"sum(increase({now(metric)}[$__rate_interval]))"
 
 
 def now(metric: str) -> str:
-    """A gauge."""
+    """Return the current value of a metric."""
     return f"{metric}{{{WHERE}}}"
 
 
 def quantile(share: float, histogram: str) -> str:
-    """A quantile over all scorers."""
+    """Return a quantile of a histogram over all scorers."""
     return f"histogram_quantile({share}, sum by (le) ({rate(histogram + '_bucket')}))"
 
 
 def mean(histogram: str) -> str:
-    """What an observation was on average, over all scorers."""
+    """Return the mean of the observations over all scorers."""
     return f"sum({rate(histogram + '_sum')}) / sum({rate(histogram + '_count')})"
 
 
 def lines(
-    title: str, says: str, unit: str, queries: Sequence[Query], *, width: int = HALF, stacked: bool = False
+    title: str, description: str, unit: str, queries: Sequence[Query], *, width: int = HALF, stacked: bool = False
 ) -> timeseries.Panel:
-    """A panel over time. `says` is its explanation, `unit` Grafana's name of one."""
+    """Create a panel over time. `description` explains it, `unit` is Grafana's name of a unit."""
     panel = (
         timeseries.Panel()
         .title(title)
-        .description(says)
+        .description(description)
         .unit(unit)
         .min(0)
         .span(width)
@@ -78,16 +78,21 @@ def lines(
     return panel
 
 
-def figure(title: str, says: str, unit: str, expression: str, *, width: int = SIXTH) -> stat.Panel:
-    """One number, as it is now."""
-    panel = stat.Panel().title(title).description(says).unit(unit).span(width).height(4).datasource(SOURCE)
+def figure(title: str, description: str, unit: str, expression: str, *, width: int = SIXTH) -> stat.Panel:
+    """Create a panel with one current number."""
+    panel = stat.Panel().title(title).description(description).unit(unit).span(width).height(4).datasource(SOURCE)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     return panel.with_target(_query("A", (expression, "")).instant())
 
 
-def board(uid: str, title: str, asked: str, rows: Mapping[str, Sequence[timeseries.Panel | stat.Panel]]) -> dashboard.Dashboard:
-    """Panels by row. Two choices: the Prometheus to ask, and the namespace, from the labels of metric `asked`."""
-    made = (
+def board(
+    uid: str, title: str, namespace_metric: str, rows: Mapping[str, Sequence[timeseries.Panel | stat.Panel]]
+) -> dashboard.Dashboard:
+    """Create a dashboard of panels by row.
+
+    Its variables are the Prometheus data source, and the namespace from the labels of `namespace_metric`.
+    """
+    built = (
         dashboard.Dashboard(title)
         .uid(uid)
         .tags(["scorestream"])
@@ -101,17 +106,17 @@ def board(uid: str, title: str, asked: str, rows: Mapping[str, Sequence[timeseri
             dashboard.QueryVariable("namespace")
             .label("Namespace")
             .datasource(SOURCE)
-            .query(f"label_values({asked}, namespace)")
+            .query(f"label_values({namespace_metric}, namespace)")
             .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
             .include_all(True)
             .all_value(".*")
         )
     )
     for name, panels in rows.items():
-        made = made.with_row(dashboard.Row(name))
+        built = built.with_row(dashboard.Row(name))
         for panel in panels:
-            made = made.with_panel(panel)
-    return made
+            built = built.with_panel(panel)
+    return built
 
 
 def _query(letter: str, query: Query) -> prometheus.Dataquery:

@@ -1,6 +1,6 @@
-"""The dashboard of the relays: what reaches which region, and how late.
+"""Build the dashboard of the relays: the copied records and the lag between regions.
 
-Both ends of each way are labels of `publisher_relay_info`, which every query takes them from.
+The source and destination of each route are labels of `publisher_relay_info`, with which every query is joined.
 """
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -11,13 +11,13 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Summed up (or the largest) for each way between two regions."""
+    """Aggregate an expression by source and destination; `over` is the aggregation."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 
-def each_way(title: str, says: str, unit: str, expression: str, *, width: int = HALF) -> Panel:
-    """A line for each way between two regions."""
-    return lines(title, says, unit, [(expression, "{{source}} to {{destination}}")], width=width)
+def each_way(title: str, description: str, unit: str, expression: str, *, width: int = HALF) -> Panel:
+    """Create a panel with a line for each source and destination."""
+    return lines(title, description, unit, [(expression, "{{source}} to {{destination}}")], width=width)
 
 
 COMMIT = by_way("sum", rate("publisher_commit_seconds_total"))
@@ -103,6 +103,6 @@ TROUBLE = [
 
 
 def dashboard() -> Dashboard:
-    """What is now, each way, and what goes wrong."""
+    """Create the dashboard: the current state, each route, and faults."""
     rows = {"Now": NOW, "Each way": EACH_WAY, "Trouble": TROUBLE}
     return board("scorestream-regions", "scorestream: regions", "publisher_copying", rows)

@@ -1,4 +1,4 @@
-"""The dashboard of the scorers: flow, latency by stage, lag, versions and swaps, dead letters, transactions."""
+"""Build the dashboard of the scorers: flow, latency by stage, lag, versions and swaps, dead letters, transactions."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from panels import THIRD, board, changes, figure, lines, mean, now, quantile, rate
@@ -248,7 +248,7 @@ TRANSACTIONS = [
 
 
 def dashboard() -> Dashboard:
-    """Everything on one page, the question first that is asked first: does it flow?"""
+    """Create the dashboard, with the flow of events first."""
     rows = {
         "Flow": FLOW,
         "Latency": LATENCY,

@@ -1,4 +1,4 @@
-"""A dead letter read back: its event, whether it is selected, and the record that replays it. No Kafka calls."""
+"""Read a dead letter: its event, whether it is selected, and the record that replays it. No Kafka calls."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader
 from scorer.decoding.headers import HeaderValues, event_id
 
-ID_ROOM = 64  # bytes that one more header adds beside its name and value
+ID_ROOM = 64  # bytes that an additional header needs besides its name and value
 ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
 
 
@@ -30,14 +30,24 @@ class DeadLetterSelection:
     reasons: Collection[str] = ()
     window: TimeRange = ALWAYS
 
-    def takes(self, letter: "ReplayableDeadLetter") -> bool:
+    def includes(self, letter: "ReplayableDeadLetter") -> bool:
+        """Return whether the dead letter is selected."""
         return (not self.reasons or letter.reason in self.reasons) and self.window.contains(letter.at_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayableDeadLetter:
-    """One dead letter: the event's id and source, why and when (Unix ms) it died, and the record that brings it back. `late`:
-    the event's deadline has passed, and the record does without it."""
+    """A dead letter that can be replayed.
+
+    Attributes:
+        id: the id of the event.
+        source: the position of the event in its input topic.
+        reason: why the event was dead-lettered.
+        at_ms: when it was dead-lettered, in Unix ms.
+        record: the record that replays the event.
+        size: the size of that record in bytes.
+        late: whether the event's deadline has passed; the record then has no deadline.
+    """
 
     id: str
     source: Position
@@ -49,36 +59,39 @@ class ReplayableDeadLetter:
 
 
 def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> ReplayableDeadLetter:
-    """The letter in a message of a dead-letter topic. Raises Unfit where it does not say which event it was.
+    """Read a message of a dead-letter topic.
 
-    The event goes to the partition it was in, with its key, value and headers, and `ce_id` if it had none that can be read. Its
-    timestamp is the time of the replay: with the old one, retention might delete it before it is scored. A deadline that has
-    passed at `now_ms` (Unix ms) is left out: with it the event would only be answered `expired`.
+    The event is replayed to its original partition with its key, value and headers, and with a header `ce_id` if it had no
+    readable one. The record has no timestamp, so it gets the time of the replay: with the original one, retention could delete
+    it before it is scored. A deadline before `now_ms` (Unix ms) is omitted: with it the event would only be answered `expired`.
+
+    Raises:
+        NotReplayable: the message does not name its event, or does not contain it.
     """
-    (found,), unread = headers_of([message])
-    headers = found or []
-    said = dead_letter_facts(headers)
+    (message_headers,), unread = headers_of([message])
+    headers = message_headers or []
+    facts = dead_letter_facts(headers)
     try:
-        source = source_position.parse(said.get("source", ""))
+        source = source_position.parse(facts.get("source", ""))
     except ValueError as error:
         raise NotReplayable("the name of a header is not UTF-8" if unread else f"dead.source is {error}") from None
-    if said.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
-        raise NotReplayable("no topic took more of the event than its place; it may still be in its input topic")
-    if said.get("reason") == Reason.UNREADABLE_BATCH:
-        raise NotReplayable("it stands for a batch that cannot be decompressed; its records are still in their input topic")
+    if facts.get("reason") == Reason.RECORD_REFUSED and message.value() is None:
+        raise NotReplayable("it contains only the position of the event, which may still be in its input topic")
+    if facts.get("reason") == Reason.UNREADABLE_BATCH:
+        raise NotReplayable("it represents a batch that cannot be decompressed; its records are still in their input topic")
     originals = original_headers(headers)
-    known = HeaderValues.from_headers(originals)
-    id_ = event_id(known, ids.read_id(message.value(), originals), source.region, source[1:])
-    if known.ce_id is None:
-        originals = [*((name, held) for name, held in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
-    late = known.deadline is not None and known.deadline < now_ms
+    values = HeaderValues.from_headers(originals)
+    id_ = event_id(values, ids.read_id(message.value(), originals), source.region, source[1:])
+    if values.ce_id is None:
+        originals = [*((name, value) for name, value in originals if name != ID_HEADER), (ID_HEADER, id_.encode())]
+    late = values.deadline is not None and values.deadline < now_ms
     if late:
-        originals = [(name, held) for name, held in originals if name != DEADLINE_HEADER]
+        originals = [(name, value) for name, value in originals if name != DEADLINE_HEADER]
     return ReplayableDeadLetter(
         id=id_,
         source=source,
-        reason=said.get("reason") or NO_REASON,
-        at_ms=dead_lettered_ms(said, message.timestamp()[1]),
+        reason=facts.get("reason") or NO_REASON,
+        at_ms=dead_lettered_ms(facts, message.timestamp()[1]),
         record=(source.topic, message.value(), message.key(), source.partition, 0, originals),
         size=len(message.value() or b"") + len(message.key() or b"") + sum(len(n) + len(v or b"") for n, v in originals),
         late=late,

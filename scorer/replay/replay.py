@@ -1,8 +1,8 @@
-"""`scorer replay`: dead letters go back to where they came from, each at most once.
+"""Replay dead letters into the input topics of their events, each at most once.
 
-The events and the positions of their dead letters (in the compacted topic `<dead letters>.replayed`) become visible in one
-transaction. One transactional id prefix for all replays of a scorer: a replay fences the one that began before
-it, and reads what that one has done only after that. So neither a kill nor two at once put an event back twice.
+One transaction contains the events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters.
+All replays of a scorer share one transactional id: a new replay fences an earlier one, and reads the replayed positions after
+that. So neither a kill nor two concurrent replays write an event twice.
 """
 
 import contextlib
@@ -35,16 +35,26 @@ from scorer.replay import dead_letter as letters
 from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, ReplayableDeadLetter
 from scorer.settings import Settings
 
-CHUNK_EVENTS = 500  # of one transaction
+CHUNK_EVENTS = 500  # in one transaction
 CHUNK_BYTES = 4 * 1_024 * 1_024
-CHUNKS_A_SECOND = 10.0  # where a rate is asked for
-EXAMPLES = 10  # of letters that cannot be put back
+CHUNKS_PER_SECOND = 10.0  # if a rate is configured
+EXAMPLES = 10  # of dead letters that cannot be replayed
 
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """What was done, or would be: `replayed` by reason, `late` of them without their deadline, which has passed; `before` were
-    replayed earlier, `others` not asked for. `uncertain` are in a transaction that may have been committed."""
+    """The result of a replay, or of its dry run.
+
+    Attributes:
+        dry_run: whether nothing is written.
+        replayed: the number of replayed dead letters by reason.
+        uncertain: dead letters in a transaction that may have been committed.
+        late: replayed events without their deadline, which has passed.
+        before: dead letters that an earlier run replayed.
+        others: dead letters that are not selected.
+        unfit: dead letters that cannot be replayed.
+        examples: some of them, with the reason.
+    """
 
     dry_run: bool
     replayed: Counter[str] = field(default_factory=Counter)
@@ -56,6 +66,7 @@ class ReplaySummary:
     examples: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the summary for `--json`."""
         return {
             "dry_run": self.dry_run,
             "replayed": self.replayed.total(),
@@ -69,14 +80,14 @@ class ReplaySummary:
         }
 
     def progress(self) -> tuple[str, str]:
-        """Return how far the replay has come, in words, and how to continue."""
+        """Return the progress in words, and how to continue."""
         if self.dry_run:
             return "nothing was written", ""
         doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
         return f"{self.replayed.total():,} dead letters were replayed{doubt}", "run it again: it replays the others"
 
     def add(self, chunk: Sequence["ReplayableDeadLetter"]) -> None:
-        """Count letters as replayed."""
+        """Count dead letters as replayed."""
         self.replayed.update(letter.reason for letter in chunk)
         self.late += sum(letter.late for letter in chunk)
 
@@ -88,29 +99,31 @@ def replay(
     interruption: Interruption,
     rate: float | None = None,
 ) -> None:
-    """Put back the dead letters that a selection takes, or count them if the summary is that of a dry run.
+    """Replay the selected dead letters, or count them if the summary is that of a dry run.
 
     Args:
         settings: the scorer's settings.
         selection: which dead letters.
-        summary: counts what was done, also if this raises.
-        interruption: holds signals back during a transaction.
-        rate: events a second at most.
+        summary: counts the results, also if this raises.
+        interruption: delays signals during a transaction.
+        rate: the maximum number of events per second.
 
     Raises:
         Fatal: with code 2 if a topic is missing, 3 if another replay has taken over, 4 if a transaction did not succeed.
     """
     dry_run = summary.dry_run
     admin = connect(settings.kafka, _name(settings))
-    found = topics.describe(admin, settings.kafka, _needed(settings, dry_run))
-    topics.check_present(settings, admin, found, (settings.dead_letter.topic, settings.replayed_topic))
-    inputs = {name: (found[name].partitions, found[name].max_bytes) for name in settings.input.topics if name in found}
+    described = topics.describe(admin, settings.kafka, _needed(settings, dry_run))
+    topics.check_present(settings, admin, described, (settings.dead_letter.topic, settings.replayed_topic))
+    inputs = {
+        name: (described[name].partitions, described[name].max_bytes) for name in settings.input.topics if name in described
+    }
     run = _ReplayRun(settings, selection, inputs, summary)
     if dry_run:
         for chunk in run.chunks(CHUNK_EVENTS):
             summary.add([letter for _, letter in chunk])
         return
-    smallest = min(found[name].max_bytes for name in (*inputs, settings.replayed_topic))
+    smallest = min(described[name].max_bytes for name in (*inputs, settings.replayed_topic))
     with contextlib.closing(_session(settings, smallest)) as session:
         session.open()
         _write(session, settings, run, interruption, rate)
@@ -141,18 +154,19 @@ def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
 def _write(
     session: TransactionSession, settings: Settings, run: "_ReplayRun", interruption: Interruption, rate: float | None
 ) -> None:
-    most = CHUNK_EVENTS if rate is None else min(CHUNK_EVENTS, max(1, int(rate / CHUNKS_A_SECOND)))
-    began, written = time.monotonic(), 0
+    most = CHUNK_EVENTS if rate is None else min(CHUNK_EVENTS, max(1, int(rate / CHUNKS_PER_SECOND)))
+    start = time.monotonic()
+    written = 0
     for chunk in run.chunks(most):
         if rate is not None:
-            time.sleep(max(0.0, began + written / rate - time.monotonic()))
-        records = [record for place, letter in chunk for record in (letter.record, _note(settings, place, letter))]
+            time.sleep(max(0.0, start + written / rate - time.monotonic()))
+        records = [record for place, letter in chunk for record in (letter.record, _replayed_record(settings, place, letter))]
         with interruption:
             run.summary.uncertain = len(chunk)
             try:
                 session.publish(records)
             except Fenced as error:
-                raise Fatal("another replay of this scorer has taken over", "let one run at a time end", REFUSED) from error
+                raise Fatal("another replay of this scorer has taken over", "run one replay at a time", REFUSED) from error
             except Aborted as error:
                 raise Fatal(f"a transaction failed: {error}") from error
             run.summary.uncertain = 0
@@ -160,14 +174,14 @@ def _write(
         written += len(chunk)
 
 
-def _note(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
-    """The record that says that the dead letter at `place` was replayed."""
+def _replayed_record(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
+    """Return the record that marks the dead letter at `place` as replayed."""
     value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
     return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
 
 
 class _ReplayRun:
-    """Reads what was replayed, then the dead letters, and hands out what is to be put back."""
+    """Reads the positions that were replayed, then the dead letters, and yields those to replay."""
 
     def __init__(
         self, settings: Settings, selection: DeadLetterSelection, inputs: dict[str, tuple[int, int]], summary: ReplaySummary
@@ -178,11 +192,11 @@ class _ReplayRun:
         self._inputs = inputs
         self._reader = TopicReader(settings.kafka, _name(settings))
         self._ids = decoder_factory.create_id_reader(settings)
-        self._done: dict[int, Bitmap] = {}
+        self._replayed: dict[int, Bitmap] = {}
 
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
-        """Up to `most` letters with their places, in the order of each partition of the dead-letter topic."""
-        self._read_done()
+        """Yield up to `most` dead letters with their positions, in the order of each partition."""
+        self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []
         size = 0
         for place, message in self._unreplayed():
@@ -197,27 +211,27 @@ class _ReplayRun:
         if chunk:
             yield chunk
 
-    def _read_done(self) -> None:
+    def _read_replayed(self) -> None:
         for message in self._messages(self._settings.replayed_topic):
             with contextlib.suppress(ValueError):  # a key that this command did not write
                 place = source_position.parse(message.key() or b"")
                 if place.topic == self._settings.dead_letter.topic:
-                    self._done.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
+                    self._replayed.setdefault(place.partition, Bitmap()).add(np.array([place.offset], np.int64))
 
     def _unreplayed(self) -> Iterator[tuple[Position, Message]]:
         topic = self._settings.dead_letter.topic
         for message in self._messages(topic):
             partition, offset = message.partition() or 0, message.offset() or 0
-            if self._done.setdefault(partition, Bitmap()).add(np.array([offset], np.int64))[0]:
+            if self._replayed.setdefault(partition, Bitmap()).add(np.array([offset], np.int64))[0]:
                 yield Position(self._settings.region, topic, partition, offset), message
             else:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """None where it is not asked for, or cannot be put back."""
+        """Return the dead letter; None if it is not selected or cannot be replayed."""
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
-            if not self._selection.takes(letter):
+            if not self._selection.includes(letter):
                 self.summary.others += 1
                 return None
             letters.check_target(letter, self._inputs)
@@ -229,6 +243,6 @@ class _ReplayRun:
         return letter
 
     def _messages(self, topic: str) -> Iterator[Message]:
-        """Every committed record up to the end as it is now."""
+        """Yield every committed record up to the current end."""
         for batch in self._reader.read(self._reader.spans(self._reader.partitions([topic]))):
             yield from batch.messages

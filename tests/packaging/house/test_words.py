@@ -23,8 +23,6 @@ WORDS = re.compile(
 """Whole words in prose: not in backquotes, paths or longer names."""
 ALLOWED = re.compile(r"`[^`]*`|https?://\S+|no more than|tell[- ]tale")
 """What is taken out before the search."""
-NOT_YET = frozenset(Path(__file__).with_name("not_yet_plain.txt").read_text().split())
-"""Files whose language is still to be rewritten; a file that is clean must leave the list."""
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
@@ -51,11 +49,7 @@ FILES = sorted(str(path) for path in tracked() if path.suffix in SUFFIXES and (p
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_uses_plain_words(name: str) -> None:
-    found = findings(ROOT / name)
-    if name in NOT_YET:
-        assert found, f"{name} is clean: remove it from NOT_YET"
-    else:
-        assert found == []
+    assert findings(ROOT / name) == []
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,11 @@ def test_what_cannot_go_back_is_unfit() -> None:
 
 def test_a_selection_takes_by_reason_and_time() -> None:
     back = letter(dead([]))
-    assert DeadLetterSelection().takes(back)
-    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).takes(back)
-    assert not DeadLetterSelection(["oversize"]).takes(back)
-    assert not DeadLetterSelection(window=TimeRange(1_001)).takes(back)
-    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).takes(back)
+    assert DeadLetterSelection().includes(back)
+    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).includes(back)
+    assert not DeadLetterSelection(["oversize"]).includes(back)
+    assert not DeadLetterSelection(window=TimeRange(1_001)).includes(back)
+    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).includes(back)
 
 
 @pytest.mark.parametrize(
