@@ -125,7 +125,7 @@ class PublishSection(Section):
     """A plan for `scorer rollout start`: a version that passes starts a rollout instead of a direct channel move."""
 
 
-class Training(Configuration):
+class TrainingSettings(Configuration):
     """The complete configuration."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINING_")
@@ -177,10 +177,10 @@ class Training(Configuration):
         return gate
 
 
-def load(path: Path, flags: Sequence[str] = ()) -> tuple[Training, scorer_settings.Settings]:
+def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, scorer_settings.Settings]:
     """Load the settings and those of the scorer. Raises Fatal (2) with key, value and remedy."""
     try:
-        training = configuration.load(Training, path, flags, _absolute).settings
+        training = configuration.load(TrainingSettings, path, flags, _absolute).settings
         scorer = scorer_settings.load(training.scorer).settings
     except (SettingsError, RegistryError) as error:
         raise Fatal(str(error), exit_code=USAGE) from None

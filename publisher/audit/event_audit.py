@@ -17,7 +17,7 @@ from publisher.audit.assignment import CHAMPION, Answered, Assignment, Shares
 from publisher.audit.duplicate_ids import Hashes, RepeatedIds
 from publisher.audit.offset_set import Bitmap, Offsets
 from publisher.audit.report import EXAMPLES, Report
-from publisher.audit.version_order import Swap, regressions
+from publisher.audit.version_order import VersionCutover, regressions
 from publisher.kafka.partitions import Partition
 
 
@@ -45,7 +45,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Answers:
+class AuditedAnswers:
     """A batch of one output partition, in its order: answers to events of one input partition.
 
     `offsets`, `kinds` (values of Kind) and, if given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the whole
@@ -114,7 +114,7 @@ class _Ledger:
         self.inputs = Bitmap()
         self.answered = Bitmap()
         self.scored: dict[str, Bitmap] = {}
-        self.swaps: list[Swap] = []
+        self.swaps: list[VersionCutover] = []
         self.committed: int | None = None
 
 
@@ -134,7 +134,7 @@ class Audit:
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
-    def swap(self, partition: Partition, swap: Swap, percent: int = 0, seed: int = 0) -> None:
+    def swap(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
         """Add a swap record, with the canary's share in percent and the seed of its hash.
 
         Ignored for a partition without a window.
@@ -169,7 +169,7 @@ class Audit:
         """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 
-    def answers(self, answers: Answers) -> None:
+    def answers(self, answers: AuditedAnswers) -> None:
         """Add a batch of scores, expired answers or dead letters. Those outside the window are ignored."""
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
@@ -225,7 +225,7 @@ class Audit:
         report.repeated_ids, report.ids_sampled = self._ids.count(), self._ids.sampled
         return report
 
-    def _order(self, answers: Answers, inside: NDArray[np.bool_]) -> None:
+    def _order(self, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:
         """Check that scores of one input partition rise within an output partition, which implies order per key.
 
         Dead letters are excluded: they have their own topic.
@@ -239,7 +239,7 @@ class Audit:
         self._count_fault("out_of_order", int(late.sum()), answers.source, offsets[late])
         self._highest[lane] = int(highest[-1])
 
-    def _versions(self, ledger: _Ledger, answers: Answers, inside: NDArray[np.bool_]) -> None:
+    def _versions(self, ledger: _Ledger, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:
         scored = inside & (answers.kinds == Kind.SCORED)
         if isinstance(answers.digests, str):
             ledger.scored.setdefault(answers.digests, Bitmap()).add(answers.offsets[scored])

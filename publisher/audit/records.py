@@ -8,12 +8,12 @@ import numpy as np
 
 from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.audit.assignment import CHAMPION, Answered
-from publisher.audit.event_audit import Answers, Audit, Kind
-from publisher.audit.version_order import Swap
+from publisher.audit.event_audit import Audit, AuditedAnswers, Kind
+from publisher.audit.version_order import VersionCutover
 from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
-from publisher.kafka.reader import Batch, Range
+from publisher.kafka.reader import PartitionBatch, Range
 from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION, Position
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
@@ -32,7 +32,7 @@ class Source(msgspec.Struct, gc=False):
     offset: Offset
 
 
-class ScoreRecord(msgspec.Struct, gc=False):
+class AuditedScore(msgspec.Struct, gc=False):
     """The audited fields of a score record."""
 
     id: str
@@ -106,11 +106,13 @@ class Logs:
         return output[1] < len(begins) and offset < begins[output[1]]
 
 
-decode_score = DocumentDecoder(ScoreRecord).decode
+decode_score = DocumentDecoder(AuditedScore).decode
 decode_swap = DocumentDecoder(SwapRecord).decode
 
 
-def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = bytes) -> Iterator[tuple[int, Told | None]]:
+def decoded(
+    batch: PartitionBatch, decode: Callable[[bytes], Told], as_json: AsJson = bytes
+) -> Iterator[tuple[int, Told | None]]:
     """Yield each record's offset and its decoded form; None if `decode` rejects it."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
@@ -119,7 +121,7 @@ def decoded(batch: Batch, decode: Callable[[bytes], Told], as_json: AsJson = byt
             yield offset, None
 
 
-def dead_sources(batch: Batch) -> Iterator[tuple[int, DeadSource | None]]:
+def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None]]:
     """Yield each dead letter's offset and the events that it stands for; None if its headers do not name them."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
@@ -144,9 +146,9 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
     return DeadSource(source.offset if first is None else first, source, first is not None)
 
 
-def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes) -> None:
+def feed_scores(audit: Audit, batch: PartitionBatch, logs: Logs, as_json: AsJson = bytes) -> None:
     """Add score records of one output partition, in order."""
-    by_source: dict[Partition, list[ScoreRecord]] = {}
+    by_source: dict[Partition, list[AuditedScore]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
         if record is None:
@@ -162,9 +164,9 @@ def feed_scores(audit: Audit, batch: Batch, logs: Logs, as_json: AsJson = bytes)
         audit.assigned(source, [Answered(score.source.offset, key, score.arm, score.role) for score, key in keyed])
 
 
-def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) -> Answers:
+def _arrays(output: Partition, source: Partition, records: list[AuditedScore]) -> AuditedAnswers:
     digests = [record.digest for record in records]
-    return Answers(
+    return AuditedAnswers(
         output=output,
         source=source,
         offsets=np.array([record.source.offset for record in records], np.int64),
@@ -174,7 +176,7 @@ def _arrays(output: Partition, source: Partition, records: list[ScoreRecord]) ->
     )
 
 
-def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
+def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
     """Count dead letters; yield the offsets of unreadable batches."""
     columns: dict[Partition, list[int]] = {}
     for offset, event_id in dead_sources(batch):
@@ -191,14 +193,14 @@ def feed_dead_letters(audit: Audit, batch: Batch, logs: Logs) -> Iterator[tuple[
             columns.setdefault((topic, number), []).append(last)
     for partition, offsets in columns.items():
         kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
-        audit.answers(Answers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))
+        audit.answers(AuditedAnswers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))
 
 
-def feed_swaps(audit: Audit, batch: Batch, logs: Logs) -> None:
+def feed_swaps(audit: Audit, batch: PartitionBatch, logs: Logs) -> None:
     """Add swap records; all of them come before the answers."""
     for offset, record in decoded(batch, decode_swap):
         if record is None:
             audit.unreadable(batch.partition, offset)
         elif logs.present(record):
-            swap = Swap(record.cut_over_offset, record.revision, record.digest)
+            swap = VersionCutover(record.cut_over_offset, record.revision, record.digest)
             audit.swap((record.topic, record.partition), swap, record.shares.canary, int(record.seed, 16))

@@ -16,7 +16,7 @@ from model_registry.untrusted_input.documents import DocumentDecoder
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
-from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, Plan
+from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, AuditScope
 from publisher.audit.skip_unreadable_batches import read, read_past, within
 from publisher.errors import retriable_as_fatal
 from publisher.kafka import clients as kafka
@@ -25,7 +25,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, Range, TopicReader
+from publisher.kafka.reader import PartitionBatch, Range, TopicReader
 from publisher.kafka.source_position import origin_of
 
 Columns = tuple[list[int], list[int]]
@@ -37,7 +37,7 @@ class Side:
 
     region: str
     kafka: KafkaSettings
-    plan: Plan
+    plan: AuditScope
 
 
 class Score(msgspec.Struct, gc=False):
@@ -68,7 +68,7 @@ class _Reading:
         self.letters: defaultdict[Partition, list[int]] = defaultdict(list)
         self.unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
 
-    def read(self, subject: str, ends: Offsets, progress: Progress) -> Iterable[Batch]:
+    def read(self, subject: str, ends: Offsets, progress: Progress) -> Iterable[PartitionBatch]:
         return read(self.topics, f"{subject} in {self.side.region}", self._spans(ends), progress)
 
     def _spans(self, ends: Offsets) -> dict[Partition, Range]:
@@ -141,7 +141,7 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
         count.inputs(reading.side.region, partition, local_offsets, copies_by_home, reading.due.get(partition, 0))
 
 
-def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
+def _feed_scores(count: RegionsAudit, reading: _Reading, batch: PartitionBatch) -> None:
     columns: defaultdict[Partition, Columns] = defaultdict(lambda: ([], []))
     region = reading.side.region
     for offset, record in decoded(batch, decode_score, reading.side.plan.as_json):
@@ -158,7 +158,7 @@ def _feed_scores(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
         count.answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
 
 
-def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: Batch) -> None:
+def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: PartitionBatch) -> None:
     region = reading.side.region
     for offset, event_id in dead_sources(batch):
         if event_id is None:

@@ -47,7 +47,7 @@ class CopyReport(Report):
 
 
 @dataclass(frozen=True)
-class Column:
+class OriginColumn:
     """One partition's records in order: (n,) hashes of their origins, (n,) offsets in the log."""
 
     hashes: Hashes
@@ -55,7 +55,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Copies(Column):
+class Copies(OriginColumn):
     """A destination partition.
 
     `own` (n,): whether the origin is the source partition itself, at a retained offset. `complete`: whether nothing was deleted
@@ -69,7 +69,7 @@ class Copies(Column):
 def compare(
     report: CopyReport,
     place: tuple[str, str, int],
-    source: Column,
+    source: OriginColumn,
     due_offset: int,
     copies: Copies,
     refused: Collection[int] = (),

@@ -19,7 +19,7 @@ from publisher.audit.report import Progress
 from publisher.audit.skip_unreadable_batches import read, read_past
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, Range, TopicReader
+from publisher.kafka.reader import PartitionBatch, Range, TopicReader
 
 CLIENT_ID = "scorestream-audit"
 NEVER = 2**63 - 1
@@ -27,7 +27,7 @@ ANSWER_SECONDS = 10.0  # that a broker may take to answer
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditScope:
     """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing.
 
     `from_ms`, `to_ms` (Unix ms) limit the inputs by timestamp. `swaps` is the topic of revisions; without it, versions rank by
@@ -45,7 +45,7 @@ class Plan:
 
 
 def audit(
-    settings: KafkaSettings, plan: Plan, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
+    settings: KafkaSettings, plan: AuditScope, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> EventReport:
     """Read the topics of the plan once, read_committed, and count. `answer_seconds` limits each answer of the broker.
 
@@ -64,7 +64,7 @@ def audit(
     windows = _windows(topics, plan, inputs, committed)
     count = Audit(windows)
 
-    def answers(kind: str) -> Iterator[Batch]:
+    def answers(kind: str) -> Iterator[PartitionBatch]:
         return read(topics, kind, {p: (starts[kind][p], end) for p, end in ends[kind].items()}, progress)
 
     for batch in answers("swaps"):
@@ -86,7 +86,9 @@ def audit(
     return count.report()
 
 
-def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], committed: Offsets | None) -> dict[Partition, Window]:
+def _windows(
+    topics: TopicReader, plan: AuditScope, inputs: list[Partition], committed: Offsets | None
+) -> dict[Partition, Window]:
     ends = topics.visible(inputs)
     lows = topics.earliest(inputs) if plan.from_ms is None else topics.since(plan.from_ms, ends)
     highs = ends if plan.to_ms is None else topics.since(plan.to_ms, ends)
@@ -98,7 +100,7 @@ def _windows(topics: TopicReader, plan: Plan, inputs: list[Partition], committed
     }
 
 
-def _feed_inputs(count: Audit, batches: Iterable[Batch], *, timed: bool) -> int:
+def _feed_inputs(count: Audit, batches: Iterable[PartitionBatch], *, timed: bool) -> int:
     """Add the inputs to the audit; if `timed`, return the smallest timestamp (Unix ms)."""
     oldest = NEVER
     for batch in batches:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from publisher.audit.report import Progress
 from publisher.kafka.partitions import Partition, Spans
-from publisher.kafka.reader import Batch, Range, TopicReader, Unread
+from publisher.kafka.reader import PartitionBatch, Range, TopicReader, Unread
 
 Ranges = Mapping[Partition, Sequence[Range]]
 
@@ -34,14 +34,14 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
     return [(start, stop) for start, stop in zip(starts, stops, strict=True) if start < stop]
 
 
-def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[Batch]:
+def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[PartitionBatch]:
     """Yield the records of these spans and report progress. The log names skipped batches."""
     return read_past(topics, subject, spans, progress, {}, None)
 
 
 def read_past(
     topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
-) -> Iterator[Batch]:
+) -> Iterator[PartitionBatch]:
     """Yield the records of these spans outside of the `skipped` ranges, each partition in order. See the module."""
     done, total = 0, sum(stop - start for start, stop in spans.values())
     remaining = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from publisher.audit.offset_set import EVERYTHING, Bitmap
 
 
-class Swap(NamedTuple):
+class VersionCutover(NamedTuple):
     """From `offset` (the cut-over) on, a partition's events are scored by `digest`, which the channel named at `revision`."""
 
     offset: int
@@ -28,7 +28,7 @@ class Segment(NamedTuple):
     is_recorded: bool
 
 
-def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int) -> tuple[int, list[int]]:
+def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
     """Return the number of positions scored by an older revision than an earlier one, and the first positions.
 
     `scored` holds the offsets that each digest scored. Digests before the first swap record (or without one) rank by their
@@ -46,14 +46,14 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[Swap], limit: int)
     return total, sorted(set(examples))[:limit]
 
 
-def _before_records(first: Mapping[str, int], swaps: Sequence[Swap]) -> list[Swap]:
+def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
     """Return the versions before the first record, oldest first, with negative revisions."""
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
-    return [Swap(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
+    return [VersionCutover(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
 
 
-def _segments(swaps: Sequence[Swap], first: Mapping[str, int]) -> list[Segment]:
+def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
     """Return each digest's ranges of the partition with their revisions."""
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1

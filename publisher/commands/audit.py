@@ -15,9 +15,9 @@ import typer
 from confluent_kafka import Message
 
 from publisher.audit import cli_view, scorer_audit
-from publisher.audit.relay_audit import Column, Copies, CopyReport, compare
+from publisher.audit.relay_audit import Copies, CopyReport, OriginColumn, compare
 from publisher.audit.report import Progress, Report
-from publisher.audit.scorer_audit import ANSWER_SECONDS, Plan
+from publisher.audit.scorer_audit import ANSWER_SECONDS, AuditScope
 from publisher.audit.skip_unreadable_batches import read_past, within
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import client_properties
@@ -74,7 +74,7 @@ def audit(
         if path is not None:
             report: Report = count_copies(load(path, flags or []).settings, progress, timeout)
         else:
-            plan = Plan(inputs or (), outputs or (), dead or (), swaps or (), group, *time_range(start, end))
+            plan = AuditScope(inputs or (), outputs or (), dead or (), swaps or (), group, *time_range(start, end))
             report = scorer_audit.audit(_kafka(bootstrap_servers, kafka_config, properties or []), plan, progress, timeout)
     cli_view.show(report, as_json)
 
@@ -181,7 +181,7 @@ def _audit_partition(
         else:
             report.not_selected += 1
     order = np.argsort(np.array(offsets, np.int64))
-    source = Column(np.array(hashes, np.int64)[order], np.array(offsets, np.int64)[order])
+    source = OriginColumn(np.array(hashes, np.int64)[order], np.array(offsets, np.int64)[order])
     copy_hashes: list[int] = []
     copy_offsets: list[int] = []
     retained: list[bool] = []  # whether the source still retains the record

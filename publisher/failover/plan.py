@@ -21,7 +21,7 @@ from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey, CheckpointLog, SourceSnapshot
 from publisher.relay.clusters import ANSWER_SECONDS, groups_of, log_of, topics_of
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import Refused, recreated
+from publisher.relay.start_position import CopyRefused, recreated
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
 def carry_out(settings: RelaySettings, failover: FailoverPlan) -> None:
     """Commit the planned positions. Raises Fatal: 3 if a group has members, 4 if the destination does not answer."""
     for region, members in failover.against.items():
-        raise Refused(
+        raise CopyRefused(
             f"group {', '.join(settings.source.groups)} has members in {region}: {', '.join(members)}",
             f"stop the scorers in {region} first (they leave the group at once; killed ones after the session timeout)",
         )
@@ -135,7 +135,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
     checkpoints.refresh()
     positions = checkpoints.of_relay(settings.name)
     if not positions:
-        raise Refused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
+        raise CopyRefused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
     _refuse_recreated_copies(settings, destination, positions)
     source_state = _source_state(settings, source, checkpoints, now_ms)
     destination_groups = groups_of(settings.destination, settings.name)
@@ -148,7 +148,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
             moves += _failback_moves(settings, source, destination, group, committed, positions, before)
     if not moves:
         names = ", ".join(settings.source.groups)
-        raise Refused(f"{names} had committed nothing in {settings.source.region}", "is it the scorers' group?")
+        raise CopyRefused(f"{names} had committed nothing in {settings.source.region}", "is it the scorers' group?")
     copied = {(key.topic, key.partition): position.next for key, position in positions.items()}
     lag = sum(max(0, end - copied.get(partition, 0)) for partition, end in source_state.ends.items())
     scored = [p for group in settings.source.groups for p in source_state.groups.get(group, ())]
@@ -183,7 +183,7 @@ def _source_state(settings: RelaySettings, source: Topics, checkpoints: Checkpoi
     except Retriable:
         return _stored_state(settings, snapshot)
     if snapshot is not None and snapshot.cluster != cluster:
-        raise Refused(
+        raise CopyRefused(
             f"{settings.source.region} was cluster {snapshot.cluster}, now cluster {cluster} answers",
             "check source.bootstrap_servers",
         )
@@ -193,7 +193,7 @@ def _source_state(settings: RelaySettings, source: Topics, checkpoints: Checkpoi
 def _stored_state(settings: RelaySettings, snapshot: SourceSnapshot | None) -> _SourceState:
     region = settings.source.region
     if snapshot is None:
-        raise Refused(
+        raise CopyRefused(
             f"{region} does not answer, and the relay has stored no positions of {', '.join(settings.source.groups)}",
             "it stores them while it runs with source.groups; without them: scorer offsets CONFIG --to earliest|latest",
         )

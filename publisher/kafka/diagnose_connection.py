@@ -19,7 +19,7 @@ EXPIRED, NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET
 OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
-class Answer(NamedTuple):
+class ConnectionDiagnosis(NamedTuple):
     """The fault and the remedy. Not `certain` if a starting or stopping broker may cause the same fault."""
 
     problem: str
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     certain: bool = True
 
 
-def diagnose(settings: KafkaSettings) -> Answer | None:
+def diagnose(settings: KafkaSettings) -> ConnectionDiagnosis | None:
     """Return the fault; None if no address accepts a connection, or TLS works."""
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as connection:
@@ -44,7 +44,7 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
             yield host.strip("[]"), int(port)
 
 
-def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> Answer:
+def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
     """Return the fault of a broker that does not answer a client without TLS."""
     protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -53,15 +53,15 @@ def _unencrypted(connection: socket.socket, address: str, settings: KafkaSetting
         with context.wrap_socket(connection):
             pass
     except (OSError, ValueError):
-        return Answer(
+        return ConnectionDiagnosis(
             f"{address} accepts connections but does not answer over {protocol}",
             f"check that it is Kafka, and {setting}: the listener may want TLS or a log-in",
             certain=False,
         )
-    return Answer(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
+    return ConnectionDiagnosis(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
 
 
-def _encrypted(connection: socket.socket, host: str, address: str, settings: KafkaSettings) -> Answer | None:
+def _encrypted(connection: socket.socket, host: str, address: str, settings: KafkaSettings) -> ConnectionDiagnosis | None:
     security = settings.security
     context = ssl.create_default_context(cafile=security.ca_file)
     context.check_hostname = security.verify_hostname
@@ -82,40 +82,42 @@ def _encrypted(connection: socket.socket, host: str, address: str, settings: Kaf
     return None
 
 
-def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> Answer:
+def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
     section = f"{settings.section}.security"
     if error.verify_code == EXPIRED:
-        return Answer(f"the certificate of {address} has expired", "renew the broker's certificate")
+        return ConnectionDiagnosis(f"the certificate of {address} has expired", "renew the broker's certificate")
     if error.verify_code == NOT_YET:
-        return Answer(f"the certificate of {address} is not valid yet", "check the clocks of both machines")
+        return ConnectionDiagnosis(f"the certificate of {address} is not valid yet", "check the clocks of both machines")
     if error.verify_code in OTHER_NAME:
-        return Answer(
+        return ConnectionDiagnosis(
             f"the certificate of {address} is for another host name: {error.verify_message}",
             f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set "
             f"{section}.verify_hostname: false",
         )
     trusted = f"{section}.ca_file ({settings.security.ca_file or 'not set'})"
-    return Answer(
+    return ConnectionDiagnosis(
         f"the certificate of {address} comes from an authority that is not trusted: {error.verify_message}",
         f"{trusted} must hold the certificate of the authority that issued it",
     )
 
 
-def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> Answer:
+def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
     """Return the fault if the broker aborts the handshake: it does not trust our certificate, or does not use TLS."""
     security, section = settings.security, f"{settings.section}.security"
     if "ALERT" not in str(error.reason):
-        return Answer(
+        return ConnectionDiagnosis(
             f"{address} does not speak TLS, but {section}.protocol is {security.protocol}: {error.reason}",
             f"check the port, or set {section}.protocol to PLAINTEXT or SASL_PLAINTEXT",
             certain=False,
         )
     if security.certificate_file is None:
-        return Answer(
+        return ConnectionDiagnosis(
             f"{address} wants a certificate of its clients: {error.reason}",
             f"name one with {section}.certificate_file and {section}.key_file",
         )
     name = f"{section}.certificate_file ({security.certificate_file})"
     if end := tls_files.expired(security.certificate_file):
-        return Answer(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
-    return Answer(f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts")
+        return ConnectionDiagnosis(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
+    return ConnectionDiagnosis(
+        f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts"
+    )

@@ -47,7 +47,7 @@ Unread = Callable[[Partition, Range], None]
 """Called with the offsets of a batch that cannot be read."""
 
 
-class Batch(NamedTuple):
+class PartitionBatch(NamedTuple):
     """Records of one partition in order, with their `offsets`."""
 
     partition: Partition
@@ -131,7 +131,7 @@ class TopicReader:
             raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
         return {(place.topic, place.partition): max(0, place.offset) for place in committed}
 
-    def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[Batch]:
+    def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
         """Yield the records, in batches, after waiting for transactions that are open in the spans.
 
         A batch that the client cannot decompress is read in the sandbox. If it does not fit there either, it is skipped and
@@ -164,7 +164,9 @@ class TopicReader:
             else:
                 return
 
-    def _read_sandboxed(self, partition: Partition, at: int, stop: int, unread: Unread) -> Iterator[tuple[list[Batch], int]]:
+    def _read_sandboxed(
+        self, partition: Partition, at: int, stop: int, unread: Unread
+    ) -> Iterator[tuple[list[PartitionBatch], int]]:
         """Yield records from the sandbox while it reads the partition, and the next offset."""
         sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
         sandbox.add(partition, at)
@@ -185,14 +187,14 @@ class TopicReader:
                     yield [], at
                 elif rows := [row for row in result.rows if row.offset < stop]:
                     at = result.rows[-1].offset + 1
-                    yield [Batch(partition, [row.offset for row in rows], messages_of(partition, rows))], at
+                    yield [PartitionBatch(partition, [row.offset for row in rows], messages_of(partition, rows))], at
                 elif result.rows:
                     at = stop
                     yield [], at
         finally:
             sandbox.close()
 
-    def _read(self, spans: Spans, *, undecided: bool = False) -> Iterator[Batch]:
+    def _read(self, spans: Spans, *, undecided: bool = False) -> Iterator[PartitionBatch]:
         remaining = {partition: stop for partition, (start, stop) in spans.items() if start < stop}
         if not remaining:
             return
@@ -210,7 +212,7 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[Batch]:
+    def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[PartitionBatch]:
         """Yield batches of up to `most` records per call.
 
         A call waits up to CALL_SECONDS for the records. If `most` is more than 1, it is adapted to CALL_BYTES.
@@ -264,7 +266,7 @@ def _refused(answer: BaseException | None) -> bool:
     return isinstance(answer, KafkaException) and answer.args[0] in REFUSED
 
 
-def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[Batch], list[Partition]]:
+def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[PartitionBatch], list[Partition]]:
     """Group records by partition, drop records from the stop offset on, and return the partitions that reached it."""
     by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
     ends: dict[Partition, int] = {}
@@ -283,7 +285,7 @@ def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[Ba
         ends[partition] = max(offsets[-1] + 1, ends.get(partition, 0))
         count = bisect_left(offsets, remaining.get(partition, 0))  # later records were fetched before the pause
         if count:
-            batches.append(Batch(partition, offsets[:count], records[:count]))
+            batches.append(PartitionBatch(partition, offsets[:count], records[:count]))
     return batches, [partition for partition, end in ends.items() if partition in remaining and end >= remaining[partition]]
 
 

@@ -53,7 +53,7 @@ FIXED: dict[str, Any] = {
 """Only memory limits a fetch, so that a batch that is too large is fetched and its header can be read."""
 
 
-class Start(msgspec.Struct, array_like=True):
+class SandboxStart(msgspec.Struct, array_like=True):
     """The first request. `client` is pickled: settings, client id and further properties. `limit` is in bytes."""
 
     client: bytes
@@ -151,7 +151,7 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 class IsolatedReader:
     """The state of this process. `died` is the pipe with the standard error of librdkafka's threads."""
 
-    def __init__(self, start: Start, died: int) -> None:
+    def __init__(self, start: SandboxStart, died: int) -> None:
         settings, client_id, properties = pickle.loads(start.client)
         self._start = start
         self._died = died
@@ -292,7 +292,7 @@ def main() -> None:
     library = ctypes.CDLL(None)
     library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
     library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the aborting thread then waits for ever
-    reader = IsolatedReader(read_frame(sys.stdin.buffer, Start), died)
+    reader = IsolatedReader(read_frame(sys.stdin.buffer, SandboxStart), died)
     while (request := read_frame(sys.stdin.buffer, Read)) is not None:
         answer = reader.read(request)
         with reader.room_for(answer):

@@ -32,7 +32,7 @@ from publisher.kafka.sandbox_program import (
     Records,
     Rejected,
     Row,
-    Start,
+    SandboxStart,
     Unreadable,
     read_frame,
     write_frame,
@@ -90,7 +90,7 @@ class Child(Protocol):
     def close(self) -> None: ...
 
 
-class SandboxProcess:
+class ReaderProcess:
     """Implements `Child`. `limit` is the memory for one batch in bytes; `careful` is as in `sandbox_program.py`."""
 
     def __init__(
@@ -101,7 +101,7 @@ class SandboxProcess:
         )
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
         threading.Thread(target=self._receive, name="sandbox", daemon=True).start()
-        self._send(Start(pickle.dumps((settings, client_id, dict(properties))), limit, careful))
+        self._send(SandboxStart(pickle.dumps((settings, client_id, dict(properties))), limit, careful))
 
     def ask(self, question: Read) -> None:
         self._send(question)
@@ -122,7 +122,7 @@ class SandboxProcess:
             if self._process.stdin is not None:
                 self._process.stdin.close()
 
-    def _send(self, message: Start | Read) -> None:
+    def _send(self, message: SandboxStart | Read) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # the process has died: `answer` reports it
             write_frame(self._process.stdin, message)
@@ -303,7 +303,7 @@ class Sandboxed:
 
 def sandboxed(settings: KafkaSettings, client_id: str, limit: int, **properties: Any) -> Sandboxed:
     """Create the sandbox of a reader with these settings; `limit` is the memory for one batch in bytes."""
-    return Sandboxed(lambda careful: SandboxProcess(settings, client_id, limit, properties, careful=careful))
+    return Sandboxed(lambda careful: ReaderProcess(settings, client_id, limit, properties, careful=careful))
 
 
 def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:

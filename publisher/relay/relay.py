@@ -16,7 +16,7 @@ from publisher.relay.clusters import reach
 from publisher.relay.fence import registration
 from publisher.relay.run_once import RelayRun
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import OutOfRange, Refused
+from publisher.relay.start_position import CopyRefused, OutOfRange
 from publisher.relay.status import RelayState
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class Relay:
             run.take_over(registered, lambda: self._refuse_if_replaced(run))
             run.begin(registered)
             if out_of_range is not None:
-                raise Refused(
+                raise CopyRefused(
                     f"{out_of_range.topic}[{out_of_range.partition}] cannot be read from where its copy ended: {out_of_range}",
                     "inspect that log, then continue deliberately: publisher checkpoint set",
                 )
@@ -92,7 +92,7 @@ class Relay:
         """Raise Refused if a process that started later has taken over: only a new process takes over."""
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
-            raise Refused(
+            raise CopyRefused(
                 f"another process took over relay {self._settings.name!r}: {last.what}, pid {last.pid} on {last.host}",
                 "run one process per name; to copy more topics, give each process its own name and topics",
             )

@@ -24,7 +24,7 @@ from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.rate_limit import RateLimit
 from publisher.relay.settings import RelaySettings
 from publisher.relay.source_progress import SourcePoller
-from publisher.relay.start_position import CopyEndpoint, Refused
+from publisher.relay.start_position import CopyEndpoint, CopyRefused
 from publisher.relay.status import RelayState
 from publisher.relay.topic_ids_watch import ABSENT_SECONDS, TopicIdWatch
 from publisher.relay.topic_mapping import TopicPair, ensure_relay_topics, has_patterns, pairs, selected, smallest_limit
@@ -252,7 +252,7 @@ class RelayRun:
             for key in new:
                 earlier = {other: position for other, position in others.items() if self.checkpoints.is_earlier(other, key)}
                 start_position.refuse_second_writer(key, earlier, *endpoints[key])
-        except Refused:
+        except CopyRefused:
             topic = self._settings.checkpoint_topic
             self._write([checkpoint.record(topic, checkpoint.encode_key(*key), None) for key in new])
             raise

@@ -21,7 +21,7 @@ class CopyEndpoint:
     bounds: Bounds
 
 
-class Refused(Fatal):
+class CopyRefused(Fatal):
     """The facts contradict each other: an operator must decide how to continue. The command ends with 3."""
 
     def __init__(self, fact: str, hint: str) -> None:
@@ -73,12 +73,12 @@ def start(
     low, high = source.bounds
     position = f"{key.topic}[{key.partition}] is copied up to offset {checkpoint.next}"
     if checkpoint.next > high:
-        raise Refused(
+        raise CopyRefused(
             f"{position}, but its log in {key.region} ends at {high}: it was truncated, or restored", continue_hint(key)
         )
     if checkpoint.next < low:
         lost = f"offsets {checkpoint.next} to {low - 1} were deleted before they were copied"
-        raise Refused(f"{position}, but its log in {key.region} begins at {low}: {lost}", continue_hint(key, "earliest"))
+        raise CopyRefused(f"{position}, but its log in {key.region} begins at {low}: {lost}", continue_hint(key, "earliest"))
     return checkpoint.next
 
 
@@ -92,7 +92,7 @@ def refuse_second_writer(
             destination.cluster,
             destination.name,
         ):
-            raise Refused(
+            raise CopyRefused(
                 f"relay {other.relay!r} copies {key.topic}[{key.partition}] into {destination.name} already, up to offset "
                 f"{position.next}",
                 "keep its name; or end it for good with publisher checkpoint reset and its configuration, and "
@@ -100,7 +100,7 @@ def refuse_second_writer(
             )
 
 
-def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> Refused:
+def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> CopyRefused:
     """Return the error for a destination partition without the last copy of its checkpoint.
 
     Args:
@@ -111,24 +111,24 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
         low: the start of the source's log.
     """
     tail = f"ends with the copy of offset {last}" if last >= 0 else "contains no copy"
-    return Refused(
+    return CopyRefused(
         f"{key.topic}[{key.partition}] is copied up to offset {copied}, but {destination}[{key.partition}] at the "
         f"destination {tail}: it was truncated, or restored",
         continue_hint(key, str(last + 1) if last + 1 >= low else "earliest"),
     )
 
 
-def missing_topic(topic: str, region: str) -> Refused:
+def missing_topic(topic: str, region: str) -> CopyRefused:
     """Return the error for a topic that was deleted."""
-    return Refused(
+    return CopyRefused(
         f"topic {topic} in {region} does not exist",
         "recreate it and set its position (publisher checkpoint set), or remove it from source.topics",
     )
 
 
-def recreated(topic: str, region: str, old_id: str, new_id: str) -> Refused:
+def recreated(topic: str, region: str, old_id: str, new_id: str) -> CopyRefused:
     """Return the error for a topic that was deleted and recreated under the same name."""
-    return Refused(
+    return CopyRefused(
         f"topic {topic} in {region} was recreated: its id was {old_id}, now it is {new_id}",
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",
     )
@@ -142,14 +142,14 @@ def _refuse_lost_checkpoint(
 ) -> None:
     """Raise Refused if the checkpoint of a partition is lost: to start again would copy every record twice."""
     if any(number > key.partition for number in checkpointed):
-        raise Refused(
+        raise CopyRefused(
             f"{key.topic}[{key.partition}] has no checkpoint, but higher partitions have: it is lost", continue_hint(key)
         )
     has_other_source = any(
         (position.destination_topic, other.partition) == (destination.name, key.partition) for other, position in others.items()
     )
     if destination.bounds.high > 0 and not has_other_source:
-        raise Refused(
+        raise CopyRefused(
             f"{key.topic}[{key.partition}] has no checkpoint, but {destination.name}[{key.partition}] at the "
             f"destination holds data up to offset {destination.bounds.high}",
             continue_hint(key),
@@ -161,7 +161,7 @@ def _refuse_changed_endpoints(
 ) -> None:
     """Raise Refused if the checkpoint belongs to another cluster or topic, at the source or the destination."""
     if checkpoint.cluster != source.cluster:
-        raise Refused(
+        raise CopyRefused(
             f"the checkpoint of {key.topic}[{key.partition}] is of cluster {checkpoint.cluster}, {key.region} now is cluster "
             f"{source.cluster}",
             f"check source.bootstrap_servers; {continue_hint(key)}",
@@ -169,13 +169,13 @@ def _refuse_changed_endpoints(
     if checkpoint.topic_id != source.topic.id:
         raise recreated(key.topic, key.region, checkpoint.topic_id, source.topic.id)
     if (checkpoint.destination_cluster, checkpoint.destination_topic) != (destination.cluster, destination.name):
-        raise Refused(
+        raise CopyRefused(
             f"the checkpoint of {key.topic}[{key.partition}] is of {checkpoint.destination_topic} in cluster "
             f"{checkpoint.destination_cluster}, the destination now is {destination.name} in cluster {destination.cluster}",
             f"check the destination's settings; {continue_hint(key)}",
         )
     if checkpoint.destination_topic_id != destination.topic.id:
-        raise Refused(
+        raise CopyRefused(
             f"destination topic {destination.name} was recreated: its id was {checkpoint.destination_topic_id}, now it is "
             f"{destination.topic.id}; the copies up to offset {checkpoint.next} are lost",
             continue_hint(key),

@@ -11,7 +11,7 @@ from publisher.kafka.topics import Topic, Topics, copied_config
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint
 from publisher.relay.settings import RelaySettings
-from publisher.relay.start_position import Refused
+from publisher.relay.start_position import CopyRefused
 from publisher.relay.transform import HEADER_BYTES, Route
 
 CREATE_HINT = "publisher check CONFIG --create creates it like the source's; or set destination.create_topics"
@@ -103,7 +103,7 @@ def pairs(
                 USAGE,
             )
         if existing[target].partitions < topics[name].partitions:
-            raise Refused(
+            raise CopyRefused(
                 f"source topic {name} has {topics[name].partitions} partitions, destination topic {target} has "
                 f"{existing[target].partitions}",
                 "publisher check CONFIG --create adds them; or set destination.create_topics",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.reader import PartitionBatch, TopicReader
 from publisher.kafka.source_position import offset_of, origin_of
 
 FIRST_SPAN = 64  # offsets of a partition; transaction markers are among them
@@ -49,7 +49,7 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
     return {partition: offset for partition, offset in last_copies.items() if offset < expected[partition].copied}
 
 
-def _last_copies(batches: Iterable[Batch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
+def _last_copies(batches: Iterable[PartitionBatch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
     """Return the source offset of the last copy in each partition."""
     last: Offsets = {}
     for batch in batches:

@@ -29,7 +29,7 @@ from scorer.consumer.partition_table import (
     PartitionTable,
     PauseChange,
     Released,
-    Sandbox,
+    SandboxUse,
     Signal,
     Stage,
 )
@@ -178,7 +178,7 @@ class EventConsumer:
                 self.partitions.assign([start])
             self._apply([partition], Signal.REWOUND)
             state = self._table.state(partition)
-            if self._suspects is not None and state is not None and state.sandbox is Sandbox.ACTIVE:
+            if self._suspects is not None and state is not None and state.sandbox is SandboxUse.ACTIVE:
                 self._suspects.add(partition, start.position.offset)
             if not self._member.seek(start.position):
                 self._apply([partition], Signal.INVALIDATED)
@@ -332,7 +332,7 @@ class EventConsumer:
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
         """Pause a partition whose next batch the client cannot decode: the sandbox reads it."""
         state = self._table.state(partition)
-        if state is not None and state.has_position and state.sandbox is Sandbox.UNUSED:
+        if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
             self._apply([partition], Signal.UNDECODABLE)
 

@@ -32,7 +32,7 @@ class Stage(Enum):
     """Its fetched events are dropped until the next rewind has returned it to the committed offset."""
 
 
-class Sandbox(Enum):
+class SandboxUse(Enum):
     """Whether the sandbox reads a partition instead of the client."""
 
     UNUSED = "unused"
@@ -47,7 +47,7 @@ class Leaderless:
 
 
 @dataclass(frozen=True, slots=True)
-class OutOfRange:
+class PositionOutOfRange:
     """The position is not in the log. `reason` is a sentence with the remedy."""
 
     reason: str
@@ -114,13 +114,13 @@ STAGES: Mapping[Signal, Mapping[Stage, Stage]] = {
 }
 """The next stage by signal. Other signals, and stages that are not listed, keep the stage."""
 
-SANDBOXES: Mapping[Signal, Mapping[Sandbox, Sandbox]] = {
-    Signal.REWOUND: {Sandbox.DUE: Sandbox.ACTIVE},
-    Signal.START_UNKNOWN: {Sandbox.DUE: Sandbox.ACTIVE},
-    Signal.SUSPECTED: dict.fromkeys(Sandbox, Sandbox.ACTIVE),
-    Signal.UNDECODABLE: {Sandbox.UNUSED: Sandbox.DUE},
-    Signal.SANDBOX_STARTED: {Sandbox.DUE: Sandbox.ACTIVE},
-    Signal.SANDBOX_PASSED: dict.fromkeys(Sandbox, Sandbox.UNUSED),
+SANDBOXES: Mapping[Signal, Mapping[SandboxUse, SandboxUse]] = {
+    Signal.REWOUND: {SandboxUse.DUE: SandboxUse.ACTIVE},
+    Signal.START_UNKNOWN: {SandboxUse.DUE: SandboxUse.ACTIVE},
+    Signal.SUSPECTED: dict.fromkeys(SandboxUse, SandboxUse.ACTIVE),
+    Signal.UNDECODABLE: {SandboxUse.UNUSED: SandboxUse.DUE},
+    Signal.SANDBOX_STARTED: {SandboxUse.DUE: SandboxUse.ACTIVE},
+    Signal.SANDBOX_PASSED: dict.fromkeys(SandboxUse, SandboxUse.UNUSED),
 }
 """The next use of the sandbox by signal. Other signals, and uses that are not listed, keep it."""
 
@@ -138,8 +138,8 @@ class PartitionState:
     """
 
     stage: Stage
-    sandbox: Sandbox = Sandbox.UNUSED
-    unavailable: Leaderless | OutOfRange | None = None
+    sandbox: SandboxUse = SandboxUse.UNUSED
+    unavailable: Leaderless | PositionOutOfRange | None = None
     holds: frozenset[Hold] = frozenset()
     doubted: int | None = None
 
@@ -154,9 +154,9 @@ class PartitionState:
         reasons: set[PauseReason] = {*self.holds}
         if not self.has_position:
             reasons.add("no leader")
-        if self.sandbox is not Sandbox.UNUSED:
+        if self.sandbox is not SandboxUse.UNUSED:
             reasons.add("suspect")
-        if isinstance(self.unavailable, OutOfRange):
+        if isinstance(self.unavailable, PositionOutOfRange):
             reasons.add("out of range")
         return frozenset(reasons)
 
@@ -181,8 +181,8 @@ def next_state(state: PartitionState, event: Event) -> PartitionState:
         case Doubted(position):
             return replace(state, doubted=position)
         case LeftRange(reason):
-            applies = state.has_position and not isinstance(state.unavailable, OutOfRange)
-            return replace(state, unavailable=OutOfRange(reason)) if applies else state
+            applies = state.has_position and not isinstance(state.unavailable, PositionOutOfRange)
+            return replace(state, unavailable=PositionOutOfRange(reason)) if applies else state
         case Signal.UNDECODABLE if not state.has_position:
             return state
     after = replace(
@@ -194,13 +194,15 @@ def next_state(state: PartitionState, event: Event) -> PartitionState:
     return state if after == state else after
 
 
-def _next_unavailable(unavailable: Leaderless | OutOfRange | None, signal: Signal) -> Leaderless | OutOfRange | None:
+def _next_unavailable(
+    unavailable: Leaderless | PositionOutOfRange | None, signal: Signal
+) -> Leaderless | PositionOutOfRange | None:
     match signal, unavailable:
         case Signal.LEADER_LOST, None:
             return Leaderless()
         case Signal.LEADER_FOUND, Leaderless():
             return None
-        case ((Signal.MOVED | Signal.START_UNKNOWN), OutOfRange()):
+        case ((Signal.MOVED | Signal.START_UNKNOWN), PositionOutOfRange()):
             return None
     return unavailable
 
@@ -283,14 +285,14 @@ class PartitionTable:
 
     def out_of_range(self) -> set[Partition]:
         """Return the partitions whose position is not in the log."""
-        return {partition for partition, state in self._states.items() if isinstance(state.unavailable, OutOfRange)}
+        return {partition for partition, state in self._states.items() if isinstance(state.unavailable, PositionOutOfRange)}
 
     def unavailable_reasons(self) -> dict[Partition, str]:
         """Return why partitions cannot be read, as a sentence for each."""
         reasons = {}
         for partition, state in self._states.items():
             match state.unavailable:
-                case OutOfRange(reason):
+                case PositionOutOfRange(reason):
                     reasons[partition] = reason
                 case Leaderless():
                     reasons[partition] = "{}[{}] has no leader: none of its brokers is available".format(*partition)
@@ -299,7 +301,7 @@ class PartitionTable:
     def _put(self, partition: Partition, state: PartitionState) -> None:
         self._states[partition] = state
         _set_member(self.due, partition, member=state.stage in (Stage.START_DUE, Stage.REWIND_DUE))
-        _set_member(self.sandbox_due, partition, member=state.sandbox is Sandbox.DUE)
+        _set_member(self.sandbox_due, partition, member=state.sandbox is SandboxUse.DUE)
 
 
 def _set_member(members: set[Partition], partition: Partition, *, member: bool) -> None:

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from publisher.errors import USAGE, Fatal
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.reader import Batch, TopicReader
+from publisher.kafka.reader import PartitionBatch, TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds
 from publisher.runtime.time_range import TimeRange
@@ -122,7 +122,7 @@ def _times(messages: Sequence[Message]) -> list[int]:
 def _add(
     answers: AnswerColumns,
     outputs: DecidedOutputs,
-    batch: Batch,
+    batch: PartitionBatch,
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
@@ -140,7 +140,7 @@ def _add(
 
 
 def _answers(
-    batch: Batch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
+    batch: PartitionBatch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
     """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
     for row, message in enumerate(batch.messages):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Message
 
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import PartitionBatch
 from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.selection import AsJson, ScoreSelection, read
 from scorer.scores.decode_record import ScoreRecord
@@ -59,7 +59,7 @@ class RescoreChunk:
             self.tally(partition).others += 1
 
 
-def chunks(batches: Iterable[Batch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
+def chunks(batches: Iterable[PartitionBatch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
     """Yield all records in chunks with up to `most` selected ones."""
     chunk = RescoreChunk()
     for batch in batches:

@@ -104,7 +104,7 @@ class _Wakeup:
         self.stopping = True
 
 
-class _Worker:
+class _WorkerProcess:
     """One worker: its current process, messages and journal.
 
     Attributes:
@@ -192,7 +192,7 @@ class _Worker:
 class _Supervisor:
     def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup, gpus: Sequence[str]) -> None:
         self._workers = [
-            _Worker(number, each, gpus[number % len(gpus)] if gpus else None) for number, each in enumerate(settings)
+            _WorkerProcess(number, each, gpus[number % len(gpus)] if gpus else None) for number, each in enumerate(settings)
         ]
         self._work = work
         self._log_level = log_level
@@ -265,7 +265,7 @@ class _Supervisor:
                 failures.append(worker.failure(code))
         return failures[0] if failures else None
 
-    def _running(self) -> list[_Worker]:
+    def _running(self) -> list[_WorkerProcess]:
         return [worker for worker in self._workers if worker.running]
 
 

@@ -28,7 +28,7 @@ from publisher.audit.records import Logs
 from publisher.audit.region_audit_io import decode_score as decode_region_score
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import PartitionBatch
 from publisher.relay import checkpoints
 from publisher.relay.checkpoints import Checkpoint, CheckpointLog, Registration, SourceSnapshot
 from publisher.runtime.terminal import PlainConsole
@@ -147,9 +147,9 @@ class OneTopic:
         """Return both."""
         return {self._place: (0, len(self._messages))}
 
-    def read(self, _: object) -> Iterator[Batch]:
+    def read(self, _: object) -> Iterator[PartitionBatch]:
         """Yield all records at once."""
-        yield Batch(self._place, list(range(len(self._messages))), self._messages)
+        yield PartitionBatch(self._place, list(range(len(self._messages))), self._messages)
 
 
 hostile = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow])
@@ -187,7 +187,7 @@ def test_status_records(key: bytes | None, value: bytes | None) -> None:
 @hostile
 @given(hostile_records.hostile(SWAP))
 def test_swap_records_of_the_audit(value: bytes | None) -> None:
-    batch = Batch(("swaps", 0), [4], [Message("swaps", 0, 4, None, value)])
+    batch = PartitionBatch(("swaps", 0), [4], [Message("swaps", 0, 4, None, value)])
     ((offset, record),) = audited.decoded(batch, audited.decode_swap)
     assert offset == 4
     if record is not None:
@@ -198,7 +198,7 @@ def test_swap_records_of_the_audit(value: bytes | None) -> None:
 @hostile
 @given(hostile_records.hostile(SCORE))
 def test_score_records_of_the_audits(value: bytes | None) -> None:
-    batch = Batch(("scores", 0), [4], [Message("scores", 0, 4, None, value)])
+    batch = PartitionBatch(("scores", 0), [4], [Message("scores", 0, 4, None, value)])
     ((_, record),) = audited.decoded(batch, audited.decode_score)
     if record is not None:
         np.array([record.source.offset], np.int64)

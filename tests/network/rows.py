@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature_schema import parse_signature
-from training.snapshot.rows import Places, Rows
+from training.snapshot.rows import LabelledRows, Places
 
 NAMES = {"carrier": 16, "dest": 100}
 SIGNATURE = parse_signature(
@@ -18,7 +18,7 @@ SIGNATURE = parse_signature(
 )
 
 
-def made(count: int, seed: int = 1) -> Rows:
+def made(count: int, seed: int = 1) -> LabelledRows:
     """`count` rows that differ in all that there is; the delay and the first letter of the destination decide."""
     chance = np.random.default_rng(seed)
     numbers = (chance.normal(size=(count, 3)) * [20, 500, 6] + [5, 1_000, 13]).astype(np.float32)
@@ -30,9 +30,9 @@ def made(count: int, seed: int = 1) -> Rows:
     return of({"x": numbers, **texts}, outcomes.astype(np.int8))
 
 
-def of(tensors: dict[str, NDArray[Any]], outcomes: NDArray[np.int8]) -> Rows:
+def of(tensors: dict[str, NDArray[Any]], outcomes: NDArray[np.int8]) -> LabelledRows:
     """These tensors and outcomes, at places that do not matter."""
     count = len(outcomes)
     at = np.arange(count)
     places = Places(("events",), np.zeros(count, np.int16), np.zeros(count, np.int32), at, at)
-    return Rows(tensors, outcomes, places, [b""] * count)
+    return LabelledRows(tensors, outcomes, places, [b""] * count)

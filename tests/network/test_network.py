@@ -22,7 +22,7 @@ from training.recipes.network import Network, Perceptron
 from training.recipes.network.job_files import CHECKPOINT
 from training.recipes.network.model import Parameters
 from training.recipes.network.train_loop import adam
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 PARITY = 1e-6
 EPOCHS = 6
@@ -30,12 +30,12 @@ ROWS = made(4_000)
 
 
 def fitted(
-    folder: Path, rows: Rows = ROWS, signature: Signature = SIGNATURE, epochs: int = EPOCHS, **params: Any
+    folder: Path, rows: LabelledRows = ROWS, signature: Signature = SIGNATURE, epochs: int = EPOCHS, **params: Any
 ) -> Perceptron:
     return Network().fit(rows, signature, {"batch": 256, "learning_rate": 3e-3, **params}, epochs, folder, seed=7)
 
 
-def by_onnx(model: Perceptron, rows: Rows, output: int = 1) -> NDArray[np.float32]:
+def by_onnx(model: Perceptron, rows: LabelledRows, output: int = 1) -> NDArray[np.float32]:
     """(B,): what ONNX Runtime answers."""
     session = onnxruntime.InferenceSession(model.onnx(), providers=["CPUExecutionProvider"])
     found: NDArray[np.float32] = session.run(None, dict(rows.tensors))[0][:, output]

@@ -17,7 +17,7 @@ from model_registry.stores.oci_layout import LayoutStore
 from tests.support.attested import RUN, comparison, provenance
 from tests.unit.model_registry.conftest import MakePackage, onnx_bytes
 from training.publish.attest_and_sign import attest_once, sign_once
-from training.publish.promote import Judged, Overtaken, Promoted, promote_once, reason_of
+from training.publish.promote import ComparedChampion, Overtaken, Promoted, promote_once, reason_of
 from training.publish.push_version import Origin, push, version_of
 from training.snapshot import dataset
 from training.snapshot.files import Copied, Frozen, finish
@@ -25,7 +25,7 @@ from training.snapshot.files import Copied, Frozen, finish
 AT = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
 KEY = PrivateKey(ec.derive_private_key(23, ec.SECP256R1()))  # the same in every process of a test
 KEYS = [TrustedKey("training", KEY.public())]
-FIRST = Judged()
+FIRST = ComparedChampion()
 VERSION = version_of(RUN, AT)
 OTHER = "ba9876543210"  # another run
 EVALUATED = {"dataset": {"name": "hold-out", "digest": {"sha256": f"{2:064x}"}}, "metrics": {"auc": 0.91}}
@@ -70,7 +70,7 @@ def origin(copied: Copied, run: str = RUN) -> Origin:
 
 
 def publish(
-    store: Store, folder: Path, records: Path, copied: Copied, judged: Judged = FIRST, run: str = RUN, **compared: Any
+    store: Store, folder: Path, records: Path, copied: Copied, judged: ComparedChampion = FIRST, run: str = RUN, **compared: Any
 ) -> Promoted | Overtaken:
     """Everything that a run leaves in the registry, in its order."""
     version = version_of(run, AT)

@@ -13,7 +13,7 @@ from training.commands.run import progress
 from training.commands.runs import find_run
 from training.pipeline.evaluate_steps import compared
 from training.pipeline.run import Run
-from training.pipeline.step_results import Standing
+from training.pipeline.step_results import ChampionState
 from training.settings import load
 
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
@@ -39,7 +39,7 @@ def compare(
         raise typer.Exit(FINDING)
 
 
-def _standing(run: Run, version: str) -> Standing:
+def _standing(run: Run, version: str) -> ChampionState:
     """Resolve a version and its revision. Raises RegistryError."""
     resolved = channel.resolve(run.store, version)
-    return Standing(resolved.version, resolved.digest, resolved.revision)
+    return ChampionState(resolved.version, resolved.digest, resolved.revision)

@@ -13,7 +13,7 @@ from training.pipeline.journal import Journal
 from training.pipeline.pipeline import COMMIT, END, STEPS
 from training.pipeline.run_dirs import STEPS as FOLDER
 from training.pipeline.run_dirs import iso
-from training.publish.verify_lineage import Evidence
+from training.publish.verify_lineage import DecisionEvidence
 from training.snapshot.files import Frozen
 
 UNDER_WAY = "not ended"
@@ -131,7 +131,7 @@ def _figure(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-def evidence(lineage: Evidence) -> Group:
+def evidence(lineage: DecisionEvidence) -> Group:
     """Render the rows, code, seed and champion that decided about a version."""
     champion = lineage.champion
     head = Table.grid(padding=(0, 2))

@@ -58,10 +58,10 @@ def demo(keep: bool, view: DemoView) -> Summary:
     with ThreadPoolExecutor(1) as pool:
         flown = pool.submit(generate_history.history, now_ms())  # while Kafka starts
         with open_sandbox(options, view, GOING_ON) as where:
-            return Training(options, view, where, began, flown).learn()
+            return DemoTraining(options, view, where, began, flown).learn()
 
 
-class Training(Demo):
+class DemoTraining(Demo):
     """One run of the demo. `began` is monotonic seconds; `flown` is the future of the flights."""
 
     def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from training.demo_dataset.features import LATE_MINUTES, Event
-from training.demo_dataset.models import CATEGORIES, NUMBERS, OUTPUT, Recipe, tensors
+from training.demo_dataset.models import CATEGORIES, NUMBERS, OUTPUT, DemoRecipe, tensors
 
 GOLDEN_TOLERANCE = 1e-4
 THRESHOLD = 0.5
@@ -41,14 +41,14 @@ def open_session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
-def score(session: onnxruntime.InferenceSession, recipe: Recipe, events: Sequence[Event]) -> npt.NDArray[np.float32]:
+def score(session: onnxruntime.InferenceSession, recipe: DemoRecipe, events: Sequence[Event]) -> npt.NDArray[np.float32]:
     """Return the probability of a late arrival for each event, shape (B,), by the ONNX model."""
     (probabilities,) = session.run([OUTPUT], tensors(recipe.frame(events), recipe))
     late: npt.NDArray[np.float32] = probabilities[:, 1]
     return late
 
 
-def write(folder: Path, model: bytes, recipe: Recipe, golden: Sequence[Event], figures: Figures) -> None:
+def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event], figures: Figures) -> None:
     """Write the package to `folder`, created if missing; the golden scores come from these model bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
@@ -59,7 +59,7 @@ def write(folder: Path, model: bytes, recipe: Recipe, golden: Sequence[Event], f
     (folder / "README.md").write_text(card(recipe, figures), encoding="utf-8")
 
 
-def signature(recipe: Recipe) -> dict[str, Any]:
+def signature(recipe: DemoRecipe) -> dict[str, Any]:
     """Return the signature; only dep_delay may be missing."""
     unknown_delay = {"name": "dep_delay", "required": False, "default": "nan"}
     numbers = [unknown_delay if name == "dep_delay" else name for name in recipe.numbers]
@@ -97,7 +97,7 @@ def delay_of(event: Event) -> float:
     return float("nan") if delay is None else float(delay)
 
 
-def card(recipe: Recipe, figures: Figures) -> str:
+def card(recipe: DemoRecipe, figures: Figures) -> str:
     """Return the model card as Markdown."""
     libraries = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return f"""# flight-delay {recipe.version}: {recipe.title}

@@ -39,7 +39,7 @@ Outcomes = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DemoRecipe:
     """One version: its numeric fields, and the function that fits a pipeline on a frame of them and the categories."""
 
     version: str
@@ -88,7 +88,7 @@ def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 RECIPES = (
-    Recipe(
+    DemoRecipe(
         "1.0.0",
         "logistic regression",
         ("dep_delay", "distance", "hour"),
@@ -97,7 +97,7 @@ RECIPES = (
         "as one that leaves about on time. A carrier or airport that training never saw is scored without what its\n"
         "name would say.",
     ),
-    Recipe(
+    DemoRecipe(
         "2.0.0",
         "gradient boosted trees (LightGBM, 100 trees)",
         ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes"),
@@ -109,7 +109,7 @@ RECIPES = (
 )
 
 
-def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
+def to_onnx(pipeline: Pipeline, recipe: DemoRecipe) -> ModelProto:
     """Convert the pipeline to ONNX with the probabilities as its only output and an open batch dimension."""
     update_registered_converter(
         LGBMClassifier, "LightGbmLGBMClassifier", calculate_linear_classifier_output_shapes, convert_lightgbm,
@@ -125,7 +125,7 @@ def to_onnx(pipeline: Pipeline, recipe: Recipe) -> ModelProto:
     return model
 
 
-def tensors(frame: pd.DataFrame, recipe: Recipe) -> dict[str, npt.NDArray[Any]]:
+def tensors(frame: pd.DataFrame, recipe: DemoRecipe) -> dict[str, npt.NDArray[Any]]:
     """Return the input tensors of these rows: (B, n) float32 and (B, 1) strings."""
     numbers = {NUMBERS: frame[list(recipe.numbers)].to_numpy(np.float32)}
     return numbers | {name: frame[[name]].to_numpy(object) for name in CATEGORIES}

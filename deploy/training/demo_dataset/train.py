@@ -18,7 +18,7 @@ from scorer.demo.flights import DATA
 from training.demo_dataset import model_package, source_data
 from training.demo_dataset.features import Event, Row, event, late
 from training.demo_dataset.model_package import Figures
-from training.demo_dataset.models import RECIPES, SEED, Outcomes, Recipe, to_onnx
+from training.demo_dataset.models import RECIPES, SEED, DemoRecipe, Outcomes, to_onnx
 
 NAME = "flight-delay"
 HELD_OUT = (9, 10)
@@ -70,7 +70,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
         raise Fatal(f"a row of the flights cannot be read: {error}", exit_code=USAGE) from error
 
 
-def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Recipe, events: list[Event]) -> float:
+def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
     """Return the largest difference between ONNX and its source, on the events and on them with unknown delay and names."""
     strange: list[Event] = [
         {**event, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for event in events[:1000]
@@ -80,7 +80,7 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: Re
     return float(np.abs(model_package.score(session, recipe, rows) - expected).max())
 
 
-def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
+def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
     """Return the ONNX model of one version and its difference from its source. Raises Fatal (1) if it may not ship."""
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
@@ -93,7 +93,7 @@ def fitted(recipe: Recipe, training: Flights, held_out: Flights) -> tuple[bytes,
     return model, difference
 
 
-def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]:
+def measure(model: bytes, recipe: DemoRecipe, held_out: Flights) -> dict[str, float]:
     """Return the figures of the ONNX model on the hold-out flights that arrived."""
     session = model_package.open_session(model)
     undelayed: list[Event] = [{**event, "dep_delay": None} for event in held_out.events]
@@ -110,7 +110,7 @@ def measure(model: bytes, recipe: Recipe, held_out: Flights) -> dict[str, float]
     }
 
 
-def build(recipe: Recipe, command: str, months: str, training: Flights, held_out: Flights, out: Path) -> Figures:
+def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held_out: Flights, out: Path) -> Figures:
     """Train one version, measure it and write its package."""
     model, difference = fitted(recipe, training, held_out)
     figures = Figures(

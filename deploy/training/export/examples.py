@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from model_registry.package.event_tree import build_event
 from model_registry.package.signature import InputField, Signature
 from scorer.scores.outputs import Scores
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 TOLERANCE = 1e-4
 
 
-def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
+def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Return the row indices of the golden examples, in order of time.
 
     They are the lowest, median and highest score (B,), overall and of each class, and the first event without each optional
@@ -35,7 +35,7 @@ def chosen(rows: Rows, scores: NDArray[np.float64], signature: Signature) -> NDA
     return np.array(sorted(positions), np.intp)
 
 
-def lines(rows: Rows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
+def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
     """Yield a line of golden.jsonl for each row with these outputs."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):

@@ -24,13 +24,13 @@ from scorer.settings import Settings
 from training.export import card, examples, parity
 from training.export.card import Card
 from training.recipes import Fitted
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 README = "README.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedPackage:
     """A package that a scorer accepts. `scores` (B,) are the ONNX scores of the hold-out, `parity` their largest deviation."""
 
     package: Package
@@ -38,7 +38,9 @@ class Exported:
     parity: float
 
 
-def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, scorer: Settings, model_card: Card) -> Exported:
+def export(
+    fitted: Fitted, hold_out: LabelledRows, signature: Signature, folder: Path, scorer: Settings, model_card: Card
+) -> ExportedPackage:
     """Write the package to `folder` atomically, replacing an earlier one. Equal arguments give equal bytes.
 
     Raises:
@@ -63,7 +65,7 @@ def export(fitted: Fitted, hold_out: Rows, signature: Signature, folder: Path, s
         raise Fatal(f"the trained model is rejected: {error}", hint, REFUSED) from None
     except OSError as error:
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
-    return Exported(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
+    return ExportedPackage(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)
 
 
 @contextmanager

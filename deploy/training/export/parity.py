@@ -11,7 +11,7 @@ from publisher.errors import REFUSED, Fatal
 from scorer.evaluation.label_columns import RecordPosition
 from training.export.examples import columns
 from training.recipes import Fitted
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 LARGEST = 1e-6  # difference of two scores
 BATCH = 1_024
@@ -32,7 +32,7 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
     return np.concatenate([part.reshape(len(part), -1)[:, -1] for part in batches]).astype(np.float64)
 
 
-def check(run: Run, fitted: Fitted, rows: Rows, signature: Signature) -> tuple[NDArray[np.float64], float]:
+def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
     """Return the ONNX scores (B,) of the rows and the largest deviation.
 
     Raises:

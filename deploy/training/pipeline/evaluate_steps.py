@@ -10,12 +10,12 @@ from model_registry.signing import attestation
 from model_registry.signing.predicates import PROVENANCE
 from scorer.console.training import documents, plots
 from training.pipeline.run import Run
-from training.pipeline.step_results import Evaluated, Standing, as_json
+from training.pipeline.step_results import ChampionState, Evaluated, as_json
 from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate import leakage
-from training.validation_gate.comparison import Comparison
-from training.validation_gate.inputs import Evidence, Version
-from training.validation_gate.metrics import Scored, figures, matrix
+from training.validation_gate.comparison import GateComparison
+from training.validation_gate.inputs import VerdictEvidence, Version
+from training.validation_gate.metrics import ModelAnswers, figures, matrix
 from training.validation_gate.score_holdout import scored
 from training.validation_gate.slices import by_field
 from training.validation_gate.verdict import judge
@@ -29,11 +29,11 @@ def evaluate(run: Run) -> Evaluated:
     counts = matrix(selected, rows.outcomes == 1).tolist()
     metrics = figures(selected, rows.outcomes == 1, run.joined.classes)
     serves = run.serves()
-    champion = Standing(serves.version, serves.digest, serves.revision) if serves else None
+    champion = ChampionState(serves.version, serves.digest, serves.revision) if serves else None
     return Evaluated(champion, metrics, list(run.joined.classes), counts, dict(rejected.counts))
 
 
-def gate(run: Run) -> Comparison:
+def gate(run: Run) -> GateComparison:
     """Compare the new version with the champion. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own_version(run))[0])
     comparison = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
@@ -43,14 +43,14 @@ def gate(run: Run) -> Comparison:
     return comparison
 
 
-def compared(run: Run, challenger: Standing, champion: Standing | None) -> Comparison:
+def compared(run: Run, challenger: ChampionState, champion: ChampionState | None) -> GateComparison:
     """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError."""
     return _judged(run, _version(run, challenger), champion)
 
 
-def _judged(run: Run, challenger: Version, champion: Standing | None) -> Comparison:
+def _judged(run: Run, challenger: Version, champion: ChampionState | None) -> GateComparison:
     rows = run.split.hold_out
-    evidence = Evidence(
+    evidence = VerdictEvidence(
         run=run.rows.run,
         rows=rows,
         classes=run.joined.classes,
@@ -67,17 +67,17 @@ def _own_version(run: Run) -> Package:
     return package.read(run.package, digest=run.pushed.digest, version=run.rows.version, name=run.settings.name)
 
 
-def _version(run: Run, standing: Standing) -> Version:
+def _version(run: Run, standing: ChampionState) -> Version:
     return Version(standing.version, standing.digest, _scored(run, run.version(standing.digest))[0], standing.revision)
 
 
-def _scored(run: Run, version: Package) -> tuple[Scored, SkipCounts]:
+def _scored(run: Run, version: Package) -> tuple[ModelAnswers, SkipCounts]:
     if version.digest not in run.scores:
         run.scores[version.digest] = scored(version, run.settings, run.split.hold_out)
     return run.scores[version.digest]
 
 
-def _leaked(run: Run, standing: Standing) -> int | None:
+def _leaked(run: Run, standing: ChampionState) -> int | None:
     """Return how many hold-out rows the champion was trained on, by its signed provenance; None if unknown."""
     attestations = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [

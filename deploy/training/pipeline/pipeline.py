@@ -12,8 +12,8 @@ from training.pipeline.journal import Journal
 from training.pipeline.run import Progress, Run, config
 from training.pipeline.run_dirs import STEPS as FOLDER
 from training.pipeline.run_dirs import named, runs
-from training.pipeline.step_results import End, Moved, Outcome, Over, Plan, Promotion
-from training.settings import Training
+from training.pipeline.step_results import Moved, Outcome, Over, Promotion, RunOutcome, RunPlan
+from training.settings import TrainingSettings
 
 STEPS: Mapping[str, Callable[[Run], object]] = {
     "plan": prepare_steps.plan,
@@ -38,7 +38,7 @@ CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 """Exit codes of the outcomes, if they are not 0."""
 
 
-def begin(training: Training, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
+def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
     """Return the newest run if it is unfinished and fits these settings and this environment, else a new run."""
     newest = next(reversed(runs(training.folder)), None)
     if newest and not anew and _goes_on(Journal(newest / FOLDER), training, settings):
@@ -46,7 +46,7 @@ def begin(training: Training, settings: Settings, progress: Progress, *, anew: b
     return Run(training, settings, named(training.folder, time.time_ns() // 1_000_000), progress, anew=anew)
 
 
-def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> End | None:
+def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> RunOutcome | None:
     """Run the remaining steps up to `until`.
 
     Args:
@@ -67,7 +67,7 @@ def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> E
             if step == until:
                 return None
         last = run.result("promote", Promotion)
-        end = End(last.outcome, str(last))
+        end = RunOutcome(last.outcome, str(last))
     except Moved:
         run.journal.set_aside(AGAIN)
         return follow(run, until, done)
@@ -87,8 +87,8 @@ def _take(run: Run, step: str, take: Callable[[Run], Any], done: Callable[[str, 
         done(step, seconds)
 
 
-def _goes_on(journal: Journal, training: Training, settings: Settings) -> bool:
-    planned = journal.result("plan", Plan)
+def _goes_on(journal: Journal, training: TrainingSettings, settings: Settings) -> bool:
+    planned = journal.result("plan", RunPlan)
     if planned is None or journal.entry(END):
         return False
     return planned.config == config(training, settings) and planned.environment == environment.digest()

@@ -12,15 +12,15 @@ from training import environment
 from training.pipeline.journal import Journal
 from training.pipeline.run import Run, config
 from training.pipeline.run_dirs import STEPS, runs
-from training.pipeline.step_results import Counted, Over, Part, Plan, Rows
+from training.pipeline.step_results import Counted, JoinResult, Over, Part, RunPlan
 from training.publish.push_version import version_of
 from training.snapshot import freeze as freeze_topics
 from training.snapshot.files import Frozen
 from training.snapshot.join_labels import PARTS
-from training.snapshot.rows import Rows as Labelled
+from training.snapshot.rows import LabelledRows as Labelled
 
 
-def plan(run: Run) -> Plan:
+def plan(run: Run) -> RunPlan:
     """Determine the plan of the run. Raises Fatal (2), RegistryError."""
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
@@ -29,7 +29,7 @@ def plan(run: Run) -> Plan:
         hint = "name a file: signature: signature.json; a first version needs it"
         raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
     champion_signature = None if champion is None else champion.to_json()
-    return Plan(
+    return RunPlan(
         _now_ms(), config(run.training, run.settings), signature.to_json(), champion_signature, environment.digest(), run.anew
     )
 
@@ -52,7 +52,7 @@ def copy(run: Run) -> Counted:
     return Counted(copied.digest, copied.records("events"), copied.records("labels"))
 
 
-def join(run: Run) -> Rows:
+def join(run: Run) -> JoinResult:
     """Join the events with their labels. Raises Fatal (3), and Over if too few events have a label."""
     joined = run.joined
     bound = run.training.labels.coverage
@@ -60,7 +60,7 @@ def join(run: Run) -> Rows:
         message = f"{joined.coverage:.1%} of the events have a label; labels.coverage is {bound:.1%}"
         raise Over("too-few-labels", message)
     parts = tuple(_part(name, rows, joined.classes) for name, rows in zip(PARTS, run.split, strict=True))
-    return Rows(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
+    return JoinResult(**joined.summary(), parts=parts, run=run.identity, version=version_of(run.identity, run.frozen_at))
 
 
 def _champions(run: Run) -> Signature | None:
@@ -89,7 +89,7 @@ def _nothing_new_since(run: Run) -> str:
     if not ended or run.plan.anew:
         return ""
     last = Journal(ended[-1] / STEPS)
-    planned, frozen = last.result("plan", Plan), last.result("freeze", Frozen)
+    planned, frozen = last.result("plan", RunPlan), last.result("freeze", Frozen)
     if not planned or not frozen or planned.config != run.plan.config or frozen.ids != run.frozen.ids:
         return ""
     ends = [[stop for _, stop in snapshot.spans("labels").values()] for snapshot in (frozen, run.frozen)]

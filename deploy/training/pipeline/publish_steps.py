@@ -10,15 +10,15 @@ from model_registry.channels.move_request import current_actor
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 from publisher.errors import REFUSED, Fatal
 from training.pipeline.run import Run
-from training.pipeline.step_results import Evaluated, Moved, Over, Promotion, Pushed, Standing, as_json
+from training.pipeline.step_results import ChampionState, Evaluated, Moved, Over, Promotion, Pushed, as_json
 from training.publish import attest_and_sign, commit_label_offsets, push_version, start_rollout
-from training.publish.promote import Judged, Overtaken, promote_once
+from training.publish.promote import ComparedChampion, Overtaken, promote_once
 from training.publish.push_version import Origin
 from training.search.halving import Searched
 from training.snapshot import dataset
 from training.snapshot.files import verified
 from training.validation_gate import leakage
-from training.validation_gate.comparison import Comparison
+from training.validation_gate.comparison import GateComparison
 
 
 def push(run: Run) -> Pushed:
@@ -60,7 +60,7 @@ def promote(run: Run) -> Promotion:
         Fatal: The rollout could not be started.
     """
     standing = run.result("evaluate", Evaluated).champion
-    judged = Judged(standing.digest, standing.revision) if standing else Judged()
+    judged = ComparedChampion(standing.digest, standing.revision) if standing else ComparedChampion()
     version, digest, name = run.rows.version, run.pushed.digest, run.rows.run
     if plan := run.training.publish.rollout:
         begun = start_rollout.begin_once(run.settings, plan, version, digest, judged, name, current_actor())
@@ -136,7 +136,7 @@ def _spans(run: Run) -> list[Mapping[str, Any]]:
     ]
 
 
-def _made_with(run: Run, standing: Standing | None) -> list[Mapping[str, Any]]:
+def _made_with(run: Run, standing: ChampionState | None) -> list[Mapping[str, Any]]:
     dataset_source = {"uri": f"{run.store.repository}@{run.pushed.dataset}"} if run.pushed.dataset else {}
     dependencies: list[Mapping[str, Any]] = [
         {"name": "dataset", "digest": _sha256(run.copied.digest), **dataset_source},
@@ -153,8 +153,8 @@ def _sha256(digest: str) -> dict[str, str]:
     return {"sha256": digest.removeprefix("sha256:")}
 
 
-def _gate(run: Run) -> Comparison:
-    return run.result("gate", Comparison)
+def _gate(run: Run) -> GateComparison:
+    return run.result("gate", GateComparison)
 
 
 def _now() -> datetime:

@@ -27,10 +27,10 @@ from training import environment
 from training.pipeline import pipeline
 from training.pipeline.publish_steps import origin
 from training.pipeline.run import Progress, Run, schema
-from training.pipeline.step_results import Counted, Plan
+from training.pipeline.step_results import Counted, RunPlan
 from training.publish import push_version
-from training.publish.verify_lineage import Evidence, evidence
-from training.settings import Training
+from training.publish.verify_lineage import DecisionEvidence, evidence
+from training.settings import TrainingSettings
 from training.snapshot import dataset
 
 LAST = "export"
@@ -42,12 +42,12 @@ class _Outside(msgspec.Struct, frozen=True):
     signature: dict[str, Any]
 
 
-class _Definition(msgspec.Struct, frozen=True, rename="camel"):
+class _StoredDefinition(msgspec.Struct, frozen=True, rename="camel"):
     external_parameters: _Outside
 
 
-class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
-    build_definition: _Definition
+class _StoredProvenance(msgspec.Struct, frozen=True, rename="camel"):
+    build_definition: _StoredDefinition
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Recorded:
 
     digest: str
     model: str
-    evidence: Evidence
+    evidence: DecisionEvidence
 
 
-def begin(training: Training, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
+def begin(training: TrainingSettings, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
     """Fetch the snapshot of a version and the configuration in its provenance.
 
     Raises:
@@ -81,7 +81,7 @@ def begin(training: Training, settings: Settings, version: str, progress: Progre
         raise Refused(f"{digest}: its snapshot is {copied.digest}, but its provenance names {lineage.dataset}", _HINT)
     signature = parse_signature(msgspec.json.encode(outside.signature)).to_json()
     now_ms = copied.frozen.now_ms
-    run.journal.write("plan", Plan(now_ms, outside.config, signature, None, lineage.environment), 0, now_ms)
+    run.journal.write("plan", RunPlan(now_ms, outside.config, signature, None, lineage.environment), 0, now_ms)
     run.journal.write("freeze", copied.frozen, 0, now_ms)
     run.journal.write("copy", Counted(copied.digest, copied.records("events"), copied.records("labels")), 0, now_ms)
     return run, Recorded(digest, _model(this_run.store, digest), lineage)
@@ -111,16 +111,16 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
             and attested.predicate["runDetails"].get("metadata", {}).get("invocationId") == name
         ):
             try:
-                return msgspec.convert(attested.predicate, _Provenance).build_definition.external_parameters
+                return msgspec.convert(attested.predicate, _StoredProvenance).build_definition.external_parameters
             except msgspec.ValidationError as error:
                 raise Refused(f"{digest}: its provenance cannot be read: {error}", _HINT) from None
     raise Refused(f"{digest}: no trusted provenance of run {name}", _HINT)
 
 
-def _training(config: dict[str, dict[str, Any]], training: Training) -> Training:
+def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> TrainingSettings:
     """Return the recorded training settings with the folders, workers and keys of this machine."""
     own_options = {"scorer": training.scorer, "folder": training.folder, "workers": training.workers, "gpus": training.gpus}
-    return Training.model_validate({**config["training"], **own_options, "publish": training.publish.model_dump()})
+    return TrainingSettings.model_validate({**config["training"], **own_options, "publish": training.publish.model_dump()})
 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:

@@ -28,16 +28,16 @@ from scorer.decoding.types import FormatMismatch
 from scorer.models.registry_access import open_source, pull_version
 from scorer.settings import Settings
 from training.pipeline.journal import Journal, written
-from training.pipeline.step_results import Counted, Plan, Pushed, Rows
+from training.pipeline.step_results import Counted, JoinResult, Pushed, RunPlan
 from training.publish.promote import standing
 from training.recipes import Recipe, named
-from training.settings import Training
+from training.settings import TrainingSettings
 from training.snapshot import join_labels
 from training.snapshot.files import Frozen
 from training.snapshot.join_labels import Joined
 from training.snapshot.rows import Split
 from training.snapshot.skip_counts import SkipCounts
-from training.validation_gate.metrics import Scored
+from training.validation_gate.metrics import ModelAnswers
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -54,7 +54,9 @@ PRIVATE: dict[str, Any] = {
 class Run:
     """The state that the steps of a run share. Properties raise Fatal if the step that provides them is incomplete."""
 
-    def __init__(self, training: Training, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False) -> None:
+    def __init__(
+        self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False
+    ) -> None:
         """Open a run in a folder. `anew` trains also if no label has arrived since the last run."""
         self.anew = anew
         self.training = training
@@ -62,7 +64,7 @@ class Run:
         self.folder = folder
         self.journal = Journal(folder / "steps")
         self.progress = progress
-        self.scores: dict[str, tuple[Scored, SkipCounts]] = {}
+        self.scores: dict[str, tuple[ModelAnswers, SkipCounts]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
         """Return the result of a completed step."""
@@ -82,8 +84,8 @@ class Run:
         return self.folder / "package"
 
     @cached_property
-    def plan(self) -> Plan:
-        return self.result("plan", Plan)
+    def plan(self) -> RunPlan:
+        return self.result("plan", RunPlan)
 
     @cached_property
     def signature(self) -> Signature:
@@ -103,8 +105,8 @@ class Run:
         return self.result("copy", Counted)
 
     @cached_property
-    def rows(self) -> Rows:
-        return self.result("join", Rows)
+    def rows(self) -> JoinResult:
+        return self.result("join", JoinResult)
 
     @cached_property
     def joined(self) -> Joined:
@@ -187,7 +189,7 @@ class Run:
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]
 
 
-def config(training: Training, settings: Settings) -> dict[str, Any]:
+def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
     """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
     scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})

@@ -8,7 +8,7 @@ Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-
 """The outcome of a run. `rollout`: a rollout of the version was started."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RunPlan(msgspec.Struct, frozen=True):
     """The plan of a run, determined before its first step.
 
     `config` contains every setting that affects the model; with the digest of the environment it decides whether an interrupted
@@ -25,7 +25,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Rows of one part: their Kafka timestamps (Unix ms), the number of each class, and their digest (`Rows.digest`)."""
+    """Rows of one part: their Kafka timestamps (Unix ms), the number of each class, and their digest (`JoinResult.digest`)."""
 
     part: str
     from_ms: int
@@ -35,7 +35,7 @@ class Part(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Rows(msgspec.Struct, frozen=True):
+class JoinResult(msgspec.Struct, frozen=True):
     """The result of the join: counts, the omitted records with the first position of each reason, and the parts by time."""
 
     mature: int
@@ -65,7 +65,7 @@ class Trained(msgspec.Struct, frozen=True):
     parameters: dict[str, int | float | str]
 
 
-class Exported(msgspec.Struct, frozen=True):
+class ExportResult(msgspec.Struct, frozen=True):
     """The package: the largest difference between the ONNX model and the trained model, and the digest of each file."""
 
     parity: float
@@ -79,7 +79,7 @@ class Pushed(msgspec.Struct, frozen=True):
     dataset: str | None
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ChampionState(msgspec.Struct, frozen=True):
     """The champion of a channel at a revision."""
 
     version: str
@@ -94,7 +94,7 @@ class Evaluated(msgspec.Struct, frozen=True):
     is None if there is none yet.
     """
 
-    champion: Standing | None
+    champion: ChampionState | None
     metrics: dict[str, float]
     labels: list[str]
     counts: list[list[int]]
@@ -115,7 +115,7 @@ class Promotion(msgspec.Struct, frozen=True):
         return f"the channel {self.channel} was moved, revision {self.revision}"
 
 
-class End(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     """The outcome of a run and its reason, in one sentence."""
 
     outcome: Outcome
@@ -137,4 +137,4 @@ class Over(Exception):
 
     def __init__(self, outcome: Outcome, because: str) -> None:
         super().__init__(because)
-        self.end = End(outcome, because)
+        self.end = RunOutcome(outcome, because)

@@ -8,7 +8,7 @@ from training.export.card import Card
 from training.export.export import export as exported
 from training.pipeline.run import Run
 from training.pipeline.run_dirs import iso
-from training.pipeline.step_results import Exported, Trained, as_json
+from training.pipeline.step_results import ExportResult, Trained, as_json
 from training.recipes import Fitted
 from training.search.final_fit import train as trained
 from training.search.halving import Searched
@@ -42,12 +42,12 @@ def fitted(run: Run) -> Fitted:
     return trained(parts.training, parts.validation, run.signature, run.training, run.recipe, best, run.folder / "model")
 
 
-def export(run: Run) -> Exported:
+def export(run: Run) -> ExportResult:
     """Export the package. Raises Fatal (3) if a scorer would reject the version."""
     searched = run.result("search", Searched)
     exported_model = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
     contents = {path.name: digests.from_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}
-    return Exported(exported_model.parity, contents)
+    return ExportResult(exported_model.parity, contents)
 
 
 def _card(run: Run, searched: Searched) -> Card:

@@ -18,7 +18,7 @@ ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ComparedChampion:
     """The champion that a version was compared with, and the revision of the channel then: None and 0 if there was none."""
 
     digest: str | None = None
@@ -57,9 +57,9 @@ def standing(store: Store, channel: str) -> Resolution | None:
     return resolution
 
 
-def judged_by(serves: Resolution | None) -> Judged:
+def judged_by(serves: Resolution | None) -> ComparedChampion:
     """Return the champion to compare a version with, given the target of the channel."""
-    return Judged() if serves is None else Judged(serves.digest, serves.revision)
+    return ComparedChampion() if serves is None else ComparedChampion(serves.digest, serves.revision)
 
 
 def reason_of(run: str) -> str:
@@ -72,7 +72,7 @@ def promote_once(
     channel: str,
     version: str,
     digest: str,
-    judged: Judged,
+    judged: ComparedChampion,
     run: str,
     actor: str,
     now: datetime,

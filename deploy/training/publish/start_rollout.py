@@ -8,11 +8,11 @@ from scorer.rollout.controller import log_topic, preconditions
 from scorer.rollout.controller import plan as plans
 from scorer.rollout.controller.event_log import RolloutLog
 from scorer.settings import Settings
-from training.publish.promote import Judged, Overtaken, judged_by, reason_of, standing
+from training.publish.promote import ComparedChampion, Overtaken, judged_by, reason_of, standing
 
 
 def begin_once(
-    settings: Settings, plan: Path, version: str, digest: str, judged: Judged, run: str, actor: str
+    settings: Settings, plan: Path, version: str, digest: str, judged: ComparedChampion, run: str, actor: str
 ) -> str | Overtaken:
     """Start a rollout of a version beside the champion that it was compared with; return the id of the rollout.
 
@@ -38,7 +38,7 @@ def begin_once(
     if rivals.candidate.digest != digest:
         message = f"version {version} is {rivals.candidate.digest}, not {digest} as this run pushed it"
         raise Fatal(message, "this version was pushed again with other content; see model-registry inspect", REFUSED)
-    if Judged(rivals.champion.digest, revision) != judged:
+    if ComparedChampion(rivals.champion.digest, revision) != judged:
         return Overtaken(standing(open_source(settings), settings.model.tag))
     try:
         return log_topic.begin(settings, rollout_plan, rivals, revision, actor, reason_of(run))

@@ -74,7 +74,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DecisionEvidence:
     """The evidence of a decision to promote or reject a version.
 
     Digests are `sha256:...`; `rows` is the digest of the `count` rows on which both versions were evaluated. `keys` are the
@@ -102,7 +102,9 @@ class Evidence:
         return self.verdict == PASSED
 
 
-def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None) -> Evidence:
+def evidence(
+    store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, before: int | None = None
+) -> DecisionEvidence:
     """Collect what trusted keys attest about the training and evaluation of a version.
 
     Of several comparisons the one with the latest champion counts; with `before`, the revision of a promotion, the one that
@@ -127,7 +129,9 @@ def evidence(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetim
     raise Refused(f"{digest}: run {judged.run} compared it, but no trusted provenance names this run as its builder", _HINT)
 
 
-def _joined(digest: str, made_by: Attestation, definition: _Definition, judged_by: Attestation, judged: _Compared) -> Evidence:
+def _joined(
+    digest: str, made_by: Attestation, definition: _Definition, judged_by: Attestation, judged: _Compared
+) -> DecisionEvidence:
     inside, named = (
         definition.internal_parameters,
         {dependency.name: dependency for dependency in definition.resolved_dependencies},
@@ -138,7 +142,7 @@ def _joined(digest: str, made_by: Attestation, definition: _Definition, judged_b
             raise Refused(f"{digest}: its provenance does not name the {kind} that it was trained on", _HINT)
     dataset, environment = (_digest_of(named.get(name), name, digest) for name in ("dataset", "environment"))
     count = judged.rows.get("count")
-    return Evidence(
+    return DecisionEvidence(
         digest, inside.run, inside.seed, inside.recipe, inside.parameters, spans, dataset, environment, judged.champion,
         judged.rows["digest"], count if isinstance(count, int) else None, judged.verdict, judged.because, judged.rules,
         (str(made_by.key_id), str(judged_by.key_id)),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 Params = Mapping[str, int | float | str]
 """Parameters of a trial: names and values of one recipe."""
@@ -18,7 +18,7 @@ class Fitted(Protocol):
     """A trained model."""
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probabilities (B,) of the second class. `tensors` are those of `Rows`."""
+        """Return the probabilities (B,) of the second class. `tensors` are those of `LabelledRows`."""
 
     def onnx(self) -> bytes:
         """Return the model as ONNX with the inputs and output of the signature. Equal models give equal bytes."""
@@ -44,7 +44,15 @@ class Recipe(Protocol):
         """Return the parameters of a trial of the search (`optuna.Trial`)."""
 
     def fit(
-        self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
+        self,
+        rows: LabelledRows,
+        signature: Signature,
+        params: Params,
+        budget: int,
+        folder: Path,
+        *,
+        seed: int,
+        workers: int = 1,
     ) -> Fitted:
         """Train up to `budget` trees or epochs.
 

@@ -18,7 +18,7 @@ UNKNOWN = -1.0  # a name that was not learned
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class EncodedColumn:
     """Element `place` of the row of a tensor. `names` are its categories in the order of their numbers; None for numbers."""
 
     tensor: str
@@ -36,10 +36,10 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
+class MatrixEncoding:
     """All columns of the matrix, in order."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[EncodedColumn, ...]
 
     def matrix(self, tensors: Mapping[str, NDArray[Any]]) -> Matrix:
         """Convert tensors (B, ...) by name to (B, number of columns)."""
@@ -52,15 +52,15 @@ class Encoding:
         return matrix
 
 
-def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> Encoding:
+def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> MatrixEncoding:
     """Derive the encoding of these rows: categories by their share of `outcomes` (B,), ties by name."""
     columns = []
     for tensor in signature.fed:
         flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
         for place in range(tensor.width):
             names = _by_share(flat[:, place], outcomes) if tensor.dtype == "string" else None
-            columns.append(Column(tensor.tensor, place, names))
-    return Encoding(tuple(columns))
+            columns.append(EncodedColumn(tensor.tensor, place, names))
+    return MatrixEncoding(tuple(columns))
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:

@@ -23,8 +23,8 @@ from model_registry import atomic_files
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature, trees_to_onnx
-from training.recipes.encoding import Encoding, Matrix, gaps, learned
-from training.snapshot.rows import Rows
+from training.recipes.encoding import Matrix, MatrixEncoding, gaps, learned
+from training.snapshot.rows import LabelledRows
 
 CHUNK = 27  # trees
 TAUGHT = 0.02  # of the rows, repeated for each field that may be missing, without its value
@@ -64,10 +64,10 @@ class Chunk(msgspec.Struct, frozen=True):
 class Prepared:
     """Rows to grow trees on: all rows, and a repeated sample per gap. `binned` has LightGBM's datasets by `max_bin`."""
 
-    rows: Rows
+    rows: LabelledRows
     signature: Signature
     seed: int
-    encoding: Encoding
+    encoding: MatrixEncoding
     matrix: Matrix
     outcomes: NDArray[np.int8]
     digest: str
@@ -79,7 +79,7 @@ class FittedTrees:
     """A trained model: `start` plus the sum of all trees are the log odds. Of the last chunk `last` trees count."""
 
     signature: Signature
-    encoding: Encoding
+    encoding: MatrixEncoding
     start: float
     chunks: tuple[lightgbm.Booster, ...]
     last: int
@@ -135,7 +135,15 @@ class Trees:
         }
 
     def fit(
-        self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
+        self,
+        rows: LabelledRows,
+        signature: Signature,
+        params: Params,
+        budget: int,
+        folder: Path,
+        *,
+        seed: int,
+        workers: int = 1,
     ) -> FittedTrees:
         """Train; `workers` are threads. Raises Fatal: 2 for an unsupported signature or parameters, 3 if the disk is full."""
         self.check(signature)
@@ -208,7 +216,7 @@ def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 
-def _prepared(rows: Rows, signature: Signature, seed: int) -> Prepared:
+def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
     """Encode the rows, and add for each gap a sample of them without the value.
 
     Without these samples LightGBM treats NaN as 0, and a new name as the one with the smallest share.

@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 from model_registry.package.signature import Signature
 from training.recipes import check_signature
-from training.recipes.encoding import UNKNOWN, Column, Encoding
+from training.recipes.encoding import UNKNOWN, EncodedColumn, MatrixEncoding
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 10
@@ -26,7 +26,7 @@ Tree = Mapping[str, Any]
 """A node of `Booster.dump_model` with its subtrees."""
 
 
-def model(signature: Signature, encoding: Encoding, start: float, trees: Sequence[Tree]) -> bytes:
+def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: Sequence[Tree]) -> bytes:
     """Build the model: `start` plus the sum of the trees are the log odds of the second class."""
     nodes = _Nodes()
     columns = [
@@ -62,7 +62,7 @@ class _Nodes:
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
-    def column(self, columns: Sequence[Column], signature: Signature) -> str:
+    def column(self, columns: Sequence[EncodedColumn], signature: Signature) -> str:
         """Add columns of one tensor (B, n): all of it, or one category."""
         first = columns[0]
         tensor = next(candidate for candidate in signature.inputs if candidate.tensor == first.tensor)
@@ -90,10 +90,10 @@ class _Nodes:
         self.add("Concat", first, second, output=output, axis=1)
 
 
-def _runs(encoding: Encoding, signature: Signature) -> list[list[Column]]:
+def _runs(encoding: MatrixEncoding, signature: Signature) -> list[list[EncodedColumn]]:
     """Group the columns in order, with the numbers of one tensor together."""
     numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
-    runs: list[list[Column]] = []
+    runs: list[list[EncodedColumn]] = []
     for column in encoding.columns:
         if column.tensor in numbers and runs and runs[-1][0].tensor == column.tensor:
             runs[-1].append(column)

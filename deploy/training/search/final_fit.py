@@ -8,12 +8,18 @@ from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
 from training.recipes import Fitted, Recipe
 from training.search.halving import Best
-from training.settings import Training
-from training.snapshot.rows import Places, Rows
+from training.settings import TrainingSettings
+from training.snapshot.rows import LabelledRows, Places
 
 
 def train(
-    training: Rows, validation: Rows, signature: Signature, settings: Training, recipe: Recipe, best: Best, folder: Path
+    training: LabelledRows,
+    validation: LabelledRows,
+    signature: Signature,
+    settings: TrainingSettings,
+    recipe: Recipe,
+    best: Best,
+    folder: Path,
 ) -> Fitted:
     """Train with the best parameters to the best budget, on the training and validation rows.
 
@@ -27,11 +33,11 @@ def train(
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
 
 
-def together(first: Rows, second: Rows) -> Rows:
+def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
     """Return the rows of two parts of one snapshot, in order."""
     places = (first.places, second.places)
     columns = [np.concatenate([getattr(part, name) for part in places]) for name in Places.__slots__[1:]]
-    return Rows(
+    return LabelledRows(
         {name: np.concatenate([tensor, second.tensors[name]]) for name, tensor in first.tensors.items()},
         np.concatenate([first.outcomes, second.outcomes]),
         Places(first.places.topics, *columns),

@@ -12,7 +12,7 @@ import msgspec
 from training.recipes import Params
 
 
-class Scored(msgspec.Struct, frozen=True):
+class ScoredTrial(msgspec.Struct, frozen=True):
     """The AUC of a trial on the validation part."""
 
     trial: int
@@ -23,7 +23,7 @@ class Rung(msgspec.Struct, frozen=True):
     """The trials that were trained up to `budget` trees or epochs, and those that continue, best first."""
 
     budget: int
-    trials: tuple[Scored, ...]
+    trials: tuple[ScoredTrial, ...]
     kept: tuple[int, ...]
 
 
@@ -62,7 +62,7 @@ class Searched(msgspec.Struct, frozen=True):
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
     """Return the rung of these scores by trial, of which `keep` continue. Of equal scores the lower number continues."""
     order = sorted(scores, key=lambda trial: (-scores[trial], trial))
-    return Rung(budget, tuple(Scored(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
+    return Rung(budget, tuple(ScoredTrial(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
 
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:

@@ -13,8 +13,8 @@ from training.recipes import Params, Recipe
 from training.search import halving, shared_rows
 from training.search.halving import Best, Rung, Searched, Tried
 from training.search.workers import Bench, Task, Workers
-from training.settings import Training
-from training.snapshot.rows import Rows
+from training.settings import TrainingSettings
+from training.snapshot.rows import LabelledRows
 
 METRIC = "auc"
 Progress = Callable[[int, int], None]
@@ -29,10 +29,10 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def search(
-    training: Rows,
-    validation: Rows,
+    training: LabelledRows,
+    validation: LabelledRows,
     signature: Signature,
-    settings: Training,
+    settings: TrainingSettings,
     recipe: Recipe,
     folder: Path,
     progress: Progress = lambda _done, _of: None,
@@ -68,7 +68,7 @@ def search(
     )
 
 
-def drawn(recipe: Recipe, settings: Training) -> dict[int, Params]:
+def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
     """Draw the parameters of every trial by its number. Raises Fatal (2)."""
     import optuna
 
@@ -86,7 +86,7 @@ class _Search:
     def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
         self._folder, self._key, self._workers, self._trials, self._progress = folder, key, workers, trials, progress
 
-    def rungs(self, settings: Training) -> list[Rung]:
+    def rungs(self, settings: TrainingSettings) -> list[Rung]:
         budgets = settings.search.rungs
         counts = halving.sizes(len(self._trials), len(budgets), settings.search.reduction)
         total, done, reached = halving.units(budgets, counts), 0, 0

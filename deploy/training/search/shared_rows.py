@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from training.snapshot.rows import Places, Rows
+from training.snapshot.rows import LabelledRows, Places
 
 INDEX = "rows.json"
 PLACES = ("topic", "partition", "offset", "time_ms")
 
 
-class Column(msgspec.Struct):
+class SharedColumn(msgspec.Struct):
     """A tensor in `file`; with `names` the file holds the category numbers of strings."""
 
     tensor: str
@@ -26,16 +26,16 @@ class Index(msgspec.Struct):
     """The document of a folder of rows: the topics of the positions, and the tensors with their files."""
 
     topics: tuple[str, ...]
-    columns: list[Column]
+    columns: list[SharedColumn]
 
 
-def write(rows: Rows, folder: Path) -> str:
+def write(rows: LabelledRows, folder: Path) -> str:
     """Write all data except the original records to a folder; return the SHA-256 of tensors and outcomes."""
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     columns = []
     for at, (name, tensor) in enumerate(sorted(rows.tensors.items())):
-        column = Column(name, f"tensor-{at}.npy")
+        column = SharedColumn(name, f"tensor-{at}.npy")
         if tensor.dtype == object:
             column.names = sorted(set(tensor.ravel().tolist()))
             numbers = {text: number for number, text in enumerate(column.names)}
@@ -53,15 +53,15 @@ def write(rows: Rows, folder: Path) -> str:
     return digest.hexdigest()
 
 
-def read(folder: Path) -> Rows:
+def read(folder: Path) -> LabelledRows:
     """Map the rows into memory. `values` are empty."""
     index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
     tensors = {column.tensor: _tensor(folder, column) for column in index.columns}
     places = Places(index.topics, *(_mapped(folder / f"{name}.npy") for name in PLACES))
-    return Rows(tensors, _mapped(folder / "outcomes.npy"), places, ())
+    return LabelledRows(tensors, _mapped(folder / "outcomes.npy"), places, ())
 
 
-def _tensor(folder: Path, column: Column) -> NDArray[Any]:
+def _tensor(folder: Path, column: SharedColumn) -> NDArray[Any]:
     values = _mapped(folder / column.file)
     return values if column.names is None else np.array(column.names, object)[values]
 

@@ -49,7 +49,7 @@ class Workers:
 
     def __init__(self, bench: Bench, count: int) -> None:
         self._bench, self._count = bench, count
-        self._idle: list[_Worker] = []
+        self._idle: list[_TrialProcess] = []
 
     def __enter__(self) -> "Workers":
         return self
@@ -61,11 +61,11 @@ class Workers:
     def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
         """Yield each task with its score as it ends. Raises Fatal from the recipe, or 3 if processes die over a task."""
         waiting, attempts = list(reversed(tasks)), dict.fromkeys((task.trial for task in tasks), 0)
-        busy: dict[Any, tuple[_Worker, Task]] = {}
+        busy: dict[Any, tuple[_TrialProcess, Task]] = {}
         try:
             while waiting or busy:
                 while waiting and len(busy) < self._count:
-                    worker, task = self._idle.pop() if self._idle else _Worker(self._bench), waiting.pop()
+                    worker, task = self._idle.pop() if self._idle else _TrialProcess(self._bench), waiting.pop()
                     busy[worker.connection] = worker, task
                     worker.give(task)
                 for ready in wait(list(busy)):
@@ -95,7 +95,7 @@ def _died(task: Task, process: BaseProcess) -> None:
     )
 
 
-class _Worker:
+class _TrialProcess:
     """One process, and the parent's end of its pipe."""
 
     def __init__(self, bench: Bench) -> None:

@@ -20,7 +20,7 @@ from model_registry.untrusted_input import documents
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition, Spans
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import PartitionBatch
 
 Kind = Literal["events", "labels"]
 KINDS: tuple[Kind, ...] = ("events", "labels")
@@ -95,7 +95,7 @@ class PartitionFile:
         self._writer: Any = None
         self.records = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: PartitionBatch) -> None:
         """Add records. Raises OSError."""
         for start in range(0, len(batch.offsets), TAKEN):
             self._add(batch.offsets[start : start + TAKEN], batch.messages[start : start + TAKEN])

@@ -16,7 +16,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from scorer.evaluation.join_labels import labels_topic
 from scorer.settings import Settings
-from training.settings import Training
+from training.settings import TrainingSettings
 from training.snapshot.files import KINDS, Copied, Frozen, Kind, PartitionFile, finish, path_of, verified
 
 GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 """Reports the number of copied records and the maximum."""
 
 
-def freeze(settings: Settings, training: Training, now_ms: int) -> Frozen:
+def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Frozen:
     """Determine the ranges of a snapshot. Raises Fatal: 4 if the broker is unreachable, 2 if a topic is missing."""
     reader = TopicReader(settings.kafka, _client(settings))
     topics = [*settings.input.topics, labels_topic(settings)]

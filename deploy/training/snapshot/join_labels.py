@@ -31,9 +31,9 @@ from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.evaluation.labelled_comparison import classes_of as decided
 from scorer.evaluation.latest_by_id import NewestRows
 from scorer.settings import Settings
-from training.settings import Training, written
+from training.settings import TrainingSettings, written
 from training.snapshot.files import Copied, Frozen, batches, verified
-from training.snapshot.rows import Beside, Places, Rows, Split
+from training.snapshot.rows import Beside, LabelledRows, Places, Split
 from training.snapshot.skip_counts import SkipCounts
 
 Columns = dict[str, list[Any]]
@@ -49,7 +49,7 @@ class Joined:
     one per id. `left_out` counts the omitted events, `labels` the labels that do not count.
     """
 
-    rows: Rows
+    rows: LabelledRows
     classes: tuple[str, str]
     mature_times: NDArray[np.int64]
     mature_ms: int
@@ -83,7 +83,7 @@ def join(
     folder: Path,
     frozen: Frozen,
     settings: Settings,
-    training: Training,
+    training: TrainingSettings,
     signature: Signature,
     decoder: Decoder,
     others: Sequence[Signature] = (),
@@ -131,7 +131,7 @@ def find_classes(settings: Settings, signature: Signature) -> Classes:
     return Classes(names)
 
 
-def split(joined: Joined, training: Training) -> Split:
+def split(joined: Joined, training: TrainingSettings) -> Split:
     """Split the rows by time.
 
     The hold-out ends at `mature_ms`, the validation part ends where the hold-out starts, and the rest is for training.
@@ -158,7 +158,7 @@ def split(joined: Joined, training: Training) -> Split:
     return parts
 
 
-def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str) -> None:
+def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], beside: str) -> None:
     """Check that a part has rows of both classes. Raises Fatal (3)."""
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
@@ -171,7 +171,7 @@ def _check_classes(where: str, rows: Rows, classes: tuple[str, str], beside: str
 class _Events:
     """Collects the events of a snapshot: `rows` are the counted ones, by id."""
 
-    def __init__(self, settings: Settings, frozen: Frozen, training: Training, decoder: Decoder, beside: bool) -> None:
+    def __init__(self, settings: Settings, frozen: Frozen, training: TrainingSettings, decoder: Decoder, beside: bool) -> None:
         self.left_out = SkipCounts()
         self.rows = latest_by_id.RowsById()
         self.mature_ms = frozen.now_ms - training.labels.after
@@ -227,7 +227,7 @@ class _Events:
             hint = "make snapshot.window longer, or labels.after shorter"
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
-    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[np.int8]) -> Rows:
+    def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[np.int8]) -> LabelledRows:
         """Return these rows of the newest events, with these outcomes, in order."""
         number, offset, time = (newest.columns[name][event_rows] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
@@ -237,7 +237,7 @@ class _Events:
         tensors = {name: np.concatenate([part[name] for part in self._tensors])[at] for name in self._tensors[0]}
         places = Places(self._topics, topic, partition, offset, time).select(order)
         beside = self._beside and self._beside.select(at)
-        return Rows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
+        return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
 
     def _usable(self, columns: Columns) -> list[int]:
         """Return the indices of the events that are in the window, mature, and have a value."""

@@ -52,7 +52,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class LabelledRows:
     """B labelled events.
 
     `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
@@ -68,12 +68,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.outcomes)
 
-    def select(self, chosen: NDArray[Any]) -> "Rows":
+    def select(self, chosen: NDArray[Any]) -> "LabelledRows":
         """Return the rows at these indices, or where the booleans (B,) are true."""
         indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
         values, beside = [self.values[row] for row in indices.tolist()], self.beside and self.beside.select(indices)
-        return Rows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
+        return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
         """Return the timestamps of these rows, and their keys and headers if present."""
@@ -98,6 +98,6 @@ class Rows:
 class Split(NamedTuple):
     """Rows by time: each part starts after the previous one ends."""
 
-    training: Rows
-    validation: Rows
-    hold_out: Rows
+    training: LabelledRows
+    validation: LabelledRows
+    hold_out: LabelledRows

@@ -11,7 +11,7 @@ Verdict = Literal["passed", "refused", "same"]
 """`passed` alone may be signed and promoted. `same`: the challenger gives the champion's scores, so nothing is moved."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class FigureDifference(msgspec.Struct, frozen=True):
     """The challenger's figure minus the champion's, with its interval."""
 
     value: float
@@ -26,7 +26,7 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
     counts: tuple[tuple[int, ...], ...]
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version on the rows. `revision`: that of the channel when the champion was read."""
 
     version: str
@@ -36,7 +36,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     confusion_matrix: ConfusionMatrix
 
 
-class Compared(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
+class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
     """The rows that both versions scored: their digest, time span, and resampling blocks."""
 
     digest: str
@@ -60,10 +60,10 @@ class Slice(msgspec.Struct, frozen=True):
     field: str
     value: str
     rows: int
-    difference: Difference
+    difference: FigureDifference
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """One rule.
 
     `value` None: there is nothing to compare with the bound. `bound` None: the rule does not apply. `difference`: the interval
@@ -74,21 +74,21 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
     value: float | None
     bound: float | None
     passed: bool
-    difference: Difference | None = None
+    difference: FigureDifference | None = None
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
     """The comparison. `champion` and `difference` are None for a first model."""
 
     run: str
-    rows: Compared
+    rows: ComparedRows
     metric: str
-    champion: Judged | None
-    challenger: Judged
-    difference: Difference | None
+    champion: JudgedVersion | None
+    challenger: JudgedVersion
+    difference: FigureDifference | None
     discordant: Discordant | None
     slices: tuple[Slice, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[GateRule, ...]
     verdict: Verdict
     because: str
 

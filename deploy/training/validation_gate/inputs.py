@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from training.snapshot.rows import Rows
-from training.validation_gate.metrics import Scored
+from training.snapshot.rows import LabelledRows
+from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.slices import Texts
 
 
@@ -17,12 +17,12 @@ class Version:
 
     version: str
     digest: str
-    scored: Scored
+    scored: ModelAnswers
     revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class VerdictEvidence:
     """The evidence of a verdict.
 
     `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are
@@ -31,7 +31,7 @@ class Evidence:
     """
 
     run: str
-    rows: Rows
+    rows: LabelledRows
     classes: tuple[str, str]
     mature_times: NDArray[np.int64]
     challenger: Version
@@ -56,7 +56,7 @@ class Evidence:
         """Return (B,): the rows of the second class."""
         return np.asarray(self.rows.outcomes == 1)
 
-    def select(self, chosen: NDArray[np.bool_]) -> "Evidence":
+    def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
         """Return the evidence of these rows alone."""
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from publisher.kafka.partitions import Partition
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 BUILD_TYPE = "https://scorestream.io/training/v1"
 UNTIL = "learned_until_ms"
@@ -29,7 +29,7 @@ class Learned:
     spans: Mapping[Partition, tuple[int, int]]
     until_ms: int | None
 
-    def rows(self, rows: Rows, cluster: str) -> int:
+    def rows(self, rows: LabelledRows, cluster: str) -> int:
         """Return how many of these rows of this cluster are in the training data."""
         if cluster != self.cluster:
             return 0

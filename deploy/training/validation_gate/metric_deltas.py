@@ -6,16 +6,16 @@ import numpy as np
 
 from scorer.evaluation.metrics import brier
 from training.validation_gate.bootstrap import Blocks, Figure, Interval
-from training.validation_gate.comparison import Difference, Slice
-from training.validation_gate.inputs import Evidence
-from training.validation_gate.metrics import Scored
+from training.validation_gate.comparison import FigureDifference, Slice
+from training.validation_gate.inputs import VerdictEvidence
+from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.slices import large
 
 Intervals = dict[str, Interval | None]
 """Intervals by figure; None if unknown."""
 
 
-def of_rows(evidence: Evidence, blocks: Blocks, confidence: float) -> Intervals:
+def of_rows(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> Intervals:
     """Return the differences of auc, of recall and precision by class (`recall.late`), and of brier for probabilities."""
     assert evidence.champion is not None
     challenger_figures, champion_figures = (
@@ -28,7 +28,7 @@ def of_rows(evidence: Evidence, blocks: Blocks, confidence: float) -> Intervals:
     }
 
 
-def _figures(evidence: Evidence, scored: Scored, blocks: Blocks) -> dict[str, Figure]:
+def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks) -> dict[str, Figure]:
     true = evidence.true
     figures_by_name = {"auc": blocks.auc(scored.scores, true)}
     for name, occurred, predicted in zip(evidence.classes, (~true, true), (~scored.positive, scored.positive), strict=True):
@@ -39,7 +39,7 @@ def _figures(evidence: Evidence, scored: Scored, blocks: Blocks) -> dict[str, Fi
     return figures_by_name
 
 
-def of_slices(evidence: Evidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
+def of_slices(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
     """Return the difference of the AUC in each large slice.
 
     The intervals hold simultaneously (Bonferroni), because one of many slices would look worse by chance. A slice without an
@@ -51,7 +51,7 @@ def of_slices(evidence: Evidence, blocks: Blocks, confidence: float) -> tuple[Sl
     return tuple(_slices(evidence, blocks, parts, 1 - share))
 
 
-def _slices(evidence: Evidence, blocks: Blocks, parts: list[tuple[str, str]], confidence: float) -> Iterator[Slice]:
+def _slices(evidence: VerdictEvidence, blocks: Blocks, parts: list[tuple[str, str]], confidence: float) -> Iterator[Slice]:
     assert evidence.champion is not None
     for field, value in parts:
         chosen = evidence.slices[field] == value
@@ -61,4 +61,4 @@ def _slices(evidence: Evidence, blocks: Blocks, parts: list[tuple[str, str]], co
         )
         interval = slice_blocks.interval(challenger_auc.minus(champion_auc), confidence)
         if interval is not None:
-            yield Slice(field, value, int(chosen.sum()), Difference(*interval))
+            yield Slice(field, value, int(chosen.sum()), FigureDifference(*interval))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scorer.evaluation import metrics
 
 
-class Scored(NamedTuple):
+class ModelAnswers(NamedTuple):
     """The answers of one model to B rows.
 
     `scores` (B,) float64, NaN without a score; `positive` (B,) bool for a decision for the second class.
@@ -17,17 +17,17 @@ class Scored(NamedTuple):
     scores: NDArray[np.float64]
     positive: NDArray[np.bool_]
 
-    def select(self, chosen: NDArray[np.bool_]) -> "Scored":
+    def select(self, chosen: NDArray[np.bool_]) -> "ModelAnswers":
         """Return the answers to these rows alone."""
-        return Scored(self.scores[chosen], self.positive[chosen])
+        return ModelAnswers(self.scores[chosen], self.positive[chosen])
 
 
-def matrix(scored: Scored, true: NDArray[np.bool_]) -> NDArray[np.int64]:
+def matrix(scored: ModelAnswers, true: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return (2, 2): counts of rows by label (row) and decision (column)."""
     return metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
 
 
-def figures(scored: Scored, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
+def figures(scored: ModelAnswers, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
     """Return auc, brier, accuracy, and precision and recall of each class, such as `recall.late`.
 
     Undefined figures are omitted: the Brier score if scores are not probabilities, the precision of a class that is never

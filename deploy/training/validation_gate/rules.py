@@ -12,8 +12,8 @@ import numpy as np
 
 from training.settings import BLOCKS, GateSection
 from training.validation_gate.bootstrap import Interval
-from training.validation_gate.comparison import Difference, Rule, Slice
-from training.validation_gate.inputs import Evidence
+from training.validation_gate.comparison import FigureDifference, GateRule, Slice
+from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.metric_deltas import Intervals
 
 LEAST_SCORED = 0.99  # share of the rows that both versions must score
@@ -25,27 +25,27 @@ DIFFERS = "differs"
 class Ruled(NamedTuple):
     """A rule, and its failure message."""
 
-    rule: Rule
+    rule: GateRule
     wrong: str
 
 
 def _at_least(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value >= bound), of and Difference(*of)), failure)
+    return Ruled(GateRule(name, value, bound, bool(value >= bound), of and FigureDifference(*of)), failure)
 
 
 def _above(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value > bound), of and Difference(*of)), failure)
+    return Ruled(GateRule(name, value, bound, bool(value > bound), of and FigureDifference(*of)), failure)
 
 
 def _at_most(name: str, value: float, bound: float, failure: str, of: Interval | None = None) -> Ruled:
-    return Ruled(Rule(name, value, bound, bool(value <= bound), of and Difference(*of)), failure)
+    return Ruled(GateRule(name, value, bound, bool(value <= bound), of and FigureDifference(*of)), failure)
 
 
 def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
-    return Ruled(Rule(name, None, None, passed), failure)
+    return Ruled(GateRule(name, None, None, passed), failure)
 
 
-def of_rows(evidence: Evidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
+def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
     """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
     count, mature = len(evidence.rows), len(evidence.mature_times)
     if evidence.champion is not None:
@@ -72,7 +72,7 @@ def of_first(interval: Interval | None) -> Iterator[Ruled]:
         yield _above("chance", interval.low, CHANCE, f"the AUC may be {interval.low:.4g}: no better than chance")
 
 
-def of_both(evidence: Evidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
+def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
     """Check a challenger beside the champion."""
     assert evidence.champion is not None
     challenger_scores, champion_scores = evidence.challenger.scored, evidence.champion.scored
@@ -99,7 +99,9 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     bound = 0.0 if better else -gate.margin
     message = f"{gate.metric} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
     decided = interval.high < bound or (interval.low > bound if better else interval.low >= bound)
-    width = Rule("width", interval.width, None if decided else 2 * gate.margin, decided or interval.width <= 2 * gate.margin)
+    width = GateRule(
+        "width", interval.width, None if decided else 2 * gate.margin, decided or interval.width <= 2 * gate.margin
+    )
     yield Ruled(width, f"too few rows: the difference in {message}")
     worse = f"the challenger is not shown to be {'better' if better else 'not worse'}: {message}"
     yield (_above if better else _at_least)(gate.metric, interval.low, bound, worse, interval)

@@ -15,15 +15,15 @@ from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation.labelled_comparison import classes_of
 from scorer.evaluation.score_events import answers
 from scorer.settings import Settings
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
-from training.validation_gate.metrics import Scored
+from training.validation_gate.metrics import ModelAnswers
 
 THRESHOLD = 0.5  # if the signature has no decision
 AT_A_TIME = 4_096  # rows
 
 
-def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, SkipCounts]:
+def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[ModelAnswers, SkipCounts]:
     """Return the scores of a version for the rows (B,), NaN for those that it cannot score, and the reasons.
 
     Raises:
@@ -57,10 +57,10 @@ def scored(package: Package, settings: Settings, rows: Rows) -> tuple[Scored, Sk
         )
         hint = "give output.index in the signature, or promote a version that answers these events"
         raise Fatal(f"{name} scores none of {len(rows)} held-out events{cause}", hint, REFUSED)
-    return Scored(scores, positive if decided else scores >= THRESHOLD), rejected
+    return ModelAnswers(scores, positive if decided else scores >= THRESHOLD), rejected
 
 
-def _check(name: str, signature: Signature, rows: Rows) -> None:
+def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     """Raise Fatal (3) if the signature cannot be evaluated on these rows."""
     beside = next(
         (

@@ -10,14 +10,14 @@ from publisher.errors import USAGE, Fatal
 from scorer.decoding import decoder_factory
 from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 LEAST_ROWS = 1_000  # of a slice; fewer are too uncertain
 MOST_SLICES = 200  # of a field; more values make slices useless
 Texts = NDArray[np.str_]
 
 
-def by_field(rows: Rows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
+def by_field(rows: LabelledRows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
     """Return the value of each field as text, (B,).
 
     Fields are paths of named formats, and fields of the signature in other formats.
@@ -48,7 +48,7 @@ def large(column: Texts) -> list[str]:
     return [str(value) for value in values[counts >= LEAST_ROWS]]
 
 
-def _of_tensor(rows: Rows, signature: Signature, field: str, format_: str) -> Texts:
+def _of_tensor(rows: LabelledRows, signature: Signature, field: str, format_: str) -> Texts:
     for tensor in signature.fed:
         names = [tensor_field.name for tensor_field in tensor.fields]
         if field in names and tensor.fields[0].array is None:

@@ -10,21 +10,21 @@ from training.settings import GateSection
 from training.validation_gate import metric_deltas, metrics, rules
 from training.validation_gate.bootstrap import Blocks, Interval
 from training.validation_gate.comparison import (
-    Compared,
-    Comparison,
+    ComparedRows,
     ConfusionMatrix,
-    Difference,
     Discordant,
-    Judged,
+    FigureDifference,
+    GateComparison,
+    JudgedVersion,
     Slice,
     Verdict,
 )
-from training.validation_gate.inputs import Evidence, Version
+from training.validation_gate.inputs import VerdictEvidence, Version
 from training.validation_gate.metric_deltas import Intervals
 from training.validation_gate.rules import Ruled
 
 
-def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> Comparison:
+def judge(evidence: VerdictEvidence, gate: GateSection, coverage: float, seed: int) -> GateComparison:
     """Judge the challenger; `coverage` is the least share of labelled events. Equal evidence and seed give equal documents."""
     both = evidence.select(evidence.scored)
     blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)
@@ -40,13 +40,13 @@ def judge(evidence: Evidence, gate: GateSection, coverage: float, seed: int) -> 
         ruled += rules.of_both(both, intervals, slices, gate)
     difference = intervals.get(gate.metric)
     verdict, because = _decide(ruled, len(both.rows), gate.metric, difference)
-    return Comparison(
+    return GateComparison(
         run=evidence.run,
         rows=_compared(both, blocks.count),
         metric=gate.metric,
         champion=_judged(both, both.champion) if both.champion else None,
         challenger=_judged(both, both.challenger),
-        difference=difference and Difference(*difference),
+        difference=difference and FigureDifference(*difference),
         discordant=_discordant(both),
         slices=slices,
         rules=tuple(rule_result.rule for rule_result in ruled),
@@ -70,15 +70,15 @@ def _decide(ruled: Sequence[Ruled], rows: int, metric: str, difference: Interval
     return "passed", f"no rule failed: the difference in {metric} is {difference.value:+.4f}, {message}"
 
 
-def _compared(both: Evidence, blocks: int) -> Compared:
+def _compared(both: VerdictEvidence, blocks: int) -> ComparedRows:
     times = both.rows.places.time_ms
     begin, end = (int(times.min()), int(times.max())) if len(times) else (0, 0)
-    return Compared(both.rows.digest(), len(both.rows), _time(begin), _time(end), blocks)
+    return ComparedRows(both.rows.digest(), len(both.rows), _time(begin), _time(end), blocks)
 
 
-def _judged(both: Evidence, version: Version) -> Judged:
+def _judged(both: VerdictEvidence, version: Version) -> JudgedVersion:
     counts = tuple(tuple(row) for row in metrics.matrix(version.scored, both.true).tolist())
-    return Judged(
+    return JudgedVersion(
         version=version.version,
         digest=version.digest,
         revision=version.revision,
@@ -87,7 +87,7 @@ def _judged(both: Evidence, version: Version) -> Judged:
     )
 
 
-def _discordant(both: Evidence) -> Discordant | None:
+def _discordant(both: VerdictEvidence) -> Discordant | None:
     """Run McNemar's exact test on the rows that only one version decides correctly."""
     if both.champion is None:
         return None

@@ -29,10 +29,10 @@ from tests.network.rows import of
 from tests.support.environment import ROOT
 from tests.support.processes import free_port
 from training.recipes.network import Network, job_files
-from training.recipes.network.encoding import Encoding, Numbers
+from training.recipes.network.encoding import Numbers, TensorEncodings
 from training.recipes.network.job_files import Encoded
 from training.recipes.network.model import MASKS, SHARDS, Parameters, first, settled, views
-from training.recipes.network.train_loop import Batch, Share, adam, added, summed
+from training.recipes.network.train_loop import ShardedBatch, Share, adam, added, summed
 
 COLUMNS, ROWS = 60, 1_024
 WIDTHS = {"10k": 74, "656k": 779, "2.4M": 1_518}
@@ -128,7 +128,7 @@ class Learner:
         numbers = chance.normal(size=(ROWS, COLUMNS)).astype(np.float32)
         rows = Encoded(numbers, np.empty((ROWS, 0), np.int64), (numbers[:, 0] > 0).astype(np.float32))
         zeros = (0.0,) * COLUMNS
-        encoding = Encoding((Numbers("x", zeros, zeros, zeros, zeros, zeros),), ())
+        encoding = TensorEncodings((Numbers("x", zeros, zeros, zeros, zeros, zeros),), ())
         self._job = job_files.of(rows, encoding, Parameters(width=width, batch=ROWS), seed=1)
         self._data = [torch.tensor(array) for array in rows]
         self.weights = torch.tensor(first(self._job.shapes, 0, 1))
@@ -145,11 +145,11 @@ class Learner:
         for step in range(steps):
             began = time.perf_counter()
             shards = np.array_split(np.arange(ROWS), SHARDS)
-            self._step(way, Batch(self._job, self._data, self._parts, shards, (1, MASKS, 0, step)), share, pair)
+            self._step(way, ShardedBatch(self._job, self._data, self._parts, shards, (1, MASKS, 0, step)), share, pair)
             times.append(time.perf_counter() - began)
         return times
 
-    def _step(self, way: str, batch: Batch, share: Share, pair: Any) -> None:
+    def _step(self, way: str, batch: ShardedBatch, share: Share, pair: Any) -> None:
         from torch import distributed
 
         if way == "server" and share.rank == SERVER:

@@ -25,11 +25,11 @@ from tests.benchmarks.findings import Finding, told
 from training.demo_dataset import source_data
 from training.demo_dataset.features import event, late
 from training.settings import GateSection
-from training.snapshot.rows import Places, Rows
-from training.validation_gate.comparison import Comparison
-from training.validation_gate.inputs import Evidence, Version
+from training.snapshot.rows import LabelledRows, Places
+from training.validation_gate.comparison import GateComparison
+from training.validation_gate.inputs import VerdictEvidence, Version
 from training.validation_gate.leakage import Learned
-from training.validation_gate.metrics import Scored
+from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.verdict import judge
 
 NUMBERS = ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes")
@@ -108,7 +108,7 @@ class Stage:
         zeros = np.zeros(count, np.int16)
         places = Places(("flights",), zeros, zeros.astype(np.int32), offsets, flights.time_ms[held])
         values = [value for value, kept in zip(flights.values, held, strict=True) if kept]
-        self.rows = Rows({}, self.true.astype(np.int8), places, values)
+        self.rows = LabelledRows({}, self.true.astype(np.int8), places, values)
         self.slices = {name: flights.columns[name][held] for name in FIELDS}
         self.boosters = [self.grown(flights, learned, seed) for seed in range(CHALLENGERS + CHAMPIONS)]
         self.scores = [self.predicted(booster) for booster in self.boosters]
@@ -123,8 +123,8 @@ class Stage:
         """The scores of the hold-out by the first trees."""
         return np.asarray(booster.predict(self.features, num_iteration=trees), np.float64)
 
-    def evidence(self, champion: Scores | None, challenger: Scores) -> Evidence:
-        return Evidence(
+    def evidence(self, champion: Scores | None, challenger: Scores) -> VerdictEvidence:
+        return VerdictEvidence(
             run="proof",
             rows=self.rows,
             classes=("on time", "late"),
@@ -135,7 +135,7 @@ class Stage:
             slices=self.slices,
         )
 
-    def judged(self, champion: Scores | None, challenger: Scores, gate: GateSection) -> Comparison:
+    def judged(self, champion: Scores | None, challenger: Scores, gate: GateSection) -> GateComparison:
         return judge(self.evidence(champion, challenger), gate, COVERAGE, SEED)
 
     def auc(self, scores: Scores) -> float:
@@ -143,7 +143,7 @@ class Stage:
 
 
 def version(name: str, scores: Scores) -> Version:
-    return Version(name, "", Scored(scores, scores >= 0.5))
+    return Version(name, "", ModelAnswers(scores, scores >= 0.5))
 
 
 def by_seed(stage: Stage) -> Iterator[Finding]:
@@ -192,7 +192,7 @@ def planted(stage: Stage) -> Iterator[Finding]:
     yield refused(what, (stage.judged(stage.scores[0], scores, NOT_WORSE) for scores in weak), all_of_them=True)
 
 
-def refused(what: str, judged: Iterable[Comparison], *, all_of_them: bool) -> Finding:
+def refused(what: str, judged: Iterable[GateComparison], *, all_of_them: bool) -> Finding:
     found = Counter(failed(one) for one in judged)
     count = PLANTED - found.pop("", 0)
     return Finding(f"{what}: refused of {PLANTED}", f"{count}, by {dict(found)}", count == PLANTED or not all_of_them)
@@ -245,15 +245,15 @@ def named(stage: Stage, flights: Flights) -> Iterator[Finding]:
     yield expected("a first model that is a coin", stage.judged(None, coin, NOT_WORSE), "chance")
 
 
-def sentence(found: Comparison) -> str:
+def sentence(found: GateComparison) -> str:
     return f"{found.verdict}: {found.because}"
 
 
-def expected(what: str, found: Comparison, rule: str, verdict: str = "refused") -> Finding:
+def expected(what: str, found: GateComparison, rule: str, verdict: str = "refused") -> Finding:
     return Finding(what, sentence(found), (found.verdict, failed(found)) == (verdict, rule))
 
 
-def failed(found: Comparison) -> str:
+def failed(found: GateComparison) -> str:
     """The first rule that failed; nothing where none did."""
     return next((rule.name for rule in found.rules if not rule.passed), "")
 

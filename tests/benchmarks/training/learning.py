@@ -40,8 +40,8 @@ from training.export.export import export
 from training.recipes.trees import Trees
 from training.search.final_fit import train
 from training.search.search import search
-from training.settings import Training
-from training.snapshot.rows import Places, Rows, Split
+from training.settings import TrainingSettings
+from training.snapshot.rows import LabelledRows, Places, Split
 
 NUMBERS, NAMES = ("dep_delay", "distance", "hour", "minute", "day_of_week", "scheduled_minutes"), ("carrier", "origin", "dest")
 SIGNATURE = Signature(
@@ -148,8 +148,8 @@ def one_model(folder: Path, threads: int, workers: int) -> dict[str, Any]:
     return {"openblas": sorted(map(str, blas)), "digest": hashlib.sha256(b"".join(map(Path.read_bytes, files))).hexdigest()}
 
 
-def settings(**stated: Any) -> Training:
-    return Training.model_validate({"scorer": "scorer.yaml", **stated})
+def settings(**stated: Any) -> TrainingSettings:
+    return TrainingSettings.model_validate({"scorer": "scorer.yaml", **stated})
 
 
 def card(parameters: Any) -> Card:
@@ -192,7 +192,7 @@ def parted(found: Sequence[dict[str, Any]]) -> Split:
     times = np.array([one["at"] for one in found], "datetime64[ms]")
     zeros = np.zeros(count, np.int16)
     places = Places(("flights",), zeros, zeros.astype(np.int32), np.arange(count), times.astype(np.int64))
-    rows = Rows(tensors, np.array([one["late"] for one in found], np.int8), places, [b"{}"] * count)
+    rows = LabelledRows(tensors, np.array([one["late"] for one in found], np.int8), places, [b"{}"] * count)
     part = np.searchsorted(np.array(PARTS[:2], "datetime64[ms]"), times, side="right")
     return Split(*(rows.select(part == number) for number in range(3)))
 

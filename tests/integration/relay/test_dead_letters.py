@@ -12,7 +12,7 @@ from publisher.relay.clusters import log_of
 from publisher.relay.fence import registration
 from publisher.relay.run_once import RelayRun
 from publisher.relay.settings import load
-from publisher.relay.start_position import Refused
+from publisher.relay.start_position import CopyRefused
 from publisher.relay.status import RelayState
 from publisher.relay.transaction_writer import SEEN_SECONDS
 from scorer.demo.broker.embedded import EmbeddedBroker
@@ -204,7 +204,7 @@ def test_of_two_relays_that_begin_together_one_goes_on(make_relay: MakeRelay) ->
     assert rig.copied() == 200
 
 
-def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[Refused | None], bool]:
+def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[CopyRefused | None], bool]:
     """Relays of one topic, all past the first look at the checkpoints when the first of them writes its own if luck has it:
     how each began, and whether all of them had written. Then they copy everything, and end."""
     barrier = threading.Barrier(len(names))
@@ -215,11 +215,11 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[Refused | None
         lives[-1].survey()
         lives[-1].take_over(registration(settings, name, "a test"), lambda: None)
 
-    def begin(number: int) -> Refused | None:
+    def begin(number: int) -> CopyRefused | None:
         barrier.wait()
         try:
             lives[number].begin(registration(load(rig.path).settings, names[number], "a test"))
-        except Refused as refused:
+        except CopyRefused as refused:
             return refused
         return None
 

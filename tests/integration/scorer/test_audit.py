@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from publisher.audit.event_audit import EventReport
-from publisher.audit.scorer_audit import Plan, audit
+from publisher.audit.scorer_audit import AuditScope, audit
 from publisher.kafka.clients import KafkaSettings
 from tests.support import auditor
 from tests.support.fixtures import MakeTopics
@@ -51,7 +51,7 @@ class Bench:
         member.close()
 
     def audit(self, from_ms: int | None = None, to_ms: int | None = None) -> dict[str, Any]:
-        plan = Plan([self.events], [self.scores], [self.dead], (), self.group, from_ms, to_ms)
+        plan = AuditScope([self.events], [self.scores], [self.dead], (), self.group, from_ms, to_ms)
         return audit(KafkaSettings(bootstrap_servers=self.servers), plan).to_dict()
 
     def second(self) -> dict[str, int]:

@@ -32,7 +32,7 @@ from tests.support.topics import admin
 from tests.support.waiting import until
 from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_bytes, promote
 from training.publish import commit_label_offsets
-from training.publish.promote import Judged, Overtaken, Promoted, judged_by, standing
+from training.publish.promote import ComparedChampion, Overtaken, Promoted, judged_by, standing
 from training.publish.push_version import push, version_of
 from training.publish.start_rollout import begin_once
 from training.publish.verify_lineage import evidence
@@ -139,7 +139,7 @@ def test_a_dataset_comes_back_from_a_registry_and_goes_with_a_refused_challenger
     other = make_package("other", model=onnx_bytes(b"other"))
     theirs = snapshot(tmp_path / "theirs", b"theirs")
     with pytest.raises(Refused, match="is not signed"):
-        publish(remote, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
+        publish(remote, other, tmp_path / "theirs", theirs, ComparedChampion(CHAMPION, 1), OTHER, verdict="refused")
     refused = remote.resolve(version_of(OTHER, AT)).digest
     gone = dataset.of_version(remote, refused)
     found = retention.read_repository(remote)
@@ -191,7 +191,7 @@ def rivals(tmp_path: Path, folder: Path, copied: Copied, make_package: MakePacka
     return store, push(store, folder, VERSION, origin(copied)).digest
 
 
-def begin(settings: Settings, plan: Path, digest: str, judged: Judged, run: str = RUN) -> str | Overtaken:
+def begin(settings: Settings, plan: Path, digest: str, judged: ComparedChampion, run: str = RUN) -> str | Overtaken:
     return begin_once(settings, plan, VERSION, digest, judged, run, "training@host")
 
 
@@ -216,7 +216,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     assert begin(settings, plan, digest, judged) == name, "it was begun, whatever happened since"
     found = begin(settings, plan, digest, judged, OTHER)
     assert isinstance(found, Overtaken)
-    assert judged_by(found.by) == Judged(judged.digest, 2)
+    assert judged_by(found.by) == ComparedChampion(judged.digest, 2)
 
 
 def test_two_processes_begin_one_rollout(settings: Settings, plan: Path, rivals: tuple[LayoutStore, str]) -> None:
@@ -240,7 +240,7 @@ def test_a_rollout_that_cannot_begin_says_why(settings: Settings, plan: Path, ri
         begin(settings, plan, CHAMPION, judged)
     nothing = settings.model_copy(update={"model": settings.model.model_copy(update={"tag": "new"})})
     with pytest.raises(Fatal, match="has no version to compare"):
-        begin(nothing, plan, digest, Judged())
+        begin(nothing, plan, digest, ComparedChampion())
     plan.write_text("steps: []")
     with pytest.raises(Fatal) as wrong:
         begin(settings, plan, digest, judged)

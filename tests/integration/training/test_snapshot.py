@@ -20,7 +20,7 @@ from tests.support.fixtures import MakeTopics
 from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
-from training.settings import Training, load
+from training.settings import TrainingSettings, load
 from training.snapshot import freeze as snapshot
 from training.snapshot.files import Frozen, batches, path_of
 from training.snapshot.freeze import copy, freeze
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     """Topics with records in them, and the settings that name them. `now` is the freeze's."""
 
     settings: Settings
-    training: Training
+    training: TrainingSettings
     folder: Path
     now: int
 

@@ -22,7 +22,7 @@ from tests.support.shared_broker import Broker
 from tests.support.topics import settle
 from tests.support.waiting import until
 from training.publish.commit_label_offsets import commit, group_of
-from training.settings import Training, load
+from training.settings import TrainingSettings, load
 from training.snapshot.files import Frozen
 from training.snapshot.freeze import freeze
 
@@ -55,7 +55,7 @@ class Stage(NamedTuple):
     """Topics of events and labels. What a run does for the trigger is `freeze`, then `commit`."""
 
     settings: Settings
-    training: Training
+    training: TrainingSettings
     admin: AdminClient
 
     @property

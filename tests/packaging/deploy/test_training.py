@@ -28,7 +28,7 @@ from tests.packaging.deploy.manifests import (
 from tests.packaging.deploy.test_configuration import KEDA, KINDS, USER_FILES, paths
 from tests.packaging.deploy.test_manifests import STRICT
 from tests.support.environment import ROOT
-from training.settings import Training, load
+from training.settings import TrainingSettings, load
 
 BY_EVENT = "overlays/training-on-labels"
 NODES = "overlays/training-nodes"
@@ -59,7 +59,7 @@ def written(name: str) -> dict[str, dict[str, Any]]:
     return {file: yaml.safe_load(text) for file, text in found["data"].items()}
 
 
-def loaded(name: str, folder: Path) -> tuple[Training, Settings]:
+def loaded(name: str, folder: Path) -> tuple[TrainingSettings, Settings]:
     """As the product reads it, but for the certificates, which are files of the cluster."""
     files = written(name)
     del files["scorer.yaml"]["kafka"]["security"]

@@ -8,29 +8,6 @@ from tests.packaging.house.test_tree import tracked
 from tests.support.environment import ROOT
 
 FOLDERS = ("scorer", "publisher", "model_registry", "deploy")
-KNOWN: set[str] = {
-    "Answers",
-    "Batch",
-    "Column",
-    "Encoding",
-    "Evidence",
-    "Exported",
-    "Judged",
-    "Move",
-    "Plan",
-    "Recipe",
-    "Refused",
-    "Rows",
-    "SandboxProcess",
-    "ScoreRecord",
-    "Scored",
-    "Standing",
-    "Training",
-    "_Definition",
-    "_Provenance",
-    "_Worker",
-}
-"""Names that several files give to classes of theirs. An entry is removed once its name is unique; none is added."""
 
 
 def class_names(sources: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
@@ -47,8 +24,7 @@ def test_class_names_are_unique_in_the_product() -> None:
     paths = [path for path in tracked() if path.parts[0] in FOLDERS and path.suffix == ".py"]
     names = class_names((str(path), (ROOT / path).read_text()) for path in paths)
     repeated = {name: sorted(files) for name, files in names.items() if len(files) > 1}
-    assert {name: files for name, files in repeated.items() if name not in KNOWN} == {}
-    assert KNOWN - repeated.keys() == set(), "these names are unique: remove them from KNOWN"
+    assert repeated == {}
 
 
 def test_a_repeated_name_is_found_in_nested_and_private_classes() -> None:

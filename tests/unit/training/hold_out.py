@@ -5,20 +5,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.snapshot.rows import Places, Rows
-from training.validation_gate.inputs import Evidence, Version
-from training.validation_gate.metrics import Scored
+from training.snapshot.rows import LabelledRows, Places
+from training.validation_gate.inputs import VerdictEvidence, Version
+from training.validation_gate.metrics import ModelAnswers
 
 DAY = 86_400_000
 CLASSES = ("on time", "late")
 DIGESTS = {"champion": f"sha256:{'a' * 64}", "challenger": f"sha256:{'b' * 64}"}
 
 
-def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes] | None = None) -> Rows:
+def rows(outcomes: NDArray[Any], time_ms: NDArray[np.int64], values: list[bytes] | None = None) -> LabelledRows:
     """Events of one partition with these outcomes (B,) and times."""
     count = len(outcomes)
     places = Places(("in",), np.zeros(count, np.int16), np.zeros(count, np.int32), np.arange(count), time_ms)
-    return Rows({}, outcomes.astype(np.int8), places, values or [b""] * count)
+    return LabelledRows({}, outcomes.astype(np.int8), places, values or [b""] * count)
 
 
 class HoldOut:
@@ -37,9 +37,11 @@ class HoldOut:
         return np.asarray(1 / (1 + np.exp(2.2 - 1.5 * observed)))
 
     def version(self, name: str, scores: NDArray[np.float64]) -> Version:
-        return Version(name, DIGESTS[name], Scored(scores, scores >= 0.5), 7 if name == "champion" else None)
+        return Version(name, DIGESTS[name], ModelAnswers(scores, scores >= 0.5), 7 if name == "champion" else None)
 
-    def evidence(self, champion: NDArray[np.float64] | None, challenger: NDArray[np.float64], **changes: Any) -> Evidence:
+    def evidence(
+        self, champion: NDArray[np.float64] | None, challenger: NDArray[np.float64], **changes: Any
+    ) -> VerdictEvidence:
         stated: dict[str, Any] = {
             "run": "0123456789ab",
             "rows": rows(self.true, self.times),
@@ -49,4 +51,4 @@ class HoldOut:
             "champion": None if champion is None else self.version("champion", champion),
             "leaked": None if champion is None else 0,
         }
-        return Evidence(**stated | changes)
+        return VerdictEvidence(**stated | changes)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.package.signature import Decision, InputField, Output, Signature, TensorInput
-from training.settings import Training
-from training.snapshot.rows import Places, Rows
+from training.settings import TrainingSettings
+from training.snapshot.rows import LabelledRows, Places
 
 NAN = math.nan
 DECISION = Decision(0.5, "late", "on time")
@@ -25,7 +25,7 @@ SIGNATURE = Signature(
 )
 
 
-def rows(count: int, seed: int = 1, missing: float = 0.02) -> Rows:
+def rows(count: int, seed: int = 1, missing: float = 0.02) -> LabelledRows:
     """Events whose outcome hangs on their delay, carrier and destination, and on chance; one an hour."""
     drawn = np.random.default_rng(seed)
     delay = drawn.normal(0, 20, count).astype(np.float32)
@@ -43,10 +43,10 @@ def rows(count: int, seed: int = 1, missing: float = 0.02) -> Rows:
     }
     at = np.arange(count)
     places = Places(("flights",), np.zeros(count, np.int16), np.zeros(count, np.int32), at, 3_600_000 * at)
-    return Rows(tensors, outcomes, places, [b"{}"] * count)
+    return LabelledRows(tensors, outcomes, places, [b"{}"] * count)
 
 
-def settings(**stated: Any) -> Training:
-    return Training.model_validate(
+def settings(**stated: Any) -> TrainingSettings:
+    return TrainingSettings.model_validate(
         {"scorer": "scorer.yaml", "search": {"trials": 4, "rungs": [4, 8, 30], "reduction": 2}} | stated
     )

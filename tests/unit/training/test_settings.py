@@ -12,7 +12,7 @@ from publisher.runtime.configuration import Section
 from tests.docs.reference import docstrings
 from tests.support.environment import ROOT
 from training import settings
-from training.settings import Training, load
+from training.settings import TrainingSettings, load
 
 DAY_MS = 86_400_000
 
@@ -48,7 +48,7 @@ def test_durations_are_milliseconds_and_written_as_they_are_read() -> None:
 
 def test_settings_come_back_from_their_own_json(tmp_path: Path) -> None:
     training, _ = load(write(tmp_path, {"labels": {"after": "90s"}, "snapshot": {"at_least": 3}}))
-    assert Training.model_validate(training.model_dump(mode="json")) == training
+    assert TrainingSettings.model_validate(training.model_dump(mode="json")) == training
 
 
 def test_paths_of_the_file_are_from_its_folder(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_the_page_tells_every_setting_with_its_words_and_default() -> None:
     table = (ROOT / "deploy/training/reference.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
     rows = dict(re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", table, re.MULTILINE))
     documented: dict[str, tuple[str, Any]] = {}
-    for name, field in Training.model_fields.items():
+    for name, field in TrainingSettings.model_fields.items():
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, Section):
             defaults = inner().model_dump(mode="json")
             documented |= {f"{name}.{key}": (docstrings(inner)[key], defaults[key]) for key in inner.model_fields}
         else:
-            documented[name] = docstrings(Training)[name], None
+            documented[name] = docstrings(TrainingSettings)[name], None
     assert set(rows) == set(documented)
     for name, (words, default) in documented.items():
         assert rows[name].endswith(f"| {words}") or default is None, name

@@ -18,12 +18,12 @@ from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, USAGE, Fatal
 from training.recipes import Params, check_signature
 from training.recipes.network import encoding, job_files, train_loop
-from training.recipes.network.encoding import Encoding
+from training.recipes.network.encoding import TensorEncodings
 from training.recipes.network.job_files import Encoded, Job
 from training.recipes.network.model import Parameters, logits, settled, views
 from training.recipes.network.torchrun_launch import launch
 from training.recipes.network.train_loop import Share
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 ROWS_AT_ONCE = 65_536
 
@@ -35,7 +35,7 @@ class Network:
 
     def __init__(self, gpus: int = 0) -> None:
         self._gpus = gpus
-        self._last: tuple[Rows, Signature, Encoding, Encoded] | None = None
+        self._last: tuple[LabelledRows, Signature, TensorEncodings, Encoded] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the rows: a worker process of a search has its own."""
@@ -66,7 +66,15 @@ class Network:
         }
 
     def fit(
-        self, rows: Rows, signature: Signature, params: Params, budget: int, folder: Path, *, seed: int, workers: int = 1
+        self,
+        rows: LabelledRows,
+        signature: Signature,
+        params: Params,
+        budget: int,
+        folder: Path,
+        *,
+        seed: int,
+        workers: int = 1,
     ) -> "Perceptron":
         """Train up to `budget` epochs, from the newest checkpoint in `folder`, which is created if missing.
 
@@ -91,7 +99,7 @@ class Network:
             raise Fatal(f"{folder} cannot be written: {error.strerror}", "make room, and run again", REFUSED) from None
         return _fitted(folder, job, signature, budget)
 
-    def _encoded(self, rows: Rows, signature: Signature) -> tuple[Encoding, Encoded]:
+    def _encoded(self, rows: LabelledRows, signature: Signature) -> tuple[TensorEncodings, Encoded]:
         """Encode the rows, or return the cached encoding of the previous trial with the same rows."""
         if self._last is None or self._last[0] is not rows or self._last[1] != signature:
             learned = encoding.learned(rows.tensors, signature)
@@ -111,7 +119,7 @@ class Network:
 class Perceptron:
     """A trained network (`training.recipes.Fitted`)."""
 
-    def __init__(self, signature: Signature, encoding: Encoding, weights: list[NDArray[np.float32]]) -> None:
+    def __init__(self, signature: Signature, encoding: TensorEncodings, weights: list[NDArray[np.float32]]) -> None:
         self._signature, self._encoding, self._weights = signature, encoding, weights
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:

@@ -32,18 +32,18 @@ class Numbers(msgspec.Struct, frozen=True):
     scale: Floats
 
 
-class Names(msgspec.Struct, frozen=True):
+class ColumnCategories(msgspec.Struct, frozen=True):
     """The columns of a string tensor: the known names of each in order; the index of the first is 1."""
 
     tensor: str
     known: tuple[tuple[str, ...], ...]
 
 
-class Encoding(msgspec.Struct, frozen=True):
+class TensorEncodings(msgspec.Struct, frozen=True):
     """The encoding of each tensor, in the order of the signature."""
 
     numbers: tuple[Numbers, ...]
-    names: tuple[Names, ...]
+    names: tuple[ColumnCategories, ...]
 
     @property
     def width(self) -> int:
@@ -70,13 +70,16 @@ class Encoding(msgspec.Struct, frozen=True):
         return np.concatenate(indices, axis=1)
 
 
-def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> Encoding:
+def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> TensorEncodings:
     """Derive the encoding from these rows."""
     numeric = [tensor.tensor for tensor in signature.fed if tensor.dtype != STRING]
     strings = [tensor.tensor for tensor in signature.fed if tensor.dtype == STRING]
-    return Encoding(
+    return TensorEncodings(
         tuple(_numbers(name, columns(tensors[name], np.float64)) for name in numeric),
-        tuple(Names(name, tuple(_vocabulary(column) for column in columns(tensors[name], np.object_).T)) for name in strings),
+        tuple(
+            ColumnCategories(name, tuple(_vocabulary(column) for column in columns(tensors[name], np.object_).T))
+            for name in strings
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from model_registry import atomic_files
 from publisher.errors import REFUSED, Fatal
-from training.recipes.network.encoding import Encoding
+from training.recipes.network.encoding import TensorEncodings
 from training.recipes.network.model import Parameters, Shape, first, shapes
 
 JOB, ROWS, LOCK, CHECKPOINT = "job.json", "rows.npz", ".lock", ".npz"
@@ -28,7 +28,7 @@ class Job(msgspec.Struct, frozen=True):
     digest: str
     seed: int
     parameters: Parameters
-    encoding: Encoding
+    encoding: TensorEncodings
     gpus: bool = False
 
     @property
@@ -54,7 +54,7 @@ class State(NamedTuple):
     square: NDArray[np.float32]
 
 
-def of(rows: Encoded, encoding: Encoding, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
+def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
     """Build the job with the digest of everything that determines its weights."""
     digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
     for array in rows:

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from training.recipes.network.encoding import Encoding
+from training.recipes.network.encoding import TensorEncodings
 
 SHARDS = 8
 """The parts of a batch whose gradients are computed separately, however many processes share them."""
@@ -43,7 +43,7 @@ def chance(*of: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(of)))
 
 
-def shapes(encoding: Encoding, parameters: Parameters) -> list[Shape]:
+def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
     """Return the shapes of the tables (names + 1, dimensions) and of each layer's weights (out, in) and bias (out,)."""
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]

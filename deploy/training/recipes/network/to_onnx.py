@@ -13,13 +13,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.package.signature import Signature, TensorInput
 from training.recipes.check_signature import output_row
-from training.recipes.network.encoding import STRING, Encoding, Numbers
+from training.recipes.network.encoding import STRING, Numbers, TensorEncodings
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
 
 
-def onnx(signature: Signature, encoding: Encoding, weights: Sequence[NDArray[np.float32]]) -> bytes:
+def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDArray[np.float32]]) -> bytes:
     """Return the model file. `weights` are the tables and layers in the order of `model.shapes`."""
     graph = _Graph()
     tables = len(encoding.vocabularies)

@@ -54,7 +54,7 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
         order = chance(job.seed, ORDER, epoch).permutation(len(rows.outcomes))
         for step, start in enumerate(range(0, len(order), job.parameters.batch)):
             shards = np.array_split(order[start : start + job.parameters.batch], SHARDS)
-            batch = Batch(job, data, parts, shards, (job.seed, MASKS, epoch, step))
+            batch = ShardedBatch(job, data, parts, shards, (job.seed, MASKS, epoch, step))
             steps += 1
             adam(weights, summed(batch.gradient, share), mean, square, steps, job.parameters)
         yield State(epoch + 1, steps, *(vector.cpu().numpy().copy() for vector in vectors))
@@ -103,7 +103,7 @@ def exchanged(local_sum: Any, peer: int) -> Any:
     return peer_sum
 
 
-class Batch(NamedTuple):
+class ShardedBatch(NamedTuple):
     """One step: `data` are all rows, `shards` the indices of each shard, and `place` keys the random numbers."""
 
     job: Job

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from publisher.audit.event_audit import Answers, Audit, EventReport, Kind, Window
-from publisher.audit.version_order import Swap
+from publisher.audit.event_audit import Audit, AuditedAnswers, EventReport, Kind, Window
+from publisher.audit.version_order import VersionCutover
 from publisher.kafka.partitions import Partition
 
 TOPIC = "flights"
@@ -30,7 +30,7 @@ class History:
 
     inputs: dict[Partition, list[int]]
     answers: list[Answer]
-    swaps: dict[Partition, list[Swap]]
+    swaps: dict[Partition, list[VersionCutover]]
     outputs: int = 1
     unreadable: list[int] = field(default_factory=list)
     committed: dict[Partition, int] = field(default_factory=dict)
@@ -62,9 +62,9 @@ def audited(history: History, windows: dict[Partition, Window] | None = None, ba
     return audit.report()
 
 
-def _columns(lane: tuple[Partition, Partition], answers: list[Answer]) -> Answers:
+def _columns(lane: tuple[Partition, Partition], answers: list[Answer]) -> AuditedAnswers:
     digests = [answer.digest for answer in answers]
-    return Answers(
+    return AuditedAnswers(
         output=lane[0],
         source=lane[1],
         offsets=np.array([answer.offset for answer in answers], np.int64),
@@ -93,13 +93,13 @@ def clean_histories(draw: st.DrawFn) -> History:
     return history
 
 
-def _reigns(draw: st.DrawFn, offsets: list[int]) -> list[Swap]:
+def _reigns(draw: st.DrawFn, offsets: list[int]) -> list[VersionCutover]:
     """Draw swaps: the first version from the first offset on, then another one each time, with rising revisions."""
     cuts = sorted(draw(st.sets(st.sampled_from(offsets[1:]), max_size=3)))
-    reigns = [Swap(offsets[0], 1, DIGESTS[0])]
+    reigns = [VersionCutover(offsets[0], 1, DIGESTS[0])]
     for revision, cut in enumerate(cuts, 2):
         other = [digest for digest in DIGESTS if digest != reigns[-1].digest]
-        reigns.append(Swap(cut, revision, draw(st.sampled_from(other))))
+        reigns.append(VersionCutover(cut, revision, draw(st.sampled_from(other))))
     return reigns
 
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from publisher.audit.event_audit import EventReport, Kind, Window
-from publisher.audit.version_order import Swap
+from publisher.audit.version_order import VersionCutover
 from tests.unit.publisher.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
 
 P0 = (TOPIC, 0)
@@ -169,5 +169,5 @@ def test_only_the_first_examples_are_kept_and_inputs_need_a_window() -> None:
 
 
 def test_a_swap_of_a_partition_that_is_not_audited_is_of_no_concern() -> None:
-    history = History({P0: [0]}, [Answer(P0, 0, Kind.SCORED, "d", 0)], {("trains", 0): [Swap(0, 9, "x")]})
+    history = History({P0: [0]}, [Answer(P0, 0, Kind.SCORED, "d", 0)], {("trains", 0): [VersionCutover(0, 9, "x")]})
     assert audited(history).clean

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from publisher.audit.event_audit import Answers, Audit, Kind, Window
+from publisher.audit.event_audit import Audit, AuditedAnswers, Kind, Window
 from publisher.audit.records import DeadSource, dead_source
 from publisher.kafka.source_position import Position
 
@@ -45,7 +45,7 @@ def test_every_offset_of_a_batch_is_an_event_that_is_dead_lettered_although_it_w
 
 def test_a_batch_of_which_an_event_was_answered_too_is_a_duplicate() -> None:
     audit = audited()
-    audit.answers(Answers(("scores", 0), PARTITION, np.array([12]), np.array([Kind.SCORED], np.uint8), "sha256:a"))
+    audit.answers(AuditedAnswers(("scores", 0), PARTITION, np.array([12]), np.array([Kind.SCORED], np.uint8), "sha256:a"))
     audit.dead_range(PARTITION, 10, 20)
     report = audit.report()
     assert (report.duplicates, report.examples) == (1, {"duplicates": ["flights/0/12"]})

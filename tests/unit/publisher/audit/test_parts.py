@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from publisher.audit.duplicate_ids import RepeatedIds
 from publisher.audit.offset_set import Bitmap
 from publisher.audit.records import Logs, SwapRecord
-from publisher.audit.relay_audit import Column, Copies, CopyReport, compare
-from publisher.audit.version_order import Swap, regressions
+from publisher.audit.relay_audit import Copies, CopyReport, OriginColumn, compare
+from publisher.audit.version_order import VersionCutover, regressions
 
 PLACE = ("scores", "copies", 0)
 
@@ -23,7 +23,7 @@ def count(source: list[int], copies: list[int], due: int = 1_000, complete: bool
     compare(
         report,
         PLACE,
-        Column(np.array(source, np.int64), np.array(source, np.int64)),
+        OriginColumn(np.array(source, np.int64), np.array(source, np.int64)),
         due,
         Copies(hashes, np.arange(len(copies)), hashes < 500, complete),
     )
@@ -117,21 +117,21 @@ def bitmaps(scores: str, first: int = 0) -> dict[str, Bitmap]:
     ("scores", "swaps", "expected"),
     [
         ("aabab.a", [], [3, 6]),
-        ("aaabaa", [Swap(3, 2, "b"), Swap(4, 3, "a")], []),
-        ("aaabaa", [Swap(0, 1, "a"), Swap(3, 2, "b"), Swap(4, 1, "a")], [4, 5]),
-        ("aaxaa", [Swap(0, 1, "a")], [2]),
+        ("aaabaa", [VersionCutover(3, 2, "b"), VersionCutover(4, 3, "a")], []),
+        ("aaabaa", [VersionCutover(0, 1, "a"), VersionCutover(3, 2, "b"), VersionCutover(4, 1, "a")], [4, 5]),
+        ("aaxaa", [VersionCutover(0, 1, "a")], [2]),
     ],
     ids=str,
 )
-def test_stories(scores: str, swaps: list[Swap], expected: list[int]) -> None:
+def test_stories(scores: str, swaps: list[VersionCutover], expected: list[int]) -> None:
     assert regressions(bitmaps(scores), swaps, 9) == (len(expected), expected)
 
 
-def by_definition(scores: str, swaps: list[Swap]) -> list[int]:
+def by_definition(scores: str, swaps: list[VersionCutover]) -> list[int]:
     """Walk the positions: a score is older when a higher revision was swapped in, or has scored, before it."""
     begin = min((swap.offset for swap in swaps), default=10**9)
     early = list(dict.fromkeys(digest for digest in scores[:begin] if digest != "."))
-    records = [Swap(scores.index(digest), rank - len(early), digest) for rank, digest in enumerate(early)] + swaps
+    records = [VersionCutover(scores.index(digest), rank - len(early), digest) for rank, digest in enumerate(early)] + swaps
     late, highest = [], -(10**9)
     for offset, digest in enumerate(scores):
         highest = max([highest, *(record.revision for record in records if record.offset <= offset)])
@@ -146,11 +146,11 @@ def by_definition(scores: str, swaps: list[Swap]) -> list[int]:
     return late
 
 
-swap_records = st.builds(Swap, st.integers(0, 12), st.integers(1, 5), st.sampled_from(DIGESTS))
+swap_records = st.builds(VersionCutover, st.integers(0, 12), st.integers(1, 5), st.sampled_from(DIGESTS))
 
 
 @given(st.text("abcx.", max_size=14), st.lists(swap_records, max_size=5))
-def test_any_history_against_the_definition(scores: str, swaps: list[Swap]) -> None:
+def test_any_history_against_the_definition(scores: str, swaps: list[VersionCutover]) -> None:
     expected = by_definition(scores, swaps)
     assert regressions(bitmaps(scores), swaps, 20) == (len(expected), expected)
 

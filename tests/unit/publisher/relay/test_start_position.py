@@ -7,7 +7,7 @@ import pytest
 
 from publisher.kafka.topics import Bounds, Topic
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey
-from publisher.relay.start_position import CopyEndpoint, Refused, start
+from publisher.relay.start_position import CopyEndpoint, CopyRefused, start
 
 KEY = CheckpointKey("r", "eu", "scores", 2)
 SOURCE = CopyEndpoint("A", "scores", Topic("s1", 4), Bounds(10, 90))
@@ -48,7 +48,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_contradicting_facts_are_refused_with_both_and_the_command(case: str) -> None:
     stored, source, destination, fact = REFUSED[case]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CopyRefused) as caught:
         start(KEY, stored, {}, source, destination, [])
     assert fact in str(caught.value)
     assert "publisher checkpoint set CONFIG --topic scores" in caught.value.hint
@@ -56,11 +56,11 @@ def test_contradicting_facts_are_refused_with_both_and_the_command(case: str) ->
 
 
 def test_a_lost_checkpoint_is_distinguished_from_a_new_partition() -> None:
-    with pytest.raises(Refused, match="higher partitions have"):
+    with pytest.raises(CopyRefused, match="higher partitions have"):
         start(KEY, None, {}, SOURCE, EMPTY, [0, 1, 3])
 
 
 def test_two_relays_do_not_copy_the_same_into_the_same() -> None:
     twin = {CheckpointKey("twin", "eu", "scores", 2): STORED}
-    with pytest.raises(Refused, match="relay 'twin' copies"):
+    with pytest.raises(CopyRefused, match="relay 'twin' copies"):
         start(KEY, STORED, twin, SOURCE, DESTINATION, [2])

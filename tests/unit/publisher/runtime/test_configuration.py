@@ -16,10 +16,10 @@ from tests.support import canary
 from tests.support.canary import CANARY, FORMS, URL, is_secret, is_section, merged, nested, places, seen_in
 from tests.unit.publisher.relay.test_settings import GIVEN as RELAY
 from tests.unit.scorer.minimal import STATED as SCORER
-from training.settings import Training
+from training.settings import TrainingSettings
 
 Stated = dict[type[Configuration], dict[str, Any]]
-MODELS: Stated = {Settings: SCORER, RelaySettings: RELAY, Training: {"scorer": "scorer.yaml"}}
+MODELS: Stated = {Settings: SCORER, RelaySettings: RELAY, TrainingSettings: {"scorer": "scorer.yaml"}}
 KAFKA_EXTRA = dict.fromkeys(sorted(client_properties.SECRET), CANARY)
 SCHEMA_EXTRA = dict.fromkeys(sorted(registry_properties.SECRET), CANARY) | {"proxy": URL}
 SECRETS: Stated = {
@@ -29,7 +29,7 @@ SECRETS: Stated = {
         "tracing": {"endpoint": URL},
     },
     RelaySettings: {"source": {"extra": KAFKA_EXTRA}, "destination": {"extra": KAFKA_EXTRA}},
-    Training: {},
+    TrainingSettings: {},
 }
 """Configurations with a secret in each map and each URL that takes one."""
 BETWEEN: dict[str, dict[str, Any]] = {

@@ -15,12 +15,12 @@ from scorer.consumer.partition_table import (
     Hold,
     Leaderless,
     LeftRange,
-    OutOfRange,
+    PositionOutOfRange,
     PartitionState,
     PartitionTable,
     PauseChange,
     Released,
-    Sandbox,
+    SandboxUse,
     Signal,
     Stage,
     next_state,
@@ -33,8 +33,8 @@ STATES = [
     PartitionState(stage, sandbox, unavailable, frozenset(holds), doubted)
     for stage, sandbox, unavailable, holds, doubted in product(
         Stage,
-        Sandbox,
-        (None, Leaderless(), OutOfRange("expired")),
+        SandboxUse,
+        (None, Leaderless(), PositionOutOfRange("expired")),
         ((), HOLDS[:1], HOLDS[1:], HOLDS),
         (None, 5),
     )
@@ -69,17 +69,17 @@ sandbox passed  | unused | unused | unused
 """
 
 UNAVAILABLE = """
-signal          | None       | Leaderless | OutOfRange
-invalidated     | None       | Leaderless | OutOfRange
-leader found    | None       | None       | OutOfRange
-leader lost     | Leaderless | Leaderless | OutOfRange
-rewound         | None       | Leaderless | OutOfRange
+signal          | None       | Leaderless | PositionOutOfRange
+invalidated     | None       | Leaderless | PositionOutOfRange
+leader found    | None       | None       | PositionOutOfRange
+leader lost     | Leaderless | Leaderless | PositionOutOfRange
+rewound         | None       | Leaderless | PositionOutOfRange
 start unknown   | None       | Leaderless | None
 moved           | None       | Leaderless | None
-suspected       | None       | Leaderless | OutOfRange
-undecodable     | None       | Leaderless | OutOfRange
-sandbox started | None       | Leaderless | OutOfRange
-sandbox passed  | None       | Leaderless | OutOfRange
+suspected       | None       | Leaderless | PositionOutOfRange
+undecodable     | None       | Leaderless | PositionOutOfRange
+sandbox started | None       | Leaderless | PositionOutOfRange
+sandbox passed  | None       | Leaderless | PositionOutOfRange
 """
 
 
@@ -102,14 +102,14 @@ def expected(state: PartitionState, event: Event) -> PartitionState:
         case Doubted(position):
             doubted = position
         case LeftRange(reason):
-            if positioned and not isinstance(unavailable, OutOfRange):
-                unavailable = OutOfRange(reason)
+            if positioned and not isinstance(unavailable, PositionOutOfRange):
+                unavailable = PositionOutOfRange(reason)
         case Signal():
             stage = Stage(cell(STAGES, event, stage.value))
             if positioned or event is not Signal.UNDECODABLE:
-                sandbox = Sandbox(cell(SANDBOXES, event, sandbox.value))
+                sandbox = SandboxUse(cell(SANDBOXES, event, sandbox.value))
             kind = cell(UNAVAILABLE, event, type(unavailable).__name__ if unavailable else "None")
-            unavailable = {"None": None, "Leaderless": Leaderless(), "OutOfRange": unavailable}[kind]
+            unavailable = {"None": None, "Leaderless": Leaderless(), "PositionOutOfRange": unavailable}[kind]
     return PartitionState(stage, sandbox, unavailable, holds, doubted)
 
 
@@ -128,8 +128,8 @@ def test_a_partition_is_fetched_unless_a_reason_applies(stage: Stage) -> None:
             continue
         reasons: set[str] = {*state.holds}
         reasons |= {"no leader"} if stage in (Stage.NO_LEADER, Stage.START_DUE) else set()
-        reasons |= {"suspect"} if state.sandbox in (Sandbox.DUE, Sandbox.ACTIVE) else set()
-        reasons |= {"out of range"} if state.unavailable == OutOfRange("expired") else set()
+        reasons |= {"suspect"} if state.sandbox in (SandboxUse.DUE, SandboxUse.ACTIVE) else set()
+        reasons |= {"out of range"} if state.unavailable == PositionOutOfRange("expired") else set()
         assert state.pause_reasons == reasons
 
 
@@ -205,4 +205,4 @@ def test_the_indexes_and_the_pauses_of_the_client_agree_with_the_states(steps: l
         states = {p: state for p in table if (state := table.state(p)) is not None}
         assert paused == table.paused() == {p for p, state in states.items() if state.pause_reasons}
         assert table.due == {p for p, state in states.items() if state.stage in (Stage.START_DUE, Stage.REWIND_DUE)}
-        assert table.sandbox_due == {p for p, state in states.items() if state.sandbox is Sandbox.DUE}
+        assert table.sandbox_due == {p for p, state in states.items() if state.sandbox is SandboxUse.DUE}

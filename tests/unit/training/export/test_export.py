@@ -17,9 +17,9 @@ from tests.unit.scorer.minimal import minimal
 from tests.unit.training.labelled_rows import NAN, SIGNATURE, rows
 from training.export import card, examples
 from training.export.card import Card
-from training.export.export import Exported, export
+from training.export.export import ExportedPackage, export
 from training.recipes.trees import FittedTrees, Trees
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 
 HOLD_OUT = rows(500, seed=5)
 CARD = Card(
@@ -38,7 +38,9 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> FittedTrees:
     return Trees().fit(rows(600), SIGNATURE, {"num_leaves": 9}, 20, tmp_path_factory.mktemp("trees"), seed=7)
 
 
-def exported(fitted: Any, folder: Path, signature: Signature = SIGNATURE, hold_out: Rows = HOLD_OUT, **scorer: Any) -> Exported:
+def exported(
+    fitted: Any, folder: Path, signature: Signature = SIGNATURE, hold_out: LabelledRows = HOLD_OUT, **scorer: Any
+) -> ExportedPackage:
     return export(fitted, hold_out, signature, folder, minimal(**scorer), CARD)
 
 

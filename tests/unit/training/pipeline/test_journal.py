@@ -8,14 +8,14 @@ import pytest
 from publisher.errors import REFUSED, Fatal
 from training.pipeline.journal import Journal
 from training.pipeline.run_dirs import alone, iso, named, runs
-from training.pipeline.step_results import End
+from training.pipeline.step_results import RunOutcome
 
 
 def test_a_step_comes_back_as_it_was_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "steps")
-    assert journal.result("end", End) is None
-    journal.write("end", End("same", "why"), 1.23456, 5)
-    assert journal.result("end", End) == End("same", "why")
+    assert journal.result("end", RunOutcome) is None
+    journal.write("end", RunOutcome("same", "why"), 1.23456, 5)
+    assert journal.result("end", RunOutcome) == RunOutcome("same", "why")
     entry = journal.entry("end")
     assert entry is not None
     assert (entry.step, entry.ended_ms, entry.seconds) == ("end", 5, 1.235)
@@ -25,7 +25,7 @@ def test_a_step_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_steps_that_are_set_aside_are_not_done_and_stay(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "steps")
     for because in ("first", "second"):
-        journal.write("end", End("same", because), 0, 0)
+        journal.write("end", RunOutcome("same", because), 0, 0)
         journal.set_aside(["end", "none"])
     assert journal.entry("end") is None
     reasons = [msgspec.json.decode((tmp_path / f"steps/end.{n}.json").read_bytes())["result"]["because"] for n in (1, 2)]
@@ -37,7 +37,7 @@ def test_a_document_that_is_damaged_is_named_with_the_way_out(content: bytes, tm
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps/end.json").write_bytes(content)
     with pytest.raises(Fatal, match=r"steps/end\.json cannot be read") as raised:
-        Journal(tmp_path / "steps").result("end", End)
+        Journal(tmp_path / "steps").result("end", RunOutcome)
     assert (raised.value.exit_code, "run --new" in raised.value.hint) == (REFUSED, True)
 
 

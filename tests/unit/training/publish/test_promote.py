@@ -26,7 +26,7 @@ from tests.support.publishing import (
 )
 from tests.unit.model_registry.conftest import make_package, promote, store
 from tests.unit.model_registry.keyring import ONE, trusted
-from training.publish.promote import Judged, Overtaken, Promoted, judged_by, promote_once, standing
+from training.publish.promote import ComparedChampion, Overtaken, Promoted, judged_by, promote_once, standing
 from training.publish.push_version import push
 from training.snapshot.files import Copied
 
@@ -47,25 +47,25 @@ class Parts(LayoutStore):
         raise Killed
 
 
-def moved(store: Store, digest: str, judged: Judged, run: str = RUN) -> Promoted | Overtaken:
+def moved(store: Store, digest: str, judged: ComparedChampion, run: str = RUN) -> Promoted | Overtaken:
     return promote_once(store, "prod", VERSION, digest, judged, run, "training@host", datetime.now(UTC))
 
 
 def test_a_move_is_made_once_and_found_afterwards_even_where_others_moved_on(
     store: LayoutStore, folder: Path, copied: Copied, pushed: str
 ) -> None:
-    promoted = moved(store, pushed, Judged())
+    promoted = moved(store, pushed, ComparedChampion())
     assert isinstance(promoted, Promoted)
     assert (promoted.move.revision, promoted.move.reason, promoted.move.actor) == (1, "run 0123456789ab", "training@host")
-    assert moved(store, pushed, Judged()) == Promoted(promoted.move, from_history=True)
+    assert moved(store, pushed, ComparedChampion()) == Promoted(promoted.move, from_history=True)
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
-    assert moved(store, pushed, Judged()) == Promoted(promoted.move, from_history=True)
+    assert moved(store, pushed, ComparedChampion()) == Promoted(promoted.move, from_history=True)
     assert channel.resolve(store, "prod").version == "by-hand"
 
 
 def test_the_move_of_a_run_is_signed_with_its_key(store: LayoutStore, pushed: str) -> None:
-    promoted = promote_once(store, "prod", VERSION, pushed, Judged(), RUN, "training@host", AT, ONE)
+    promoted = promote_once(store, "prod", VERSION, pushed, ComparedChampion(), RUN, "training@host", AT, ONE)
     assert isinstance(promoted, Promoted)
     assert signed_move.verify(store, "prod", 1, trusted(ONE), AT).move == promoted.move
 
@@ -76,13 +76,13 @@ def test_a_move_in_between_is_told_with_what_to_judge_against(
     assert standing(store, "prod") is None
     push(store, folder, "by-hand", origin(copied))
     promote(store, "by-hand")
-    result = moved(store, pushed, Judged())
+    result = moved(store, pushed, ComparedChampion())
     assert isinstance(result, Overtaken)
     assert result.by is not None
     judged = judged_by(result.by)
-    assert judged == Judged(store.resolve("by-hand").digest, 1)
-    assert moved(store, pushed, Judged(CHAMPION, 1)) == result
-    assert moved(store, pushed, Judged(judged.digest, 2)) == result
+    assert judged == ComparedChampion(store.resolve("by-hand").digest, 1)
+    assert moved(store, pushed, ComparedChampion(CHAMPION, 1)) == result
+    assert moved(store, pushed, ComparedChampion(judged.digest, 2)) == result
     promoted = moved(store, pushed, judged)
     assert isinstance(promoted, Promoted)
     assert (promoted.move.revision, promoted.move.from_version) == (2, "by-hand")
@@ -90,19 +90,19 @@ def test_a_move_in_between_is_told_with_what_to_judge_against(
 
 def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str) -> None:
     with pytest.raises(Refused, match="as expected"):
-        moved(store, CHAMPION, Judged())
+        moved(store, CHAMPION, ComparedChampion())
     with pytest.raises(NotFound, match="no version 'nowhere'"):
-        promote_once(store, "prod", "nowhere", pushed, Judged(), RUN, "", AT)
+        promote_once(store, "prod", "nowhere", pushed, ComparedChampion(), RUN, "", AT)
     with pytest.raises(Refused, match="is a version, which never moves"):
-        promote_once(store, VERSION, VERSION, pushed, Judged(), RUN, "", AT)
+        promote_once(store, VERSION, VERSION, pushed, ComparedChampion(), RUN, "", AT)
 
 
 def test_a_move_that_was_broken_off_between_history_and_tag_is_brought_to_its_end(store: LayoutStore, pushed: str) -> None:
     with pytest.raises(Killed):
-        moved(Parts(store._path), pushed, Judged())
+        moved(Parts(store._path), pushed, ComparedChampion())
     assert tags.revisions(store.tags(), "prod") == [1]
     assert "prod" not in store.tags()
-    result = moved(store, pushed, Judged())
+    result = moved(store, pushed, ComparedChampion())
     assert isinstance(result, Promoted)
     assert result.move.revision == 1
     assert channel.resolve(store, "prod").digest == pushed
@@ -153,6 +153,6 @@ class Contested(LayoutStore):
 
 def test_whoever_moves_in_the_last_moment_is_seen(store: LayoutStore, folder: Path, copied: Copied, pushed: str) -> None:
     push(store, folder, "by-hand", origin(copied))
-    result = moved(Contested(store._path, ["by-hand"]), pushed, Judged())
+    result = moved(Contested(store._path, ["by-hand"]), pushed, ComparedChampion())
     assert isinstance(result, Overtaken)
     assert [move.to_version for move in channel.history(store, "prod")] == ["by-hand"]

@@ -42,7 +42,7 @@ from tests.unit.model_registry.conftest import MakePackage, make_package, onnx_b
 from tests.unit.model_registry.keyring import TWO
 from training.publish.attest_and_sign import attest_once, sign_once
 from training.publish.commit_label_offsets import ahead
-from training.publish.promote import Judged, Promoted
+from training.publish.promote import ComparedChampion, Promoted
 from training.publish.push_version import origin_of, push, version_of
 from training.publish.start_rollout import of_run
 from training.snapshot.files import Copied, Frozen
@@ -168,7 +168,7 @@ def test_pruning_what_was_never_promoted_clears_a_refused_challenger_with_all_th
     theirs = snapshot(tmp_path / "theirs", b"theirs")
     other = make_package("other", model=onnx_bytes(b"other"))
     with pytest.raises(Refused):
-        publish(store, other, tmp_path / "theirs", theirs, Judged(CHAMPION, 1), OTHER, verdict="refused")
+        publish(store, other, tmp_path / "theirs", theirs, ComparedChampion(CHAMPION, 1), OTHER, verdict="refused")
     before = {path.name for path in (store._path / "blobs" / "sha256").iterdir()}
     repository_snapshot = retention.read_repository(store)
     going = retention.plan_removal(repository_snapshot, RetentionRules(unpromoted=True))

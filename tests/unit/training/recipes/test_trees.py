@@ -20,7 +20,7 @@ from publisher.errors import USAGE, Fatal
 from scorer.evaluation.metrics import auc
 from tests.unit.training.labelled_rows import DECISION, NAN, SIGNATURE, rows
 from training.recipes import check_signature
-from training.recipes.encoding import Encoding, gaps, learned
+from training.recipes.encoding import MatrixEncoding, gaps, learned
 from training.recipes.trees import CHUNK, FittedTrees, Trees
 from training.recipes.trees_to_onnx import model
 
@@ -131,7 +131,7 @@ def test_gaps_are_the_fields_that_may_lack_and_every_category() -> None:
 FLOATS = st.floats(width=32, allow_infinity=False)
 
 
-def numbers(dtype: str) -> tuple[Signature, Encoding]:
+def numbers(dtype: str) -> tuple[Signature, MatrixEncoding]:
     field = InputField("a", dtype, False, NAN if dtype.startswith("float") else 0)
     signature = Signature((TensorInput("a", dtype, (field,)),), (Output(None, "p"),))
     return signature, learned({"a": np.zeros((1, 1))}, np.zeros(1, np.int8), signature)

@@ -9,7 +9,7 @@ from confluent_kafka import Message
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import Headers
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import PartitionBatch
 from training.snapshot.files import MANIFEST, Copied, Frozen, PartitionFile, batches, finish, path_of, verified
 
 PLACE = ("in", 0)
@@ -31,15 +31,15 @@ def messages(count: int) -> list[Message]:
     return records
 
 
-def cut(records: Sequence[Message], most: int, seed: int) -> Iterator[Batch]:
+def cut(records: Sequence[Message], most: int, seed: int) -> Iterator[PartitionBatch]:
     chance, start = random.Random(seed), 0
     while start < len(records):
         stop = start + chance.randint(1, most)
-        yield Batch(PLACE, [message.offset() or 0 for message in records[start:stop]], list(records[start:stop]))
+        yield PartitionBatch(PLACE, [message.offset() or 0 for message in records[start:stop]], list(records[start:stop]))
         start = stop
 
 
-def written(folder: Path, coming: Iterator[Batch], stop: int, group_bytes: int = GROUP_BYTES) -> Copied:
+def written(folder: Path, coming: Iterator[PartitionBatch], stop: int, group_bytes: int = GROUP_BYTES) -> Copied:
     path = path_of("events", PLACE)
     file = PartitionFile(folder / path, group_bytes)
     for batch in coming:

@@ -11,10 +11,10 @@ from confluent_kafka import Message
 
 from model_registry.package.signature import Argmax, Decision, InputField, Output, Signature, TensorInput
 from publisher.errors import REFUSED, USAGE, Fatal
-from publisher.kafka.reader import Batch
+from publisher.kafka.reader import PartitionBatch
 from scorer.decoding import decoder_factory
 from tests.unit.scorer.minimal import minimal
-from training.settings import Training
+from training.settings import TrainingSettings
 from training.snapshot.files import Frozen, Kind, PartitionFile, finish, path_of
 from training.snapshot.join_labels import Joined, find_classes, join, split
 
@@ -38,9 +38,9 @@ def label(number: int, outcome: object, days: float = 0.5) -> Record:
     return days, b"e%d" % number, None if outcome is None else json.dumps({"label": outcome}).encode()
 
 
-def training(**sections: Any) -> Training:
+def training(**sections: Any) -> TrainingSettings:
     stated = {"scorer": "scorer.yaml", "snapshot": {"at_least": 3}} | sections
-    return Training.model_validate(stated)
+    return TrainingSettings.model_validate(stated)
 
 
 class Bench:
@@ -62,19 +62,19 @@ class Bench:
                 records[path] = file.records
         finish(folder, self.frozen, records)
 
-    def joined(self, settings: Training | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
+    def joined(self, settings: TrainingSettings | None = None, signature: Signature = SIGNATURE, **scorer: Any) -> Joined:
         stated: dict[str, Any] = {"input": {"id": "id"}, "labels": {"topic": LABELS}} | scorer
         configured = minimal(**stated)
         decoder = decoder_factory.create_decoder(configured, signature)
         return join(self.folder, self.frozen, configured, settings or training(), signature, decoder)
 
 
-def batch(topic: str, partition: int, records: Sequence[Record]) -> Batch:
+def batch(topic: str, partition: int, records: Sequence[Record]) -> PartitionBatch:
     columns = [
         Message(topic, partition, at, key, value, None, timestamp=(1, round(NOW - days * DAY)))
         for at, (days, key, value) in enumerate(records)
     ]
-    return Batch((topic, partition), list(range(len(columns))), columns)
+    return PartitionBatch((topic, partition), list(range(len(columns))), columns)
 
 
 def numbers(joined: Joined) -> list[int]:

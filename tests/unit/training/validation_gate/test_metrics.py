@@ -7,7 +7,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from training.validation_gate.metrics import Scored, figures, matrix
+from training.validation_gate.metrics import ModelAnswers, figures, matrix
 
 CLASSES = ("on time", "late")
 
@@ -17,7 +17,7 @@ CLASSES = ("on time", "late")
 def test_figures_are_those_of_scikit_learn(events: list[tuple[int, bool]], threshold: int) -> None:
     scores, true = (np.array(column) for column in zip(*events, strict=True))
     scores = scores / 20
-    scored = Scored(scores, scores >= threshold / 20)
+    scored = ModelAnswers(scores, scores >= threshold / 20)
     measured = figures(scored, true, CLASSES)
     expected = {"accuracy": reference.accuracy_score(true, scored.positive), "brier": np.square(scores - true).mean()}
     if len(set(true.tolist())) == 2:
@@ -35,5 +35,5 @@ def test_figures_are_those_of_scikit_learn(events: list[tuple[int, bool]], thres
 
 def test_scores_that_are_no_probabilities_have_no_brier_score() -> None:
     scores = np.array([-1.0, 3.0])
-    measured = figures(Scored(scores, scores > 0), np.array([False, True]), CLASSES)
+    measured = figures(ModelAnswers(scores, scores > 0), np.array([False, True]), CLASSES)
     assert ("brier" in measured, measured["auc"], measured["accuracy"]) == (False, 1.0, 1.0)

@@ -15,13 +15,13 @@ from tests.support.models import LINEAR, classifier, linear, linear_package
 from tests.support.models import package as made
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.hold_out import rows
-from training.snapshot.rows import Beside, Rows
+from training.snapshot.rows import Beside, LabelledRows
 from training.validation_gate.score_holdout import AT_A_TIME, scored
 
 PROBABILITIES = {**LINEAR, "output": {"tensor": "probabilities", "index": 1}}
 
 
-def held_out(*events: dict[str, Any] | bytes) -> Rows:
+def held_out(*events: dict[str, Any] | bytes) -> LabelledRows:
     values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return rows(np.zeros(len(events)), np.arange(len(events)), values)
 
@@ -81,7 +81,7 @@ def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -
     with pytest.raises(Fatal, match="reads field 'b' from header:b, but the rows were joined without it") as raised:
         scored(reading, minimal(), without)
     assert raised.value.exit_code == REFUSED
-    having = Rows(without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]]))
+    having = LabelledRows(without.tensors, without.outcomes, without.places, without.values, Beside([None], [[("b", b"4")]]))
     assert scored(reading, minimal(), having)[0].scores == pytest.approx([0.5])
 
 

@@ -11,14 +11,14 @@ from model_registry.package.signature import InputField, Output, Signature, Tens
 from publisher.errors import USAGE, Fatal
 from tests.unit.scorer.minimal import minimal
 from tests.unit.training.hold_out import rows
-from training.snapshot.rows import Rows
+from training.snapshot.rows import LabelledRows
 from training.validation_gate.slices import LEAST_ROWS, MOST_SLICES, by_field, large
 
 FIELDS = tuple(InputField(name, "float32") for name in ("a", "b"))
 SIGNATURE = Signature((TensorInput("x", "float32", FIELDS),), (Output(None, "y"),))
 
 
-def held_out(events: list[Any]) -> Rows:
+def held_out(events: list[Any]) -> LabelledRows:
     values = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return rows(np.zeros(len(events)), np.arange(len(events)), values)
 

@@ -8,16 +8,16 @@ import pytest
 
 from tests.unit.training.hold_out import CLASSES, DAY, HoldOut
 from training.settings import GateSection
-from training.validation_gate.comparison import Comparison
-from training.validation_gate.inputs import Evidence
+from training.validation_gate.comparison import GateComparison
+from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.verdict import judge
 
 
-def judged(evidence: Evidence, coverage: float = 0.9, **gate: Any) -> Comparison:
+def judged(evidence: VerdictEvidence, coverage: float = 0.9, **gate: Any) -> GateComparison:
     return judge(evidence, GateSection.model_validate(gate), coverage, 2013)
 
 
-def failed(comparison: Comparison) -> list[str]:
+def failed(comparison: GateComparison) -> list[str]:
     return [rule.name for rule in comparison.rules if not rule.passed]
 
 

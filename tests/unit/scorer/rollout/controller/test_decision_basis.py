@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from publisher.kafka.partitions import Offsets, Partition, Spans
-from publisher.kafka.reader import Batch as Read
+from publisher.kafka.reader import PartitionBatch as Read
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.kafka.topics import Bounds
