@@ -65,9 +65,16 @@ def push(
         stated = _annotations(annotation or [], source=source, revision=revision, licenses=licenses)
         base = _base(ctx, image) if image else None
         pushed = package.push(
-            store, ready.package, target.name, str(target.tag),
-            created=_created(), annotations={**ready.annotations, **stated}, more=ready.more, base=base, only=ready.files,
-        )  # fmt: skip
+            store,
+            ready.package,
+            target.name,
+            str(target.tag),
+            created=_created(),
+            annotations={**ready.annotations, **stated},
+            more=ready.more,
+            base=base,
+            only=ready.files,
+        )
     value: dict[str, Any] = {"name": target.name, "version": target.tag, "digest": pushed.digest}
     value |= {"golden_examples": len(ready.package.golden)}
     value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived, "left_out": ready.left_out}

@@ -21,9 +21,21 @@ from model_registry.untrusted_input.files import open_regular
 MAX_DEPTH = 32  # graphs within graphs
 MAX_RANK = 64
 DTYPES = {
-    1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 8: "string", 9: "bool",
-    10: "float16", 11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
-}  # fmt: skip
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    16: "bfloat16",
+}
 # The numbers of an attribute are written one by one (floats, ints, strings), and a forest has millions of them.
 _STRINGS = b"|".join(b"%s.{%d}" % (re.escape(bytes([n])), n) for n in range(24))
 _NUMBERS = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f]|\x4a(?:" + _STRINGS + rb"))++", re.DOTALL)
@@ -145,9 +157,13 @@ class _Reader:
 
     def _attribute(self, span: Span, depth: int) -> None:
         kinds: dict[int, Callable[[Span], object]] = {
-            5: self._tensor, 10: self._tensor, 22: self._sparse, 23: self._sparse,
-            6: lambda graph: self._graph(graph, depth + 1), 11: lambda graph: self._graph(graph, depth + 1),
-        }  # fmt: skip
+            5: self._tensor,
+            10: self._tensor,
+            22: self._sparse,
+            23: self._sparse,
+            6: lambda graph: self._graph(graph, depth + 1),
+            11: lambda graph: self._graph(graph, depth + 1),
+        }
         for number, value in protobuf_reader.messages(self._buffer, span, _NUMBERS):
             if number in kinds:
                 kinds[number](value)

@@ -7,9 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.sax.saxutils import escape
 
 TONES = {
-    "ink": "#17212b", "muted": "#586172", "line": "#d0d7de", "axis": "#8b98a5", "good": "#0b6e4f", "bad": "#ae2338",
-    "mark": "#b3541e", "none": "none",
-}  # fmt: skip
+    "ink": "#17212b",
+    "muted": "#586172",
+    "line": "#d0d7de",
+    "axis": "#8b98a5",
+    "good": "#0b6e4f",
+    "bad": "#ae2338",
+    "mark": "#b3541e",
+    "none": "none",
+}
 """The styles of the classes in a file."""
 DARKEST = 0.45  # opacity of a cell, at which its text is still readable
 PERCENT_FROM = 44.0  # minimum height in pixels of a cell that also shows its share

@@ -71,8 +71,11 @@ def _compile(command: Sequence[str], target: Path) -> None:
     try:
         subprocess.run(
             [*command, *FLAGS, define, "-fPIC", "-shared", "-o", str(unfinished), *map(str, SOURCES)],
-            check=True, capture_output=True, text=True, timeout=SECONDS,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
         unfinished.replace(target)
     except (OSError, subprocess.SubprocessError) as error:
         unfinished.unlink(missing_ok=True)

@@ -139,9 +139,14 @@ class Scanner:
             else:
                 text = b"".join([*(value or b"" for value in values[start : start + some]), PADDING])
             written += self._scan(
-                self._state, text, address(lengths) + start * lengths.itemsize, some,
-                address(rows) + start * rows.strides[0], address(kinds) + start, address(ids) + written,
-            )  # fmt: skip
+                self._state,
+                text,
+                address(lengths) + start * lengths.itemsize,
+                some,
+                address(rows) + start * rows.strides[0],
+                address(kinds) + start,
+                address(ids) + written,
+            )
         kind_bytes = kinds.tobytes()
         return ScanResult(rows, kind_bytes, IdColumn(ids[:written], kind_bytes))
 

@@ -17,8 +17,13 @@ from confluent_kafka import Producer
 ARMED = os.environ.get("ARM_FILE", "/nonexistent")
 COMMIT_SECONDS = 0.004
 STEPS = (
-    "init_transactions", "begin_transaction", "produce", "send_offsets_to_transaction", "flush", "commit_transaction",
-)  # fmt: skip
+    "init_transactions",
+    "begin_transaction",
+    "produce",
+    "send_offsets_to_transaction",
+    "flush",
+    "commit_transaction",
+)
 
 
 class CrashingProducer:

@@ -89,10 +89,12 @@ def test_a_wrong_golden_example_is_refused(tmp_path: Path) -> None:
         ({"labels": ["cat", "dog"]}, "output 'p': 2 labels name the columns of (B, 2), the model gives (N, 3)"),
         ({"output": [WORD | {"top": 1}], "decision": None}, "output 'word' is string; the largest of a row is"),
         ({"output": [BEST | {"top": 1}], "decision": None}, "output 'best': 3 labels name the columns of (B, 3), the"),
-        ({"output": {"tensor": "anchors"}, "labels": None, "decision": None},
-         "output 'anchors' has shape (2, 4), not one row for each of"),
+        (
+            {"output": {"tensor": "anchors"}, "labels": None, "decision": None},
+            "output 'anchors' has shape (2, 4), not one row for each of",
+        ),
     ],
-)  # fmt: skip
+)
 def test_outputs_that_do_not_fit_are_refused_at_push_and_at_start(tmp_path: Path, parts: dict[str, Any], message: str) -> None:
     rule = {"decision": None} if "output" in parts else {}
     folder = detector.package(tmp_path / "detector", detector.SIGNATURE | rule | parts)

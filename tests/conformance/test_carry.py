@@ -177,7 +177,7 @@ def test_scores_carry_what_events_say_and_no_event_is_lost_for_it(case: Case, da
         '"amount": 1, "amount": null, "after": {"id": "x"}, "after": {"other": 1}, "items": [[], [{"count": 1}]]',
         f'"after": {{"id": {"[" * 500}{"]" * 500}}}',
     ],
-)  # fmt: skip
+)
 def test_what_is_no_carried_value_is_null(output: str, hostile: str, tmp_path: Path) -> None:
     case = made("json", output, tmp_path)
     value = f'{{"a": 1, {hostile}}}'.encode()

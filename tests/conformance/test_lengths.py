@@ -161,20 +161,29 @@ def test_the_json_schema_of_frames() -> None:
 @pytest.mark.parametrize(
     ("event", "reason", "error"),
     [
-        ({"ids": [1] * 201, "types": [0]}, Reason.WRONG_TYPE,
-         "field 'ids': a length of at most 200 was expected, not 201 (shape [-1])"),
+        (
+            {"ids": [1] * 201, "types": [0]},
+            Reason.WRONG_TYPE,
+            "field 'ids': a length of at most 200 was expected, not 201 (shape [-1])",
+        ),
         ({"ids": [1, 2, "a"], "types": [0] * 3}, Reason.WRONG_TYPE, "field 'ids'[2]: 'a' is no int64"),
         ({"ids": [1, None], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: None is no int64"),
         ({"ids": [1, 2.5], "types": [0] * 2}, Reason.WRONG_TYPE, "field 'ids'[1]: 2.5 is no int64"),
-        ({"ids": [[1, 2]], "types": [0]}, Reason.WRONG_TYPE,
-         "field 'ids'[0]: one value was expected, not an array (shape [-1])"),
+        (
+            {"ids": [[1, 2]], "types": [0]},
+            Reason.WRONG_TYPE,
+            "field 'ids'[0]: one value was expected, not an array (shape [-1])",
+        ),
         ({"ids": [1 << 63], "types": [0]}, Reason.OUT_OF_RANGE, "field 'ids'[0]: 9223372036854775808 is no int64"),
         ({"ids": 5, "types": [0]}, Reason.WRONG_TYPE, "field 'ids': Expected `array`, got `int`"),
-        ({"ids": [1, 2, 3], "types": [0]}, Reason.WRONG_TYPE,
-         "fields 'ids' and 'types' have the lengths 3 and 1; one length for both was expected"),
+        (
+            {"ids": [1, 2, 3], "types": [0]},
+            Reason.WRONG_TYPE,
+            "fields 'ids' and 'types' have the lengths 3 and 1; one length for both was expected",
+        ),
         ({"types": [0]}, Reason.MISSING_FIELD, "required field 'ids' is missing or null"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_event_says_what_was_expected(text: LoadedModel, event: Event, reason: Reason, error: str) -> None:
     good = {"ids": [1, 2], "types": [0, 1]}
     decoded = text.decoder.decode([json.dumps(one).encode() for one in (good, event, good)])

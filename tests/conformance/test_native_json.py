@@ -27,8 +27,23 @@ LONG = [f"a_name_longer_than_two_words_{k}" for k in range(9)]
 NAMES = ["a", "b", "id", "f1", "f10", "exactly", "eight___", "nine_____", *LONG]
 AWKWARD = ["", "é", 'a"b', "back\\slash", "tab\t", "del\x7f"]
 WORDS = [
-    "null", "true", "false", "[]", "[1]", "{}", '{"a":1}', "NaN", "Infinity", "-Infinity", "nul", "tru", '"1"', "", "-", ".",
-]  # fmt: skip
+    "null",
+    "true",
+    "false",
+    "[]",
+    "[1]",
+    "{}",
+    '{"a":1}',
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "nul",
+    "tru",
+    '"1"',
+    "",
+    "-",
+    ".",
+]
 pytestmark = pytest.mark.debian("cc")
 
 

@@ -97,8 +97,12 @@ def test_answers_of_lengths_that_vary_and_of_one_event_at_a_time(
         assert scores.decisions() == decisions
 
 
-BYTES = {"tensor": "b", "dtype": "int16", "shape": [-1],
-         "fields": [{"name": "b", "bytes": True, "max_length": 4, "from": "key"}]}  # fmt: skip
+BYTES = {
+    "tensor": "b",
+    "dtype": "int16",
+    "shape": [-1],
+    "fields": [{"name": "b", "bytes": True, "max_length": 4, "from": "key"}],
+}
 LENGTH = {"tensor": "n", "dtype": "int64", "length_of": "b"}
 some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

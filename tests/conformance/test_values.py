@@ -125,9 +125,17 @@ records = st.fixed_dictionaries(
     }
 )
 good = st.fixed_dictionaries(
-    {"a": floats, "b": st.just("b"), "store": decimal, "late": decimal, "number": plain, "word": st.just(b"w"),
-     "flag": st.sampled_from([b"true", b"false"]), "at": st.integers(1, 2**41)}
-)  # fmt: skip
+    {
+        "a": floats,
+        "b": st.just("b"),
+        "store": decimal,
+        "late": decimal,
+        "number": plain,
+        "word": st.just(b"w"),
+        "flag": st.sampled_from([b"true", b"false"]),
+        "at": st.integers(1, 2**41),
+    }
+)
 
 
 def batch_of(body: Callable[[float, str], bytes], events: Sequence[Mapping[str, Any]]) -> tuple[Batch, ...]:

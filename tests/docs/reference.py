@@ -30,8 +30,17 @@ from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy.exporters import exporters, rules
 
 FOREIGN = ("builtins", "pydantic")
-WORDS = {"ByteSize": "bytes", "Path": "path", "SecretStr": "text", "bool": "true or false", "float": "number", "int": "number",
-         "str": "text", "Any": "any", "CarriedField": "path or map"}  # fmt: skip
+WORDS = {
+    "ByteSize": "bytes",
+    "Path": "path",
+    "SecretStr": "text",
+    "bool": "true or false",
+    "float": "number",
+    "int": "number",
+    "str": "text",
+    "Any": "any",
+    "CarriedField": "path or map",
+}
 RECORD_WORDS = {"string": "text", "int": "integer", "long": "integer", "double": "number", "null": "null"}
 
 

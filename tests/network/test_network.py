@@ -154,8 +154,8 @@ HOSTILE: dict[str, Callable[[dict[str, NDArray[Any]]], None]] = {
     "one category": lambda tensors: tensors["carrier"].fill("only"),
     "a name each": lambda tensors: tensors["dest"].__setitem__((slice(None), 0), [f"n{at}" for at in range(len(ROWS))]),
     "empty names": lambda tensors: tensors["dest"][::2].fill(""),
-    "names of any letters": lambda tensors: tensors["dest"][::2].fill("Zürich \N{AIRPLANE}\t\"\\"),
-}  # fmt: skip
+    "names of any letters": lambda tensors: tensors["dest"][::2].fill('Zürich \N{AIRPLANE}\t"\\'),
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -70,9 +70,19 @@ def test_an_editable_installation_has_it_beside_its_source_until_it_is_switched_
     found = source / OBJECT
     found.unlink(missing_ok=True)
     install = [
-        sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index",
-        "--target", str(tmp_path / "target"), "--upgrade", "--editable", str(source),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--target",
+        str(tmp_path / "target"),
+        "--upgrade",
+        "--editable",
+        str(source),
+    ]
     for switch, there in (("1", True), ("0", False)):
         done = subprocess.run(install, env={**os.environ, compiler.SWITCH: switch}, check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr

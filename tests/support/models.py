@@ -122,14 +122,21 @@ def words(path: Path) -> None:
     nodes = [
         helper.make_node("StringLower", ["text"], ["lower"], domain="ai.onnx.contrib"),
         helper.make_node("StringSplit", ["lower", "space", "skip"], ["places", "words", "size"], domain="ai.onnx.contrib"),
-        helper.make_node("LabelEncoder", ["words"], ["weights"], domain="ai.onnx.ml",
-                         keys_strings=["good", "bad"], values_floats=[2.0, -2.0], default_float=0.0),
+        helper.make_node(
+            "LabelEncoder",
+            ["words"],
+            ["weights"],
+            domain="ai.onnx.ml",
+            keys_strings=["good", "bad"],
+            values_floats=[2.0, -2.0],
+            default_float=0.0,
+        ),
         helper.make_node("Gather", ["places", "first"], ["rows"], axis=1),
         helper.make_node("Shape", ["text"], ["count"]),
         helper.make_node("ConstantOfShape", ["count"], ["none"]),
         helper.make_node("ScatterElements", ["none", "rows", "weights"], ["sums"], reduction="add"),
         helper.make_node("Sigmoid", ["sums"], ["y"]),
-    ]  # fmt: skip
+    ]
     constants = [helper.make_tensor("space", TensorProto.STRING, [1], [b" "]), constant("skip", [True], np.bool_)]  # type: ignore[list-item]
     text, y = tensor("text", TensorProto.STRING, "N"), tensor("y", TensorProto.FLOAT, "N")
     graph = helper.make_graph(nodes, "test", [text], [y], [*constants, constant("first", 0, np.int64)])

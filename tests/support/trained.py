@@ -66,7 +66,11 @@ def provenance(number: int, champion: tuple[str, str] | None = None) -> dict[str
             "buildType": "https://scorestream.io/training/v1",
             "externalParameters": {"config": {"training": {"gate": {"margin": 0.002, "slice_margin": 0.03}}}, "signature": {}},
             "internalParameters": {
-                "run": run_id(number), "seed": 2013, "recipe": "trees", "parameters": {"max_bin": 255}, "search": search(),
+                "run": run_id(number),
+                "seed": 2013,
+                "recipe": "trees",
+                "parameters": {"max_bin": 255},
+                "search": search(),
             },
             "resolvedDependencies": dependencies,
         },
@@ -74,7 +78,7 @@ def provenance(number: int, champion: tuple[str, str] | None = None) -> dict[str
             "builder": {"id": "https://scorestream.io/training"},
             "metadata": {"invocationId": run_id(number)},
         },
-    }  # fmt: skip
+    }
 
 
 def matrix(right: int) -> dict[str, Any]:
@@ -114,14 +118,18 @@ def comparison(
         for k, name in enumerate(("UA", "DL", "AA", "B6"))
     ]
     return {
-        "run": run_id(number), "rows": rows | {"blocks": 14}, "metric": "auc",
+        "run": run_id(number),
+        "rows": rows | {"blocks": 14},
+        "metric": "auc",
         "challenger": rival(version(number), digest, change),
         "champion": rival(*champion) | {"revision": 1} if champion else None,
         "difference": found if champion else None,
         "discordant": {"only_champion_right": 1_210, "only_challenger_right": 1_302, "mcnemar_p": 0.067},
-        "slices": slices, "rules": rules(found["low"], passed=passed),
-        "verdict": "passed" if passed else "refused", "because": because,
-    } | stated  # fmt: skip
+        "slices": slices,
+        "rules": rules(found["low"], passed=passed),
+        "verdict": "passed" if passed else "refused",
+        "because": because,
+    } | stated
 
 
 def rival(name: str, digest: str, change: float = 0.0) -> dict[str, Any]:

@@ -36,9 +36,13 @@ def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
 def departure(row: Row) -> tuple[int, int, int, str, int, str]:
     """Return the sort key: scheduled departure, then the parts of the flight's id, for a stable order."""
     return (
-        int(row["month"]), int(row["day"]), int(row["sched_dep_time"]),
-        row["carrier"], int(row["flight"]), row["origin"],
-    )  # fmt: skip
+        int(row["month"]),
+        int(row["day"]),
+        int(row["sched_dep_time"]),
+        row["carrier"],
+        int(row["flight"]),
+        row["origin"],
+    )
 
 
 def extract(

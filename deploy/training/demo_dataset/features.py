@@ -9,9 +9,19 @@ from collections.abc import Mapping
 from datetime import date
 
 COLUMNS = (
-    "year", "month", "day", "sched_dep_time", "sched_arr_time", "dep_delay", "arr_delay",
-    "carrier", "flight", "origin", "dest", "distance",
-)  # fmt: skip
+    "year",
+    "month",
+    "day",
+    "sched_dep_time",
+    "sched_arr_time",
+    "dep_delay",
+    "arr_delay",
+    "carrier",
+    "flight",
+    "origin",
+    "dest",
+    "distance",
+)
 LATE_MINUTES = 15  # a flight is late from here on: the line that the US Department of Transportation draws
 _MISSING = ("", "NA")
 

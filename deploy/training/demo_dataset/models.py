@@ -79,9 +79,16 @@ def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
     encoder = OrdinalEncoder(categories=ordered, handle_unknown="use_encoded_value", unknown_value=-1)
     columns = ColumnTransformer([("numbers", "passthrough", numbers), ("categories", encoder, categories)])
     trees = LGBMClassifier(
-        n_estimators=100, num_leaves=31, learning_rate=0.1, min_child_samples=50,
-        random_state=SEED, deterministic=True, force_row_wise=True, n_jobs=1, verbose=-1,
-    )  # fmt: skip
+        n_estimators=100,
+        num_leaves=31,
+        learning_rate=0.1,
+        min_child_samples=50,
+        random_state=SEED,
+        deterministic=True,
+        force_row_wise=True,
+        n_jobs=1,
+        verbose=-1,
+    )
     samples = {name: frame.sample(frac=UNKNOWN_SHARE, random_state=SEED + i) for i, name in enumerate(UNKNOWN)}
     taught = pd.concat([frame, *(rows.assign(**{name: UNKNOWN[name]}) for name, rows in samples.items())])
     return make_pipeline(columns, trees).fit(taught, np.concatenate([late, *(late[r.index] for r in samples.values())]))
@@ -112,9 +119,12 @@ RECIPES = (
 def to_onnx(pipeline: Pipeline, recipe: DemoRecipe) -> ModelProto:
     """Convert the pipeline to ONNX with the probabilities as its only output and an open batch dimension."""
     update_registered_converter(
-        LGBMClassifier, "LightGbmLGBMClassifier", calculate_linear_classifier_output_shapes, convert_lightgbm,
+        LGBMClassifier,
+        "LightGbmLGBMClassifier",
+        calculate_linear_classifier_output_shapes,
+        convert_lightgbm,
         options={"nocl": [True, False], "zipmap": [True, False, "columns"]},
-    )  # fmt: skip
+    )
     inputs = [(NUMBERS, FloatTensorType([None, len(recipe.numbers)]))]
     inputs += [(name, StringTensorType([None, 1])) for name in CATEGORIES]
     graph = convert_sklearn(pipeline, "flight-delay", inputs, target_opset=OPSETS, options={id(pipeline): {"zipmap": False}})

@@ -143,10 +143,22 @@ def _joined(
     dataset, environment = (_digest_of(named.get(name), name, digest) for name in ("dataset", "environment"))
     count = judged.rows.get("count")
     return DecisionEvidence(
-        digest, inside.run, inside.seed, inside.recipe, inside.parameters, spans, dataset, environment, judged.champion,
-        judged.rows["digest"], count if isinstance(count, int) else None, judged.verdict, judged.because, judged.rules,
+        digest,
+        inside.run,
+        inside.seed,
+        inside.recipe,
+        inside.parameters,
+        spans,
+        dataset,
+        environment,
+        judged.champion,
+        judged.rows["digest"],
+        count if isinstance(count, int) else None,
+        judged.verdict,
+        judged.because,
+        judged.rules,
         (str(made_by.key_id), str(judged_by.key_id)),
-    )  # fmt: skip
+    )
 
 
 def _verified(attestations: Sequence[Attestation], type_: str, digest: str) -> list[Attestation]:

@@ -18,9 +18,23 @@ from training.recipes.encoding import UNKNOWN, EncodedColumn, MatrixEncoding
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 10
-TYPES = {name: helper.np_dtype_to_tensor_dtype(np.dtype(name)) for name in (
-    "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-)} | {"string": TensorProto.STRING}  # fmt: skip
+TYPES = {
+    name: helper.np_dtype_to_tensor_dtype(np.dtype(name))
+    for name in (
+        "float16",
+        "float32",
+        "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "bool",
+    )
+} | {"string": TensorProto.STRING}
 
 Tree = Mapping[str, Any]
 """A node of `Booster.dump_model` with its subtrees."""
@@ -115,8 +129,11 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
     for number, tree in enumerate(trees):
         for at, (node, left_child, right) in enumerate(_flat(tree)):
             leaf = "left_child" not in node
-            row = (number, at, "LEAF", 0, 0, 0, 0) if leaf else (
-                number, at, "BRANCH_LEQ", node["split_feature"], left_child, right, _missing_goes_left(node))  # fmt: skip
+            row = (
+                (number, at, "LEAF", 0, 0, 0, 0)
+                if leaf
+                else (number, at, "BRANCH_LEQ", node["split_feature"], left_child, right, _missing_goes_left(node))
+            )
             for name, value in zip(names, row, strict=True):
                 nodes[name].append(value)
             values.append(0.0 if leaf else node["threshold"])

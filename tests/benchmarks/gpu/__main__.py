@@ -39,8 +39,13 @@ SECONDS = 540.0  # of a part: what is not begun by then is named as not run
 PARTS = ("loop", "broker", "faults")
 REFUSED = (BackendMissing, ModelRefused, InferenceFailed, TimeoutError)
 BUCKET_COLUMNS = (
-    "batch", "device_ms", "events_per_second", "share_of_device", "half_load_p99_ms", "half_load_p99_aim_ms",
-)  # fmt: skip
+    "batch",
+    "device_ms",
+    "events_per_second",
+    "share_of_device",
+    "half_load_p99_ms",
+    "half_load_p99_aim_ms",
+)
 DRAIN_COLUMNS = ("workers", "events_per_second", "gpu_busy", "gpu_mib")
 PACED_COLUMNS = ("rate", "p50_ms", "p99_ms", "swap_pause_ms", "gpu_mib", "gpu_mib_with_two_versions")
 talk = Console(stderr=True, highlight=False, soft_wrap=True)

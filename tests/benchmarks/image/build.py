@@ -49,9 +49,24 @@ def image(extra: str) -> str:
     target = ["--target", "training"] if extra in TRAINING else []
     say(f"building {name}")
     _run(
-        "buildah", "build", "--quiet", "--pull-never", *volumes, "--build-arg", f"BASE={BASE}", "--build-arg", f"EXTRA={extra}",
-        "--build-arg", f"REVISION={revision}", "--build-arg", f"VERSION={VERSION}", "--tag", name, *target, ".",
-    )  # fmt: skip
+        "buildah",
+        "build",
+        "--quiet",
+        "--pull-never",
+        *volumes,
+        "--build-arg",
+        f"BASE={BASE}",
+        "--build-arg",
+        f"EXTRA={extra}",
+        "--build-arg",
+        f"REVISION={revision}",
+        "--build-arg",
+        f"VERSION={VERSION}",
+        "--tag",
+        name,
+        *target,
+        ".",
+    )
     return name
 
 

@@ -15,10 +15,17 @@ from tests.benchmarks.image.build import STORAGE
 GRACE_SECONDS = 30  # terminationGracePeriodSeconds of deploy/kubernetes/scorer
 CACHE = "/var/cache/scorestream"
 STRICT = (
-    "--network=host", "--read-only", "--tmpfs=/tmp:size=64m", f"--tmpfs={CACHE}:size=256m,mode=1777", "--cap-drop=all",
-    "--security-opt=no-new-privileges", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096",
-    "--volume=/dev/null:/usr/bin/dash:ro", "--volume=/dev/null:/usr/bin/bash:ro",
-)  # fmt: skip
+    "--network=host",
+    "--read-only",
+    "--tmpfs=/tmp:size=64m",
+    f"--tmpfs={CACHE}:size=256m,mode=1777",
+    "--cap-drop=all",
+    "--security-opt=no-new-privileges",
+    "--ulimit=nofile=4096:4096",
+    "--ulimit=nproc=4096:4096",
+    "--volume=/dev/null:/usr/bin/dash:ro",
+    "--volume=/dev/null:/usr/bin/bash:ro",
+)
 """The last two put nothing in the shells' place: whatever asks for a shell fails."""
 
 

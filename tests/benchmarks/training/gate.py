@@ -37,9 +37,18 @@ CATEGORIES = ("carrier", "origin", "dest")
 FIELDS = ("carrier", "origin")
 CHALLENGERS, PLANTED, DROP, CHAMPIONS = 40, 20, 0.01, 5
 PARAMETERS = {
-    "objective": "binary", "num_leaves": 31, "learning_rate": 0.1, "min_data_in_leaf": 50, "bagging_fraction": 0.8,
-    "bagging_freq": 1, "feature_fraction": 0.8, "deterministic": True, "force_row_wise": True, "num_threads": 1, "verbose": -1,
-}  # fmt: skip
+    "objective": "binary",
+    "num_leaves": 31,
+    "learning_rate": 0.1,
+    "min_data_in_leaf": 50,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "feature_fraction": 0.8,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "verbose": -1,
+}
 TREES, COVERAGE, SEED, WEEKS = 100, 0.9, 2013, 2
 DAY_MS = 86_400_000
 NOT_WORSE, BETTER = GateSection(slices=FIELDS), GateSection(promote="better")

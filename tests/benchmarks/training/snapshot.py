@@ -94,8 +94,12 @@ def events(count: int, now: int) -> Iterable[tuple[bytes, bytes, int, int]]:
     """Key, value, time and partition; about 170 bytes each, over ten days."""
     for n in range(count):
         value = b'{"id":"e%d","carrier":"C%d","origin":"JFK","distance":%d,"hour":%d,"wind":%d.25,"visibility":10.0,' % (
-            n, n % 17, n * 7919 % 2_500, n % 24, n % 31
-        ) + b'"pressure":%d.5,"humidity":%d.5,"month":9,"day":%d}' % (980 + n % 50, n % 100, n % 30)  # fmt: skip
+            n,
+            n % 17,
+            n * 7919 % 2_500,
+            n % 24,
+            n % 31,
+        ) + b'"pressure":%d.5,"humidity":%d.5,"month":9,"day":%d}' % (980 + n % 50, n % 100, n % 30)
         yield b"k%d" % (n % 1_000), value, now - 240 * HOUR_MS + n * 239 * HOUR_MS // count, n * 31 % PARTITIONS
 
 

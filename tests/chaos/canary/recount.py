@@ -22,9 +22,16 @@ FALLBACKS = {"crash", "refused"}
 """Why the champion may answer for the candidate here: a process was killed while the candidate had events in hand."""
 SIGMAS = 4.0
 FAULTS = (
-    "wrong_cut_over", "wrong_key", "wrong_revision", "misassigned", "wrong_version", "wrong_score", "wrong_fallback",
-    "moved_back", "wrong_share",
-)  # fmt: skip
+    "wrong_cut_over",
+    "wrong_key",
+    "wrong_revision",
+    "misassigned",
+    "wrong_version",
+    "wrong_score",
+    "wrong_fallback",
+    "moved_back",
+    "wrong_share",
+)
 
 
 @dataclass(frozen=True)

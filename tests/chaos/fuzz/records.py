@@ -12,13 +12,33 @@ DAY_MS = 86_400_000
 LARGE = 1_000_000  # bytes
 NAMES = b"ce_id deadline x-origin x-hops traceparent tracestate dead.source dead.reason dead.at".split()
 TEXTS = (
-    b"", b"1", b"9" * 5_000, b"-1", "\u0661".encode(), b"\xff\xfe", b"eu/topic/0/1", b"a/" * 200, b"%zz",
+    b"",
+    b"1",
+    b"9" * 5_000,
+    b"-1",
+    "\u0661".encode(),
+    b"\xff\xfe",
+    b"eu/topic/0/1",
+    b"a/" * 200,
+    b"%zz",
     b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01",
-)  # fmt: skip
+)
 PIECES = (
-    b"\\ud83d", b"\xed\xa0\xbd", b"NaN", b"1e999", b"9" * 5_000, b"[" * 3_000, b'{"a":' * 2_000, b"\0", b"null", b'"', b"\xff",
-    b"-0", b"0x1", b"true",
-)  # fmt: skip
+    b"\\ud83d",
+    b"\xed\xa0\xbd",
+    b"NaN",
+    b"1e999",
+    b"9" * 5_000,
+    b"[" * 3_000,
+    b'{"a":' * 2_000,
+    b"\0",
+    b"null",
+    b'"',
+    b"\xff",
+    b"-0",
+    b"0x1",
+    b"true",
+)
 
 
 def _json(event: dict[str, object]) -> bytes:

@@ -6,9 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 FAULTS = (
-    "double_moves", "unmade_moves", "unrecorded_moves", "unintended_moves", "broken_revisions", "wrong_outcomes", "wrong_ends",
+    "double_moves",
+    "unmade_moves",
+    "unrecorded_moves",
+    "unintended_moves",
+    "broken_revisions",
+    "wrong_outcomes",
+    "wrong_ends",
     "unlike_verdicts",
-)  # fmt: skip
+)
 OURS = "rollout "
 """What the actor of a rollout's move begins with."""
 

@@ -59,8 +59,13 @@ def _kills(chance: random.Random) -> tuple[Kill, ...]:
 
 
 BEFORE_INTENT, IN_INTENT, AFTER_INTENT, IN_MOVE, AFTER_MOVE, AFTER_OUTCOME = POINTS = (
-    "before-intent", "in-intent", "after-intent", "in-move", "after-move", "after-outcome",
-)  # fmt: skip
+    "before-intent",
+    "in-intent",
+    "after-intent",
+    "in-move",
+    "after-move",
+    "after-outcome",
+)
 """Where a controller is killed; see `victim.py`."""
 
 

@@ -123,9 +123,13 @@ class Stage:
         if outcome == "completed":
             ground.champion = self._candidate(each)
         told = {
-            "round": each.number, "kind": each.kind, "rollout": name, "outcome": outcome,
-            "kills": dict(self.kills - kills), "seconds": round(time.monotonic() - began, 1),
-        }  # fmt: skip
+            "round": each.number,
+            "kind": each.kind,
+            "rollout": name,
+            "outcome": outcome,
+            "kills": dict(self.kills - kills),
+            "seconds": round(time.monotonic() - began, 1),
+        }
         self.results.append(told)
         talk.print(f"{ground.rig.name}: {json.dumps(told)}", markup=False)
         return bool(told["kills"])

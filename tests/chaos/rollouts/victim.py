@@ -36,9 +36,13 @@ def arm(point: str, nth: int) -> None:
         return next(due, False)
 
     makers: Mapping[str, Callable[[Callable[[], bool]], tuple[Any, str, Any]]] = {
-        BEFORE_INTENT: _before_intent, IN_INTENT: _in_intent, AFTER_INTENT: _after_intent, IN_MOVE: _in_move,
-        AFTER_MOVE: _after_move, AFTER_OUTCOME: _after_outcome,
-    }  # fmt: skip
+        BEFORE_INTENT: _before_intent,
+        IN_INTENT: _in_intent,
+        AFTER_INTENT: _after_intent,
+        IN_MOVE: _in_move,
+        AFTER_MOVE: _after_move,
+        AFTER_OUTCOME: _after_outcome,
+    }
     setattr(*makers[point](now))
 
 

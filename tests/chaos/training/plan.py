@@ -6,9 +6,22 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 STEPS = (
-    "plan", "freeze", "copy", "join", "search", "train", "export", "push",
-    "evaluate", "gate", "attest", "sign", "promote", "commit", "end",
-)  # fmt: skip
+    "plan",
+    "freeze",
+    "copy",
+    "join",
+    "search",
+    "train",
+    "export",
+    "push",
+    "evaluate",
+    "gate",
+    "attest",
+    "sign",
+    "promote",
+    "commit",
+    "end",
+)
 LONG = 1.2  # seconds within which a step is hit
 KILLS = 3
 

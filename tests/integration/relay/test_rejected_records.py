@@ -88,8 +88,10 @@ def test_a_record_that_cannot_be_carried_goes_to_the_refusal_topic(make_relay: M
     assert places == {reason: f"eu/{rig.topic}/0/{offset}" for reason, offset in bad.items()}
     assert {m.key() for m in letters.values()} == {b"raw"}
     assert {reason: len(m.value() or b"") for reason, m in letters.items()} == {
-        "unreadable-headers": 3, "too-large": 5_000, "invalid-timestamp": 0,
-    }  # fmt: skip
+        "unreadable-headers": 3,
+        "too-large": 5_000,
+        "invalid-timestamp": 0,
+    }
     assert header(letters["too-large"], "a") == b"1"
     assert header(letters["unreadable-headers"], "refused.without") == b"headers"
     assert header(letters["invalid-timestamp"], "refused.without") == b"headers,value"

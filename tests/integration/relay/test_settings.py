@@ -16,13 +16,25 @@ from tests.support.processes import Service
 from tests.support.waiting import STEP_SECONDS, until
 
 METRICS = (
-    "publisher_records_total", "publisher_bytes_total", "publisher_records_filtered_total",
-    "publisher_records_looped_total", "publisher_relay_info", "publisher_transactions_total", "publisher_aborts_total",
-    "publisher_producer_rotations_total", "publisher_commit_seconds_total", "publisher_lag_records",
-    "publisher_lag_seconds", "publisher_checkpoint_age_seconds", "publisher_source_silence_seconds",
-    "publisher_restarts_total", "publisher_copying", "publisher_source_retention_seconds",
-    "publisher_records_refused_total", "publisher_records_derived_total",
-)  # fmt: skip
+    "publisher_records_total",
+    "publisher_bytes_total",
+    "publisher_records_filtered_total",
+    "publisher_records_looped_total",
+    "publisher_relay_info",
+    "publisher_transactions_total",
+    "publisher_aborts_total",
+    "publisher_producer_rotations_total",
+    "publisher_commit_seconds_total",
+    "publisher_lag_records",
+    "publisher_lag_seconds",
+    "publisher_checkpoint_age_seconds",
+    "publisher_source_silence_seconds",
+    "publisher_restarts_total",
+    "publisher_copying",
+    "publisher_source_retention_seconds",
+    "publisher_records_refused_total",
+    "publisher_records_derived_total",
+)
 
 
 def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> None:

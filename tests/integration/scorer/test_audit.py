@@ -99,9 +99,13 @@ def test_each_damage_is_found_by_both_auditors_and_only_inside_the_window(
     assert second == {"inputs": 100} | {fault: report[fault] for fault in FAULTS if fault not in alone}
     places = {fault: position.removeprefix(f"{bench.events}/") for fault, (position,) in report["examples"].items()}
     assert places == {
-        "missing": "0/41", "duplicates": "0/40", "phantoms": "1/77", "out_of_order": "0/44",
-        "version_regressions": "0/47", "uncommitted": "1/49",
-    }  # fmt: skip
+        "missing": "0/41",
+        "duplicates": "0/40",
+        "phantoms": "1/77",
+        "out_of_order": "0/44",
+        "version_regressions": "0/47",
+        "uncommitted": "1/49",
+    }
     early = bench.audit(None, T0 + 80_000)
     assert (early["events"], early["scored"], early["missing"], early["duplicates"]) == (80, 80, 0, 0)
     late = bench.audit(T0 + 80_000)

@@ -146,12 +146,24 @@ def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> Non
         assert first.metric(name) + second.metric(name) == 500
     text = first.get("/metrics")[1]
     for name in (
-        "scorer_batches_total", "scorer_batch_events_bucket", "scorer_stage_seconds_total", "scorer_lag_records",
-        "scorer_event_latency_seconds_bucket", "scorer_lag_seconds", "scorer_model_info", "scorer_swaps_total",
-        "scorer_aborts_total", "scorer_producer_rotations_total", "scorer_commits_total", "scorer_commit_seconds_total",
-        "scorer_batches_limited_total", "scorer_event_wait_seconds_bucket", "scorer_open_transaction_seconds",
-        "scorer_device_info", "scorer_native_info",
-    ):  # fmt: skip
+        "scorer_batches_total",
+        "scorer_batch_events_bucket",
+        "scorer_stage_seconds_total",
+        "scorer_lag_records",
+        "scorer_event_latency_seconds_bucket",
+        "scorer_lag_seconds",
+        "scorer_model_info",
+        "scorer_swaps_total",
+        "scorer_aborts_total",
+        "scorer_producer_rotations_total",
+        "scorer_commits_total",
+        "scorer_commit_seconds_total",
+        "scorer_batches_limited_total",
+        "scorer_event_wait_seconds_bucket",
+        "scorer_open_transaction_seconds",
+        "scorer_device_info",
+        "scorer_native_info",
+    ):
         assert name in text, name
     assert (first.get("/livez")[0], first.get("/nothing")[0]) == (200, 404)
     assert {"time", "level", "logger", "message", "scorer"} <= set(first.lines()[0])

@@ -25,8 +25,13 @@ from tests.support.topics import admin, settle
 
 PASSWORD = "hush-4711-do-not-tell"
 LISTENERS = {
-    "SCRAM": "SASL_SSL", "CLEAR": "SASL_PLAINTEXT", "MUTUAL": "SSL", "EXPIRED": "SSL", "OTHER": "SSL", "NAMED": "SASL_SSL",
-}  # fmt: skip
+    "SCRAM": "SASL_SSL",
+    "CLEAR": "SASL_PLAINTEXT",
+    "MUTUAL": "SSL",
+    "EXPIRED": "SSL",
+    "OTHER": "SSL",
+    "NAMED": "SASL_SSL",
+}
 """Name, and the protocol it speaks: TLS with a password, a password in the clear, certificates on both sides, servers whose
 certificate has expired or is another host's, and one more of these with a password."""
 LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

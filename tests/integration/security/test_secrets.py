@@ -14,9 +14,17 @@ from tests.support import auditor
 from tests.support.canary import CANARY, URL, seen_in
 
 COMMANDS = (
-    "config", "config --json", "check", "status", "tail --no-follow", "emit", "replay", "audit", "offsets",
+    "config",
+    "config --json",
+    "check",
+    "status",
+    "tail --no-follow",
+    "emit",
+    "replay",
+    "audit",
+    "offsets",
     "run --log-level DEBUG",
-)  # fmt: skip
+)
 EVERYTHING = {"debug": "all", "log_level": 7}
 """The client's own log, as loud as it can be."""
 

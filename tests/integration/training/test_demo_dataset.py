@@ -35,10 +35,20 @@ def test_a_lap_is_every_flight_once_in_the_order_of_departure_and_named_by_it(la
 
 def test_the_first_flight_is_the_one_that_left(lap: list[flights.Event]) -> None:
     assert lap[0] == {
-        "flight_id": "2013-09-01-UA-1545-EWR-0516", "scheduled_departure": "2013-09-01T05:16", "carrier": "UA", "flight": 1545,
-        "origin": "EWR", "dest": "IAH", "distance": 1400, "month": 9, "day_of_week": 7, "hour": 5, "minute": 16,
-        "scheduled_minutes": 164, "dep_delay": -8,
-    }  # fmt: skip
+        "flight_id": "2013-09-01-UA-1545-EWR-0516",
+        "scheduled_departure": "2013-09-01T05:16",
+        "carrier": "UA",
+        "flight": 1545,
+        "origin": "EWR",
+        "dest": "IAH",
+        "distance": 1400,
+        "month": 9,
+        "day_of_week": 7,
+        "hour": 5,
+        "minute": 16,
+        "scheduled_minutes": 164,
+        "dep_delay": -8,
+    }
     assert {frozenset(event) for event in lap} == {frozenset(lap[0])}  # no event tells how its flight ended
 
 

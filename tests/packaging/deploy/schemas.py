@@ -15,9 +15,25 @@ import yaml
 
 FOLDER = Path(__file__).with_name("schemas")
 KEPT = {
-    "type", "properties", "required", "items", "enum", "format", "pattern", "minimum", "maximum", "minLength", "maxLength",
-    "minItems", "maxItems", "anyOf", "oneOf", "allOf", "not", "additionalProperties",
-}  # fmt: skip
+    "type",
+    "properties",
+    "required",
+    "items",
+    "enum",
+    "format",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "anyOf",
+    "oneOf",
+    "allOf",
+    "not",
+    "additionalProperties",
+}
 EMBEDDED = {
     "ScaledJob": ("spec", "jobTargetRef"),
     "TrainingRuntime": ("spec", "template", "spec", "replicatedJobs", "*", "template", "spec"),

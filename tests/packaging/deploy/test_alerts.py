@@ -49,10 +49,31 @@ def test_labels_are_few_and_bounded() -> None:
     families = [family for registry in exporters() for family in registry.collect()]
     labels = {label for family in families for sample in family.samples for label in sample.labels}
     assert labels == {
-        "le", "outcome", "by", "stage", "reason", "topic", "partition", "model", "version", "digest", "role", "what", "backend",
-        "device", "fallback", "lane", "family", "name", "source", "destination", "error",
-        "json", "kafka", "verdict",
-    }  # fmt: skip
+        "le",
+        "outcome",
+        "by",
+        "stage",
+        "reason",
+        "topic",
+        "partition",
+        "model",
+        "version",
+        "digest",
+        "role",
+        "what",
+        "backend",
+        "device",
+        "fallback",
+        "lane",
+        "family",
+        "name",
+        "source",
+        "destination",
+        "error",
+        "json",
+        "kafka",
+        "verdict",
+    }
 
 
 def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:

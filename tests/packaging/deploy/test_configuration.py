@@ -20,9 +20,16 @@ SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
 """The files in a Secret that Strimzi makes for a user."""
 KEDA = {
-    "bootstrapServers", "consumerGroup", "topic", "lagThreshold", "offsetResetPolicy", "allowIdleConsumers",
-    "excludePersistentLag", "limitToPartitionsWithLag", "tls",
-}  # fmt: skip
+    "bootstrapServers",
+    "consumerGroup",
+    "topic",
+    "lagThreshold",
+    "offsetResetPolicy",
+    "allowIdleConsumers",
+    "excludePersistentLag",
+    "limitToPartitionsWithLag",
+    "tls",
+}
 """The metadata of KEDA's Kafka trigger that is used; KEDA ignores names that it does not know (pkg/scalers/kafka_scaler.go)."""
 
 
@@ -148,9 +155,14 @@ def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics
 
 
 WORK = {
-    "scorer": ("scorer",), "producer": ("producer",), "auditor": ("auditor", "consumer"), "promoter": ("watcher",),
-    "replayer": ("replay",), "rescorer": ("rescore",), "shadow": ("shadow",),
-}  # fmt: skip
+    "scorer": ("scorer",),
+    "producer": ("producer",),
+    "auditor": ("auditor", "consumer"),
+    "promoter": ("watcher",),
+    "replayer": ("replay",),
+    "rescorer": ("rescore",),
+    "shadow": ("shadow",),
+}
 """The components of `integration/security/rights.py` that each user stands for."""
 
 

@@ -108,8 +108,10 @@ def test_selectors_take_the_pods_they_mean_and_each_pod_has_all_of_them(name: st
 
     pods, named = labels_of(workloads(things)), labels_of(of_kind(things, "StatefulSet"))
     for kind, field, meant in (
-        ("Service", "selector", named), ("PodDisruptionBudget", "selector", pods), ("NetworkPolicy", "podSelector", pods)
-    ):  # fmt: skip
+        ("Service", "selector", named),
+        ("PodDisruptionBudget", "selector", pods),
+        ("NetworkPolicy", "podSelector", pods),
+    ):
         found = [thing["spec"][field] for thing in of_kind(things, kind).values()]
         assert [sum(matches(selector, labels) for labels in pods) for selector in found] == [1] * len(meant), kind
     monitors = [monitor["spec"] for monitor in of_kind(things, "PodMonitor").values()]

@@ -81,9 +81,13 @@ class _Graph:
         indices |= {name: number for number, name in enumerate(vocabulary, 1)}
         column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
         index = self.add(
-            "LabelEncoder", [column], domain="ai.onnx.ml",
-            keys_strings=list(indices), values_int64s=list(indices.values()), default_int64=0,
-        )  # fmt: skip
+            "LabelEncoder",
+            [column],
+            domain="ai.onnx.ml",
+            keys_strings=list(indices),
+            values_int64s=list(indices.values()),
+            default_int64=0,
+        )
         return self.add("Gather", [self.constant(table, np.float32), index], axis=0)
 
     def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:

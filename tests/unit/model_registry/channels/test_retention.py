@@ -146,6 +146,7 @@ def test_the_channel_and_its_window_always_stay(promotions: Sequence[int], revis
     assert set(plan.history) == {tags.history_tag("prod", move.revision) for move in moves[:-revisions]}
     removed = set(plan.versions)
     assert removed == {
-        v for v, d in digests.items()
+        v
+        for v, d in digests.items()
         if d not in {m.to_digest for m in window} and (unpromoted or d in {m.to_digest for m in moves})
-    }  # fmt: skip
+    }

@@ -63,10 +63,13 @@ def push_image(store: LayoutStore, layers: Sequence[bytes], kind: str = OCI, **c
     document: dict[str, Any] = {
         "schemaVersion": 2,
         "mediaType": manifest.DOCKER_MANIFEST_TYPE if kind == DOCKER else manifest.MANIFEST_TYPE,
-        "config": {"mediaType": manifest.DOCKER_CONFIG_TYPE if kind == DOCKER else manifest.IMAGE_CONFIG_TYPE,
-                   "digest": config.digest, "size": config.size},
+        "config": {
+            "mediaType": manifest.DOCKER_CONFIG_TYPE if kind == DOCKER else manifest.IMAGE_CONFIG_TYPE,
+            "digest": config.digest,
+            "size": config.size,
+        },
         "layers": [],
-    } | changes  # fmt: skip
+    } | changes
     for layer_bytes in layers:
         blob = put(store, pack(layer_bytes))
         document["layers"].append({"mediaType": kind, "digest": blob.digest, "size": blob.size})
@@ -149,7 +152,7 @@ M: Entry = ("models/model.onnx", b"m")
         ([layer(M, *((f"models/.wh.{n}", b"") for n in range(10_000)))], Corrupt, "more than 10000 entries"),
         ([layer(M)[:600]], Corrupt, "cut short"),
     ],
-)  # fmt: skip
+)
 def test_what_must_not_be_unpacked_is_refused(
     store: LayoutStore, tmp_path: Path, layers: list[bytes], error: type[Exception], message: str
 ) -> None:
@@ -188,8 +191,12 @@ def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: P
     any_, amd, arm = (push_image(store, [layer(("models/model.onnx", name))]) for name in (b"any", b"amd", b"arm"))
     amd64 = entry(store, amd, platform={"os": "linux", "architecture": "amd64"})
     arm64 = entry(store, arm, platform={"os": "linux", "architecture": "arm64", "variant": "v8"})
-    proof = entry(store, arm, platform={"os": "unknown", "architecture": "unknown"},
-                  annotations={"vnd.docker.reference.type": "attestation-manifest"})  # fmt: skip
+    proof = entry(
+        store,
+        arm,
+        platform={"os": "unknown", "architecture": "unknown"},
+        annotations={"vnd.docker.reference.type": "attestation-manifest"},
+    )
 
     def index(*entries: dict[str, Any]) -> str:
         return put(store, json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()).digest
@@ -211,15 +218,21 @@ def test_of_an_index_the_right_manifest_is_taken(store: LayoutStore, tmp_path: P
 def test_a_plain_artifact_is_a_version(store: LayoutStore, tmp_path: Path) -> None:
     def titled(name: str, content: bytes, **more: str) -> dict[str, Any]:
         blob = put(store, content)
-        return {"mediaType": "application/octet-stream", "digest": blob.digest, "size": blob.size,
-                "annotations": {"org.opencontainers.image.title": name, **more}}  # fmt: skip
+        return {
+            "mediaType": "application/octet-stream",
+            "digest": blob.digest,
+            "size": blob.size,
+            "annotations": {"org.opencontainers.image.title": name, **more},
+        }
 
     empty = put(store, b"{}")
     document = {
-        "schemaVersion": 2, "mediaType": manifest.MANIFEST_TYPE, "artifactType": "application/vnd.unknown.artifact.v1",
+        "schemaVersion": 2,
+        "mediaType": manifest.MANIFEST_TYPE,
+        "artifactType": "application/vnd.unknown.artifact.v1",
         "config": {"mediaType": manifest.EMPTY_TYPE, "digest": empty.digest, "size": 2},
         "layers": [titled("model.onnx", b"m"), titled("signature.json", SIGNATURE.encode())],
-    }  # fmt: skip
+    }
     digest = put(store, json.dumps(document).encode()).digest
     assert pulled(store, digest, tmp_path / "out") == {"model.onnx": b"m", "signature.json": SIGNATURE.encode()}
     for at, (manifest_bytes, message) in enumerate(

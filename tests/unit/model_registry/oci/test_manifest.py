@@ -18,10 +18,28 @@ RAW = "application/vnd.cncf.model.weight.v1.raw"
 
 
 KNOWN = (
-    "schemaVersion", "mediaType", "artifactType", "config", "layers", "manifests", "annotations", "digest", "size", "platform",
-    "os", "subject", manifest.TITLE, manifest.FILEPATH, manifest.MODEL_TYPE, manifest.MANIFEST_TYPE, manifest.INDEX_TYPE,
-    manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_MANIFEST_TYPE, "sha256:" + "0" * 64, "model.onnx",
-)  # fmt: skip
+    "schemaVersion",
+    "mediaType",
+    "artifactType",
+    "config",
+    "layers",
+    "manifests",
+    "annotations",
+    "digest",
+    "size",
+    "platform",
+    "os",
+    "subject",
+    manifest.TITLE,
+    manifest.FILEPATH,
+    manifest.MODEL_TYPE,
+    manifest.MANIFEST_TYPE,
+    manifest.INDEX_TYPE,
+    manifest.IMAGE_CONFIG_TYPE,
+    manifest.DOCKER_MANIFEST_TYPE,
+    "sha256:" + "0" * 64,
+    "model.onnx",
+)
 
 
 def file(path: str, content: bytes = b"x") -> VersionFile:
@@ -93,7 +111,7 @@ def test_it_is_a_modelpack_manifest() -> None:
         b"[" * 100_000,
         b" " * (manifest.MAX_BYTES + 1),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_version_is_corrupt(data: bytes) -> None:
     assert manifest.parse_version(changed(layers=[layer()])).files[0].path == "a"
     with pytest.raises(Corrupt):
@@ -121,11 +139,28 @@ def test_any_document_is_a_version_or_corrupt_and_any_bytes_are(changes: dict[st
 @pytest.mark.parametrize(
     "refused",
     [
-        ["../x"], ["a/../../x"], ["/etc/passwd"], [""], ["."], [".."], ["a/."], ["a//b"], ["a/"], ["a\\b"], ["C:x"], ["a\0b"],
-        ["a\nb"], ["x" * 256], ["é" * 128], ["a/" * 600 + "b"], ["a", "a"], ["README.md", "readme.MD"], ["a", "a/b"],
+        ["../x"],
+        ["a/../../x"],
+        ["/etc/passwd"],
+        [""],
+        ["."],
+        [".."],
+        ["a/."],
+        ["a//b"],
+        ["a/"],
+        ["a\\b"],
+        ["C:x"],
+        ["a\0b"],
+        ["a\nb"],
+        ["x" * 256],
+        ["é" * 128],
+        ["a/" * 600 + "b"],
+        ["a", "a"],
+        ["README.md", "readme.MD"],
+        ["a", "a/b"],
         ["A/b", "a"],
     ],
-)  # fmt: skip
+)
 def test_paths_that_are_refused(refused: list[str]) -> None:
     with pytest.raises(Corrupt):
         atomic_files.check_paths(refused)

@@ -44,12 +44,30 @@ def test_a_folder_and_a_remote(text: str, expected: ModelReference) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "oci:", "oci:/", "oci::1.0.0", "oci:./m:a:b", f"oci:./m:1@{DIGEST}", "oci:./m@sha256:abc",
-        "oci:./m@sha512:" + "0" * 128, "oci:./m:-x", "oci:./m:", "oci:./m:" + "x" * 129, "oci:./m\n", " oci:./m", "oci:./m\0",
-        "oci:./m\x1b[2J", "./registry/m:1", "m", "registry.example.com", "registry.example.com/UPPER",
-        "registry.example.com:99999/x", "registry.example.com/../x", "https://registry.example.com/x",
+        "",
+        "oci:",
+        "oci:/",
+        "oci::1.0.0",
+        "oci:./m:a:b",
+        f"oci:./m:1@{DIGEST}",
+        "oci:./m@sha256:abc",
+        "oci:./m@sha512:" + "0" * 128,
+        "oci:./m:-x",
+        "oci:./m:",
+        "oci:./m:" + "x" * 129,
+        "oci:./m\n",
+        " oci:./m",
+        "oci:./m\0",
+        "oci:./m\x1b[2J",
+        "./registry/m:1",
+        "m",
+        "registry.example.com",
+        "registry.example.com/UPPER",
+        "registry.example.com:99999/x",
+        "registry.example.com/../x",
+        "https://registry.example.com/x",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_reference_is_named(text: str) -> None:
     with pytest.raises(BadReference) as caught:
         parse(text)

@@ -56,12 +56,22 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
     assert placeholders.is_placeholder(pad)
     assert placeholders.is_placeholder(marks)
     assert drafted == [
-        {"tensor": "ids", "dtype": "int64", "shape": [-1], "pad": pad,
-         "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}]},
+        {
+            "tensor": "ids",
+            "dtype": "int64",
+            "shape": [-1],
+            "pad": pad,
+            "fields": [{"name": "ids", "array": True, "max_length": f"{most}3"}],
+        },
         {"tensor": "attention_mask", "dtype": "int64", "mask_of": "ids", "marks": marks},
-        {"tensor": "frames", "dtype": "float32", "shape": [-1, 2], "pad": pad,
-         "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}]},
-    ]  # fmt: skip
+        {
+            "tensor": "frames",
+            "dtype": "float32",
+            "shape": [-1, 2],
+            "pad": pad,
+            "fields": [{"name": "frames", "array": True, "max_length": f"{most}2"}],
+        },
+    ]
     for tensor in (drafted[0], drafted[2]):
         tensor["fields"][0]["max_length"] = 5
         tensor["pad"] = 0
@@ -76,9 +86,14 @@ def test_bytes_are_found_in_base64() -> None:
     most = f"{BLANK}: the most bytes of an event"
     assert drafted == [
         {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
-        {"tensor": "sound", "dtype": "uint8", "shape": [-1], "batch": False,
-         "fields": [{"name": "sound", "bytes": True, "max_length": most}]},
-    ]  # fmt: skip
+        {
+            "tensor": "sound",
+            "dtype": "uint8",
+            "shape": [-1],
+            "batch": False,
+            "fields": [{"name": "sound", "bytes": True, "max_length": most}],
+        },
+    ]
     assert notes == [
         "input 'image' takes image as bytes in base64; where the record's value is nothing but the bytes, add "
         '"from": "value" to the field',

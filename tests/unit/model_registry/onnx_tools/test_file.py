@@ -75,9 +75,15 @@ def test_a_forest_costs_no_more_fields_than_it_has_attributes(monkeypatch: pytes
     monkeypatch.setattr(protobuf_reader, "MAX_FIELDS", 200)
     numbers = list(range(-5_000, 5_000))
     node = helper.make_node(
-        "TreeEnsembleRegressor", ["x"], ["y"], domain="ai.onnx.ml", nodes_truenodeids=numbers,
-        nodes_values=[float(n) for n in numbers], nodes_modes=["BRANCH_LEQ", "LEAF"] * 5_000, n_targets=1,
-    )  # fmt: skip
+        "TreeEnsembleRegressor",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        nodes_truenodeids=numbers,
+        nodes_values=[float(n) for n in numbers],
+        nodes_modes=["BRANCH_LEQ", "LEAF"] * 5_000,
+        n_targets=1,
+    )
     buffer = protobuf_reader.Buffer(model([node], [info("x", "N", 1)], [info("y", "N", 1)]), 200)
     assert file.parse(buffer.data).operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}
     assert file._Reader(buffer).model().operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}

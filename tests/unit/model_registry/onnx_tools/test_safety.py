@@ -65,9 +65,21 @@ def test_weights_inside_the_package_are_fine(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "location",
-    ["../secret.bin", "/etc/passwd", "link.bin", "up/secret.bin", "absent.bin", ".hidden", "./weights.bin", "data",
-     "model.onnx", "*/_ORT_MEM_ADDR_/*", "data\\weights.bin", "https://x/y"],
-)  # fmt: skip
+    [
+        "../secret.bin",
+        "/etc/passwd",
+        "link.bin",
+        "up/secret.bin",
+        "absent.bin",
+        ".hidden",
+        "./weights.bin",
+        "data",
+        "model.onnx",
+        "*/_ORT_MEM_ADDR_/*",
+        "data\\weights.bin",
+        "https://x/y",
+    ],
+)
 def test_weights_anywhere_else_are_refused(folder: Path, location: str) -> None:
     with pytest.raises(Refused, match="keeps weights in"):
         safety.check(write(folder / "model.onnx", location), None)
@@ -268,12 +280,16 @@ def test_the_first_runtime_that_will_do(opset: int, ir: int, first: str) -> None
         ({}, "1.23.0", "cpu", None),
         ({RUNTIME: "1.24"}, "1.24.0", "cpu", None),
         ({RUNTIME: "1.24"}, "1.31.1+cu12", "cpu", None),
-        ({OPSET: "ai.onnx=25", IR: "11", RUNTIME: "1.24"}, "1.23.2", "cpu",
-         "it needs ONNX Runtime 1.24 or newer (opset ai.onnx=25, IR 11), this scorer has 1.23.2"),
+        (
+            {OPSET: "ai.onnx=25", IR: "11", RUNTIME: "1.24"},
+            "1.23.2",
+            "cpu",
+            "it needs ONNX Runtime 1.24 or newer (opset ai.onnx=25, IR 11), this scorer has 1.23.2",
+        ),
         ({DEVICE: "cuda"}, "1.24", "cpu", "it needs device cuda, this scorer has cpu"),
         ({DEVICE: "cpu,cuda"}, "1.24", "cuda", None),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_named(stated: dict[str, str], version: str, device: str, message: str | None) -> None:
     result = runtime_requirements.missing_requirement(stated, onnxruntime=version, device=device)
     assert (result is None) if message is None else (result is not None and message in result)

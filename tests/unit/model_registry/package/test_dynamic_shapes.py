@@ -81,10 +81,14 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
         ([IDS | {"value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length that varies (-1)"),
         ([IDS | {"fields": None, "value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length"),
-        ([IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
-         'field \'f\' of bytes is one text, without a length; write the "shape" []'),
-        ([IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
-         "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length"),
+        (
+            [IDS | {"fields": [FILE], "dtype": "string", "pad": None}],
+            "field 'f' of bytes is one text, without a length; write the \"shape\" []",
+        ),
+        (
+            [IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
+            "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length",
+        ),
         ([IDS | {"fields": [FILE | {"length": 9}]}], '(no "length"): {"name": ..., "bytes": true, "max_length": 2000000}'),
         ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),
         ([IDS | {"fields": [FILE | {"from": "time"}]}], "field 'f' is a time in ms since 1970, not bytes"),
@@ -92,20 +96,22 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
         ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
         ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: give each a"),
-        ([IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
-         "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\""),
+        (
+            [IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
+            "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\"",
+        ),
         ([IDS, MASK | {"mask_of": "idz"}], "tensor 'mask' is derived from 'idz'; the tensors whose lengths vary are ['ids']"),
         ([IDS, MASK | {"fields": ["a"]}], 'a tensor with "mask_of" is derived from another: leave out "fields"'),
         ([IDS, MASK | {"value": 1}], 'a tensor with "mask_of" is derived from another: leave out "value"'),
         ([IDS, MASK | {"pad": 1}], 'a tensor with "mask_of" is derived from another: leave out "pad"'),
         ([IDS, MASK | {"length_of": "ids"}], 'a tensor with "mask_of" is derived from another: leave out "length_of"'),
         ([IDS, MASK | {"dtype": "string"}], 'a tensor with "mask_of" is of numbers, or bool, not of strings'),
-        ([IDS, MASK | {"shape": [5]}], "the shape [5]: that of a tensor with \"mask_of\" has -1 for the length, such as [-1]"),
-        ([IDS, COUNT | {"shape": [-1]}], "the shape [-1]: that of a tensor with \"length_of\" has no -1, such as [] or [1]"),
+        ([IDS, MASK | {"shape": [5]}], 'the shape [5]: that of a tensor with "mask_of" has -1 for the length, such as [-1]'),
+        ([IDS, COUNT | {"shape": [-1]}], 'the shape [-1]: that of a tensor with "length_of" has no -1, such as [] or [1]'),
         ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be 512, and 512 is no int8 (-128 to 127)"),
         ([MASK], "all are constants; at least one tensor takes a field"),
     ],
-)  # fmt: skip
+)
 def test_every_mistake_is_named(inputs: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(SignatureError) as caught:
         signature(*inputs)

@@ -64,7 +64,7 @@ def test_the_tree_of_fields() -> None:
         (("a[9999]", "b[9999]"), "the paths lead through 20001 objects, arrays and array elements; at most 4096"),
         (tuple(f"a{n}.b" for n in range(MAX_PARTS)), "the paths lead through 4097 objects"),
     ],
-)  # fmt: skip
+)
 def test_fields_that_no_event_has_together(paths: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=r"the paths|read at") as caught:
         build_tree(of(*paths))

@@ -31,7 +31,7 @@ MIXED = signature(
     {"tensor": "x", "dtype": "float32", "fields": ["a", {"name": "b", "from": "header:b"}, C]},
     {"tensor": "t", "dtype": "int64", "shape": [], "fields": [{"name": "t", "from": "time"}]},
     {"tensor": "s", "dtype": "string", "fields": [{"name": "s", "bytes": True, "from": "value"}]},
-)  # fmt: skip
+)
 
 
 def test_a_signature_says_again_what_it_read() -> None:
@@ -83,7 +83,7 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
         ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] holds 2 elements, and 1 fields are named"),
         ("uint8", {"bytes": True, "length": 1 << 21}, {}, "2097152 is no whole number from 1 to 1048576"),
     ],
-)  # fmt: skip
+)
 def test_every_mistake_is_named(dtype: str, field: dict[str, Any], more: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as caught:
         signature_of(dtype, {"name": "image", **field}, **more)

@@ -82,17 +82,19 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
         ({"output": ONE | {"labels": LABELS}}, "output: labels of one output are those of its top, or of a decision by argmax"),
         ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' is repeated"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the one to decide on: "output": "boxes"'),
-        ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "bred"}},
-         "decision.output: 'bred' is no output; did you mean 'breed'?"),
+        (
+            {"output": [BOXES, BREED], "decision": {"argmax": True, "output": "bred"}},
+            "decision.output: 'bred' is no output; did you mean 'breed'?",
+        ),
         ({"output": ONE, "decision": RULE | {"output": "p"}}, "decision.output: 'p' is no output; the only output has no name"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}}, "leave index and shape of that output"),
         ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax gives a label; write "labels"'),
-        ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, 'decision.argmax: 1 is no way to decide'),
+        ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, "decision.argmax: 1 is no way to decide"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "above": 1}}, "decision: unknown key 'above'"),
         ({"output": [BREED], "decision": RULE | {"output": "breed"}}, "decision: the score is an array with a label each"),
     ],
-)  # fmt: skip
+)
 def test_every_mistake_is_named(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as caught:
         signature(**parts)
@@ -187,7 +189,7 @@ def test_what_is_read_of_a_batch() -> None:
         ({"output": ONE}, np.zeros((1, MAX_ELEMENTS // 16), bool), "the answer to one event has 2097152 elements; at most"),
         ({"output": ONE}, np.zeros((1024, 65536), bool), "the answers to 1024 events have 67108864 elements; at most 33554432"),
     ],
-)  # fmt: skip
+)
 def test_outputs_that_are_not_as_they_are_read(parts: dict[str, Any], actual: Any, message: str) -> None:
     with pytest.raises(OutputMismatch, match=message):
         model_outputs.read_outputs(signature(**parts), {"p": actual})

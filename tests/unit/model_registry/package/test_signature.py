@@ -178,8 +178,10 @@ def test_named_outputs() -> None:
         (with_field({"name": "a", "path": "[0].b"}), "inputs[0].fields[0].path: '[0].b': a path begins with a name"),
         (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is no path such as after.amount"),
         (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),
-        ({"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
-         "inputs: field 'a' feeds two tensors with another dtype, default, path, origin, length or shape in each"),
+        (
+            {"inputs": [{"tensor": t, "dtype": "int8", "fields": [{"name": "a", "path": f"{t}.a"}]} for t in "xy"]},
+            "inputs: field 'a' feeds two tensors with another dtype, default, path, origin, length or shape in each",
+        ),
         ({"output": {"tensor": "p", "index": -1}}, "output.index: -1 is no whole number from 0"),
         ({"output": {"tensor": "p", "index": True}}, "output.index: True is no whole number"),
         ({"output": [{"tensor": "p"}]}, "output[0]: the key 'name' is missing"),
@@ -191,7 +193,7 @@ def test_named_outputs() -> None:
         ({"decision": {"threshold": "0.5", "at_or_above": "a", "below": "b"}}, "decision.threshold: '0.5' is no finite"),
         ({"decision": {"threshold": 0.5, "above": "a", "below": "b"}}, "decision: unknown key 'above'"),
     ],
-)  # fmt: skip
+)
 def test_every_mistake_is_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SignatureError) as caught:
         parse_signature(json.dumps(GOOD | changes))

@@ -88,8 +88,14 @@ def test_an_unsigned_version_and_one_that_a_stranger_signed(store: LayoutStore, 
 
 def test_attestations_of_others_are_neither_signatures_nor_bad_ones(store: LayoutStore, proofs: Path) -> None:
     digest = version(store)
-    signatures.attach(store, digest, "https://x.org/y", b'{"_type":"https://in-toto.io/Statement/v1","subject":[],'
-                   b'"predicateType":"https://x.org/y"}', TWO, NOW)  # fmt: skip
+    signatures.attach(
+        store,
+        digest,
+        "https://x.org/y",
+        b'{"_type":"https://in-toto.io/Statement/v1","subject":[],"predicateType":"https://x.org/y"}',
+        TWO,
+        NOW,
+    )
     assert PolicyAdmission(policy(ONE, required=False), proofs).check(store, digest, "1.0.0", NOW) is None
     with pytest.raises(Refused, match="it has no signature"):
         PolicyAdmission(policy(ONE), proofs).check(store, digest, "1.0.0", NOW)

@@ -120,10 +120,19 @@ def test_a_realm_that_refuses(auth: Authenticator, realm: Realm) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["https://evil.example.com/token", f"https://{REGISTRY}.evil.example.com/token", f"https://{REGISTRY}:444/token",
-     f"https://{REGISTRY}@evil.example.com/token", f"https://user@{REGISTRY}/token", f"http://{REGISTRY}:81/token",
-     f"file://{REGISTRY}/token", "//", "", "https://["],
-)  # fmt: skip
+    [
+        "https://evil.example.com/token",
+        f"https://{REGISTRY}.evil.example.com/token",
+        f"https://{REGISTRY}:444/token",
+        f"https://{REGISTRY}@evil.example.com/token",
+        f"https://user@{REGISTRY}/token",
+        f"http://{REGISTRY}:81/token",
+        f"file://{REGISTRY}/token",
+        "//",
+        "",
+        "https://[",
+    ],
+)
 def test_a_realm_that_is_not_asked(auth: Authenticator, realm: Realm, url: str) -> None:
     with pytest.raises(Refused, match=r"which is not its own realm|asks for credentials over|as its realm"):
         auth.answer(f'Bearer realm="{url}"', PULL, None)
@@ -229,8 +238,10 @@ def test_nothing_to_say(auth: Authenticator, requested: str) -> None:
     ("header", "expected"),
     [
         ('Basic realm="x"', [("basic", {"realm": "x"})]),
-        ('Bearer realm="u",service="reg, one",scope="a:pull,push"',
-         [("bearer", {"realm": "u", "service": "reg, one", "scope": "a:pull,push"})]),
+        (
+            'Bearer realm="u",service="reg, one",scope="a:pull,push"',
+            [("bearer", {"realm": "u", "service": "reg, one", "scope": "a:pull,push"})],
+        ),
         ('BEARER Realm = bare , service="a \\"b\\""', [("bearer", {"realm": "bare", "service": 'a "b"'})]),
         ("Basic realm=/", [("basic", {"realm": "/"})]),
         ("Bearer realm=https://r/token?x=1,service=reg", [("bearer", {"realm": "https://r/token?x=1", "service": "reg"})]),
@@ -241,7 +252,7 @@ def test_nothing_to_say(auth: Authenticator, requested: str) -> None:
         ('realm="of nothing"', []),
         ("", []),
     ],
-)  # fmt: skip
+)
 def test_headers(header: str, expected: list[tuple[str, dict[str, str]]]) -> None:
     assert parse_challenges(header) == expected
 

@@ -25,10 +25,24 @@ def test_the_form_is_the_contract() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "a/b/1", "a/b/1/2/3", "a//1/2", "a/b/-1/2", "a/b/1/+2", "a/b/1/ 2", "a/b/1/", "a/b/1/1_0", "a/b/1/2.0",
-        "a/b/2147483648/1", "a/b/1/9223372036854775808", "a/b/1/" + "9" * 5000, "a/%ff/1/2", "a/ü/1/2", b"a/\xfc/1/2",
+        "",
+        "a/b/1",
+        "a/b/1/2/3",
+        "a//1/2",
+        "a/b/-1/2",
+        "a/b/1/+2",
+        "a/b/1/ 2",
+        "a/b/1/",
+        "a/b/1/1_0",
+        "a/b/1/2.0",
+        "a/b/2147483648/1",
+        "a/b/1/9223372036854775808",
+        "a/b/1/" + "9" * 5000,
+        "a/%ff/1/2",
+        "a/ü/1/2",
+        b"a/\xfc/1/2",
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_refused_by_name(text: str | bytes) -> None:
     with pytest.raises(ValueError, match="not a position") as caught:
         source_position.parse(text)

@@ -27,8 +27,11 @@ def test_rollout_shows_its_step_bake_time_and_waits() -> None:
     console_records.in_canary(state)
     view = shown(state)
     assert [(stage.name, stage.place) for stage in view.stages] == [
-        ("shadow 20 %", "done"), ("canary 5 %", "now"), ("canary 25 %", "next"), ("promote", "next"),
-    ]  # fmt: skip
+        ("shadow 20 %", "done"),
+        ("canary 5 %", "now"),
+        ("canary 25 %", "next"),
+        ("promote", "next"),
+    ]
     assert (view.baked, view.wanted, view.waits, view.controller) == (300.0, 900, ["flips: no pairs"], "m.rollout/0")
     assert view.running
     assert not view.for_person
@@ -77,8 +80,11 @@ def test_ended_rollout_keeps_its_outcome_and_analysis() -> None:
     assert view.analysis.bars[0].label == "beyond its margin"
     assert (view.share, view.waits, view.wanted) == (None, [], 0)
     assert [(e.event, e.revision) for e in view.log][:4] == [
-        ("ended: rolled back", 0), ("moved", 4), ("to move to revision 1 (restored), roll back", 0), ("moved", 3),
-    ]  # fmt: skip
+        ("ended: rolled back", 0),
+        ("moved", 4),
+        ("to move to revision 1 (restored), roll back", 0),
+        ("moved", 3),
+    ]
     assert rollout_plan_view.pairs(state) is None
 
 

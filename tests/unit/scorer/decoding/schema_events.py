@@ -44,9 +44,17 @@ AT = {"type": "long", "logicalType": "timestamp-millis"}
 FLOATS, DOUBLES = ({"type": "array", "items": items} for items in ("float", "double"))
 AVRO = avro_record(id="string", at=AT, more=MORE, a="float", b_="double", c_="float", vector=FLOATS)
 MIXED_AVRO = avro_record(
-    a="double", b_="double", c_="double", count="int", size_="long", word="string", other_="string", flag_="boolean",
-    vector=DOUBLES, id_="string",
-)  # fmt: skip
+    a="double",
+    b_="double",
+    c_="double",
+    count="int",
+    size_="long",
+    word="string",
+    other_="string",
+    flag_="boolean",
+    vector=DOUBLES,
+    id_="string",
+)
 MIXED_PROTO = """syntax = "proto3";
 message Event {
   double a = 1; optional double b = 2; optional double c = 3; sint32 count = 4; optional int64 size = 5; string word = 6;

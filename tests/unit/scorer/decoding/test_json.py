@@ -178,11 +178,20 @@ def test_the_fast_path_and_the_fall_back_say_the_same(rows: list[list[float]], d
 
 @pytest.mark.parametrize(
     "text",
-    ['{"id": "e", "vector": %s, "vector": [1]}', '{"id": "e", "vector": %s, "id": "f"}', '{"id": true, "vector": %s}',
-     '{"id": 18446744073709551616, "vector": %s}', '{"id": "e", "vector": [%s]}', '{"id": "e", "vector": %s, "more": [1]}',
-     '{"id": "\\u0041", "vector": %s}', '{"id": "e", "vector": %s} ', '{"id": "e", "vector": %s}x',
-     '{"id": "e", "vect\\u006fr": %s}', '\ufeff{"id": "e", "vector": %s}'],
-)  # fmt: skip
+    [
+        '{"id": "e", "vector": %s, "vector": [1]}',
+        '{"id": "e", "vector": %s, "id": "f"}',
+        '{"id": true, "vector": %s}',
+        '{"id": 18446744073709551616, "vector": %s}',
+        '{"id": "e", "vector": [%s]}',
+        '{"id": "e", "vector": %s, "more": [1]}',
+        '{"id": "\\u0041", "vector": %s}',
+        '{"id": "e", "vector": %s} ',
+        '{"id": "e", "vector": %s}x',
+        '{"id": "e", "vect\\u006fr": %s}',
+        '\ufeff{"id": "e", "vector": %s}',
+    ],
+)
 def test_what_is_seldom_in_json_is_read_alike_on_both_paths(text: str) -> None:
     numbers = json.dumps([1e-300, -0.0, 2**53 + 1, 2**64 - 1, 2**70, *[0.1] * 35])
     decoder = JsonDecoder(ARRAY, "id", 10_000)

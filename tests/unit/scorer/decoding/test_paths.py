@@ -68,15 +68,21 @@ ITEM = "field 'price' (items[1].price)"
         ({"after": "x"}, Reason.WRONG_TYPE, f"{AFTER}: after is a string, not an object with 'amount'"),
         ({"after": []}, Reason.WRONG_TYPE, f"{AFTER}: after is an array, not an object with 'amount'"),
         ({"after": {"amount": "?"}}, Reason.WRONG_TYPE, f"{AFTER}: Expected `float`, got `str`"),
-        ({"after": {"amount": 1}, "items": {}}, Reason.WRONG_TYPE,
-         f"{ITEM}: items is an object, not an array with an element 1"),
-        ({"after": {"amount": 1}, "items": [0, 1]}, Reason.WRONG_TYPE,
-         f"{ITEM}: items[1] is a number, not an object with 'price'"),
+        (
+            {"after": {"amount": 1}, "items": {}},
+            Reason.WRONG_TYPE,
+            f"{ITEM}: items is an object, not an array with an element 1",
+        ),
+        (
+            {"after": {"amount": 1}, "items": [0, 1]},
+            Reason.WRONG_TYPE,
+            f"{ITEM}: items[1] is a number, not an object with 'price'",
+        ),
         ({"after": {"amount": 1, "n": 128}}, Reason.OUT_OF_RANGE, "field 'n' (after.n): Expected `int` <= 127"),
         ({"after": {"amount": math.nan}}, Reason.NOT_FINITE, f"{AFTER} is nan; {NO_NAN}"),
         ([], Reason.WRONG_TYPE, "the event is a JSON list, not an object"),
     ],
-)  # fmt: skip
+)
 def test_what_is_bad_is_named_with_its_path(event: Any, reason: Reason, message: str) -> None:
     valid_event = json.dumps({"after": {"amount": 1}}).encode()
     decoded = JsonDecoder(SIGNATURE, None, 1_000).decode([valid_event, json.dumps(event).encode(), valid_event])

@@ -48,10 +48,22 @@ def test_an_object_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch,
 def test_it_is_compiled_without_a_warning_and_loads(tmp_path: Path) -> None:
     target = tmp_path / "scanner.so"
     done = subprocess.run(
-        ["cc", *compiler.FLAGS, "-Werror", "-Wconversion", "-Wno-sign-conversion", "-fPIC", "-shared", "-o", str(target),
-         *map(str, compiler.SOURCES)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            "cc",
+            *compiler.FLAGS,
+            "-Werror",
+            "-Wconversion",
+            "-Wno-sign-conversion",
+            "-fPIC",
+            "-shared",
+            "-o",
+            str(target),
+            *map(str, compiler.SOURCES),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

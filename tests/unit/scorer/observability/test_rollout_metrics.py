@@ -20,10 +20,20 @@ def test_a_leader_exports_the_rollout() -> None:
     decisions = Counter({"promote": 2, "roll back": 1})
     state = RolloutState(True, True, 1, 4, 300.0, 900.0, 0.5, 4_000, True, True, decisions, 98.0)
     assert exported(state) == {
-        "leader": 1, "look_age_seconds": 2, "registry_away": 1, "running": 1, "step": 2, "steps": 4, "baked_seconds": 300,
-        "wanted_seconds": 900, "pairs": 4_000, "waits_for_person": 1, "behind_seconds": 0.5,
-        'decisions_total{verdict="promote"}': 2, 'decisions_total{verdict="roll back"}': 1,
-    }  # fmt: skip
+        "leader": 1,
+        "look_age_seconds": 2,
+        "registry_away": 1,
+        "running": 1,
+        "step": 2,
+        "steps": 4,
+        "baked_seconds": 300,
+        "wanted_seconds": 900,
+        "pairs": 4_000,
+        "waits_for_person": 1,
+        "behind_seconds": 0.5,
+        'decisions_total{verdict="promote"}': 2,
+        'decisions_total{verdict="roll back"}': 1,
+    }
 
 
 def test_it_follows_its_state() -> None:

@@ -14,10 +14,17 @@ from tests.chaos.stray import ADD_PARTITIONS, END_TXN, PRODUCE, TXN_OFFSET_COMMI
 from tests.chaos.watch import Stalls
 
 SCORER_ENDS = {
-    "freeze-scorer": "thaw-scorer", "freeze-broker": "thaw-broker", "kill-broker": "start-broker", "hold": "cut",
-    "kill-leader": "start-broker", "fill-disk": "free-disk", "registry-away": "registry-back", "stop-scorer": "start-scorer",
-    "flood-connections": "end-flood", "promote-bad": "swap",
-}  # fmt: skip
+    "freeze-scorer": "thaw-scorer",
+    "freeze-broker": "thaw-broker",
+    "kill-broker": "start-broker",
+    "hold": "cut",
+    "kill-leader": "start-broker",
+    "fill-disk": "free-disk",
+    "registry-away": "registry-back",
+    "stop-scorer": "start-scorer",
+    "flood-connections": "end-flood",
+    "promote-bad": "swap",
+}
 RELAY_ENDS = {"freeze-relay": "thaw-relay", "freeze-broker": "thaw-broker", "kill-broker": "start-broker", "hold": "cut"}
 
 

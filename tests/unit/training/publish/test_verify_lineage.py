@@ -28,8 +28,12 @@ def test_the_evidence_of_a_promotion(store: LayoutStore, folder: Path, records: 
     assert (lineage.run, lineage.seed, lineage.recipe, lineage.parameters) == (RUN, 7, "trees", {"leaves": 31})
     assert (lineage.dataset, lineage.environment) == (f"sha256:{3:064x}", f"sha256:{4:064x}")
     assert (lineage.champion, lineage.verdict, lineage.passed, lineage.rows, lineage.count) == (
-        None, "passed", True, f"sha256:{2:064x}", 100,
-    )  # fmt: skip
+        None,
+        "passed",
+        True,
+        f"sha256:{2:064x}",
+        100,
+    )
     assert lineage.spans == (
         Span("events", "cluster", "flights", 0, 5, 1_005),
         Span("events", "cluster", "flights", 1, 0, 0),

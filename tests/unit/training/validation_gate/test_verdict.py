@@ -207,8 +207,18 @@ def test_the_document_is_json_with_every_part_and_the_same_for_the_same_evidence
     reason = comparison.to_dict()
     assert json.loads(json.dumps(reason, allow_nan=False)) == reason
     assert list(reason) == [
-        "run", "rows", "metric", "champion", "challenger", "difference", "discordant", "slices", "rules", "verdict", "because",
-    ]  # fmt: skip
+        "run",
+        "rows",
+        "metric",
+        "champion",
+        "challenger",
+        "difference",
+        "discordant",
+        "slices",
+        "rules",
+        "verdict",
+        "because",
+    ]
     assert list(reason["rows"]) == ["digest", "count", "from", "to", "blocks"]
     assert reason["rows"]["digest"] == evidence.rows.digest()
     assert reason["rows"]["from"].startswith("1970-01-01T00:0")

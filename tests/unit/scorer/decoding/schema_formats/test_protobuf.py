@@ -43,14 +43,31 @@ message Row {
 }
 """
 SIGNATURE = signature_of(
-    ("s", "string", ["colour", {"name": "other", "default": "-"}, {"name": "named", "path": "by_name.x", "default": "-"},
-                     {"name": "second", "path": "all[1]", "default": "-"}, {"name": "word", "default": "-"}]),
+    (
+        "s",
+        "string",
+        [
+            "colour",
+            {"name": "other", "default": "-"},
+            {"name": "named", "path": "by_name.x", "default": "-"},
+            {"name": "second", "path": "all[1]", "default": "-"},
+            {"name": "word", "default": "-"},
+        ],
+    ),
     ("k", "int64", ["number", {"name": "n", "default": -1}]),
-    ("x", "float64", [{"name": "a", "default": "nan"}, {"name": "amount", "path": "amounts.eur", "default": 0},
-                      {"name": "price", "default": 0}, {"name": "rate", "default": 0}]),
+    (
+        "x",
+        "float64",
+        [
+            {"name": "a", "default": "nan"},
+            {"name": "amount", "path": "amounts.eur", "default": 0},
+            {"name": "price", "default": 0},
+            {"name": "rate", "default": 0},
+        ],
+    ),
     ("f", "bool", [{"name": "flag", "default": True}]),
     ("v", "float32", [{"name": "vector", "array": True, "length": 2, "default": 9}]),
-)  # fmt: skip
+)
 New = Callable[..., Any]
 
 
