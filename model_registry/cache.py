@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 
 MAX_KNOWN_BYTES = 1 << 16  # of a note about the version that a tag named last
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
-BLOBS, FILES = "blobs/sha256", "files"
+BLOBS = "blobs/sha256"
+FILES = "files"
 
 
 class _Note(msgspec.Struct, frozen=True):

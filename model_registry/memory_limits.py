@@ -85,7 +85,8 @@ def _on_the_way(mount: Path, path: str, limit: str, usage: str, inactive: str) -
     group = mount / path.strip("/")
     while True:
         try:
-            most, used = (group / limit).read_text().strip(), int((group / usage).read_text())
+            most = (group / limit).read_text().strip()
+            used = int((group / usage).read_text())
             given_back = _pairs(group / "memory.stat").get(inactive, 0)
         except (OSError, ValueError):
             most = "max"

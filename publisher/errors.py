@@ -9,7 +9,11 @@ from typing import Any
 
 from model_registry.redaction import redacted
 
-FINDING, USAGE, REFUSED, UNREACHABLE, INTERRUPTED = 1, 2, 3, 4, 130
+FINDING = 1
+USAGE = 2
+REFUSED = 3
+UNREACHABLE = 4
+INTERRUPTED = 130
 """Exit codes: a check or count found a fault; wrong usage or configuration; rejected; unreachable; Ctrl-C or a closed pipe."""
 
 

@@ -95,8 +95,10 @@ def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tu
     Returns:
         The files that are the other's, and those that are our own.
     """
-    ours, theirs = _recorded(own), _recorded(other)
-    lost, taken = [], []
+    ours = _recorded(own)
+    theirs = _recorded(other)
+    lost = []
+    taken = []
     for path in sorted(path for path in ours.keys() & theirs.keys() if ours[path] != theirs[path]):
         digest = _digest(Path(str(own.locate_file(path))))
         if digest == ours[path]:

@@ -22,7 +22,9 @@ Query = tuple[str, str]
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 WHERE = 'namespace=~"$namespace"'
-HALF, THIRD, SIXTH = 12, 8, 4
+HALF = 12
+THIRD = 8
+SIXTH = 4
 """Widths; a page has 24."""
 
 

@@ -122,7 +122,8 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
         raise NotFound(
             f"{store.repository} has no channel {channel!r}", f"model-registry promote {repo} --to VERSION creates it"
         )
-    rows, values = [], []
+    rows = []
+    values = []
     signed = _signed(store, key)
     followed = {move.revision for move in completed_moves(moves, _names(store, channel))}
     for m in moves:

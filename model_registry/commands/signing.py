@@ -75,9 +75,11 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 
     if (key is None) == (policy is None):
         raise BadReference("verify needs either --key or --policy", "for instance --key release.pub; --key may be repeated")
-    trusted, scorer_policy = trusted_keys(key), read(policy) if policy else None
+    trusted = trusted_keys(key)
+    scorer_policy = read(policy) if policy else None
     store, target = open_repository(ctx, ref)
-    digest, now = champion_of(store, target), datetime.now(UTC)
+    digest = champion_of(store, target)
+    now = datetime.now(UTC)
     name = names_of(store, target, digest)[0]
     details: dict[str, str | None] = {}
     if scorer_policy:

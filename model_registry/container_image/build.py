@@ -112,7 +112,8 @@ class _HashingWriter:
 def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str]) -> dict[str, Any]:
     """Return the base's config with one more layer, and with the annotations as labels, which `docker inspect` shows."""
     config = dict(base)
-    rootfs, inner = dict(config.get("rootfs") or {}), dict(config.get("config") or {})
+    rootfs = dict(config.get("rootfs") or {})
+    inner = dict(config.get("config") or {})
     config["rootfs"] = {"type": "layers", "diff_ids": [*rootfs.get("diff_ids", []), diff_id]}
     config["config"] = inner | {"Labels": {**(inner.get("Labels") or {}), **annotations}}
     history = {"created_by": "model-registry push --image", "comment": f"the model package, under /{ROOT}"}

@@ -70,7 +70,8 @@ class ChunkReader(io.RawIOBase):
                 return 0
             self._rest = memoryview(chunk)
         size = min(len(view), len(self._rest))
-        view[:size], self._rest = self._rest[:size], self._rest[size:]
+        view[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
         self.count += size
         return size
 
@@ -91,12 +92,15 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimi
 
 def _gunzip(source: ChunkReader) -> Iterator[bytes]:
     """Yield the content of all gzip members, as parallel compressors write them; zero bytes may follow the last."""
-    engine, rest, streams = None, b"", 0
+    engine = None
+    rest = b""
+    streams = 0
     while rest or (rest := source.read(GZIP_CHUNK) or b""):
         if engine is None:
             if not (rest := rest.lstrip(b"\0")):
                 continue
-            engine, streams = zlib.decompressobj(wbits=31), streams + 1
+            engine = zlib.decompressobj(wbits=31)
+            streams = streams + 1
             if streams > MAX_GZIP_MEMBERS:
                 raise Corrupt(f"a layer of more than {MAX_GZIP_MEMBERS} gzip members")
         try:
@@ -107,7 +111,8 @@ def _gunzip(source: ChunkReader) -> Iterator[bytes]:
             yield chunk
         rest = engine.unconsumed_tail
         if engine.eof:
-            rest, engine = engine.unused_data, None
+            rest = engine.unused_data
+            engine = None
     if engine is not None:
         raise Corrupt("a layer ends in the middle of its gzip")
 
@@ -222,7 +227,8 @@ def _records(data: bytes) -> dict[str, str]:
 
 
 def _exactly(source: ChunkReader, size: int) -> bytes:
-    parts, remaining = [], size
+    parts = []
+    remaining = size
     while remaining and (part := source.read(remaining)):
         parts.append(part)
         remaining -= len(part)

@@ -24,7 +24,8 @@ from model_registry.oci.manifest import Descriptor, VersionFile, VersionManifest
 ROOT = "models"
 MAX_MEMBERS = 10_000  # under /models, in all layers
 MODEL = "model.onnx"
-WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
+WHITEOUT = ".wh."
+OPAQUE = ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
 """Annotation of a layer that hides the lower layers' content under /models, which then need not be read."""
 _HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"

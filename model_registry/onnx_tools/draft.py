@@ -192,7 +192,8 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
     """Draft the shape and the field of a tensor whose bytes are in the events, in base64."""
-    fed, row = _field(drafting, tensor, path), list(tensor.shape[1:])
+    fed = _field(drafting, tensor, path)
+    row = list(tensor.shape[1:])
     encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
     drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(path)} as {encoding}")
     return {"shape": row, "fields": [fed | {"bytes": True}]}
@@ -236,7 +237,8 @@ def _is_array(drafting: Drafting, path: Path) -> bool:
 
 def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
     """Return whether a tensor takes all values: scalars of its dtype, rows as bytes in base64, or arrays of one shape."""
-    present, row = _present(values), tensor.shape[1:]
+    present = _present(values)
+    row = tensor.shape[1:]
     if tensor.dtype not in DTYPES:
         return False
     if _is_bytes(values, tensor):
@@ -244,7 +246,8 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
     if isinstance(present[0], list):
         shape = _shape(values, row)
         longest = _longest(values, shape) if VARIES in shape else 1
-        width, nested = step_size(shape) * longest, tuple(shape) if len(shape) > 1 or VARIES in shape else None
+        width = step_size(shape) * longest
+        nested = tuple(shape) if len(shape) > 1 or VARIES in shape else None
         return bool(shape) and not any(
             array_fault(value, width, nested, lambda element: event_fault(element, tensor.dtype)) for value in present
         )
@@ -253,7 +256,8 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
     """Return the shape of the arrays, -1 for an open length that differs; an empty list if the tensor does not take them."""
-    shape, opened = _first_shape(values, row), [at for at, size in enumerate(row) if is_open(size)]
+    shape = _first_shape(values, row)
+    opened = [at for at, size in enumerate(row) if is_open(size)]
     if not shape or len(opened) != 1:
         return shape
     (at,) = opened

@@ -115,7 +115,8 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
 
 
 def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    stated, values = onnx_file.inputs, draft_events.values(events)
+    stated = onnx_file.inputs
+    values = draft_events.values(events)
     outputs = draft_unbatched.batched(stated, onnx_file.outputs)
     reason = draft_unbatched.reason(stated, outputs)
     opened = list(stated)

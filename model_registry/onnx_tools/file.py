@@ -112,7 +112,8 @@ class _Reader:
         return onnx_file
 
     def _opset(self, span: Span) -> None:
-        domain, version = "", 0
+        domain = ""
+        version = 0
         for number, value in protobuf_reader.fields(self._buffer, span):
             if number == 1 and isinstance(value, tuple):
                 domain = self._buffer.text(value)
@@ -175,7 +176,8 @@ class _Reader:
 
     def _tensor(self, span: Span) -> str:
         """Read a TensorProto and return its name."""
-        name, places = "", []
+        name = ""
+        places = []
         for number, value in protobuf_reader.messages(self._buffer, span):
             if number == 8:
                 name = self._buffer.text(value)
@@ -205,7 +207,8 @@ class _Reader:
         return pair.get(1, ""), pair.get(2, "")
 
     def _value_info(self, span: Span) -> ModelTensor:
-        name, dtype = "", UNKNOWN
+        name = ""
+        dtype = UNKNOWN
         shape: Shape = ()
         for number, value in protobuf_reader.messages(self._buffer, span):
             if number == 1:

@@ -78,7 +78,8 @@ def prepare(
         Refused: Another check fails.
     """
     placeholders.check(folder)
-    path, stated = package.find_model(folder), package.read_signature(folder)
+    path = package.find_model(folder)
+    stated = package.read_signature(folder)
     if path.name != package.MODEL:
         if stated is None:
             raise Refused(

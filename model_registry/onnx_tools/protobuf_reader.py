@@ -13,7 +13,10 @@ from model_registry.errors import Corrupt
 from model_registry.untrusted_input.varint import read_varint
 
 MAX_FIELDS = 5_000_000  # about four seconds; the largest models that were tried have 100,000
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+VARINT = 0
+FIXED64 = 1
+LENGTH = 2
+FIXED32 = 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 
 Span = tuple[int, int]
@@ -60,7 +63,8 @@ def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) ->
         if buffer.left < 0:
             raise Corrupt(f"more than {MAX_FIELDS} fields")
         tag, at = _varint(buffer, at, end)
-        number, kind = tag >> 3, tag & 7
+        number = tag >> 3
+        kind = tag & 7
         if kind == VARINT:
             value, at = _varint(buffer, at, end)
             yield number, value

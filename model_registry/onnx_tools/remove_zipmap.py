@@ -13,7 +13,8 @@ from model_registry.errors import Refused
 from model_registry.onnx_tools import locales
 from model_registry.onnx_tools.file import OnnxFile
 
-DOMAIN, NAME = "ai.onnx.ml", "ZipMap"
+DOMAIN = "ai.onnx.ml"
+NAME = "ZipMap"
 ROWS = 3
 SHOWN = 10  # classes in a note
 SHOWN_CHARACTERS = 200  # of an error

@@ -78,7 +78,8 @@ class LoadedOnnxModel:
 
         ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
         self.version = str(ort.__version__)
-        self._signature, self._assembler = signature, InputAssembler(signature)
+        self._signature = signature
+        self._assembler = InputAssembler(signature)
         self._names = list(dict.fromkeys(output.tensor for output in signature.outputs))
         options = ort.SessionOptions()
         if stated and (library := ort_extensions.library(stated)):

@@ -111,7 +111,8 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
         return find_fault
     if not fits(stated.full_shape, tensor.shape):
         shape = [None if isinstance(size, int) and size < 0 else size for size in tensor.shape]
-        stated_shape, hint = format_shape(stated.full_shape), _hint(stated, tensor)
+        stated_shape = format_shape(stated.full_shape)
+        hint = _hint(stated, tensor)
         return f"input {name!r}: the signature gives {stated_shape}, the model wants {shape}{hint}"
     return None
 
@@ -169,7 +170,9 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 
     A shape of [] may be one that the model does not state.
     """
-    name, dtype, shape = output.tensor, tensor.dtype, with_batch_dimension(tensor.shape) if signature.alone else tensor.shape
+    name = output.tensor
+    dtype = tensor.dtype
+    shape = with_batch_dimension(tensor.shape) if signature.alone else tensor.shape
     if not is_tensor(tensor):
         return f"output {name!r} is {dtype}, not a tensor; {remedy(tensor)}"
     width = shape[1] if len(shape) == 2 and not is_open(shape[1]) else None

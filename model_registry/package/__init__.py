@@ -28,7 +28,9 @@ from model_registry.stores import parallel_transfer, resolve_index
 from model_registry.stores.base import Store
 from model_registry.untrusted_input.files import open_regular
 
-MODEL, SIGNATURE, GOLDEN = "model.onnx", "signature.json", "golden.jsonl"
+MODEL = "model.onnx"
+SIGNATURE = "signature.json"
+GOLDEN = "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")
 """Models for ONNX Runtime, TensorFlow Serving, Open Inference servers, and any server that has the model already."""
 

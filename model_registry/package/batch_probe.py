@@ -118,8 +118,12 @@ class _Probe:
         rounding: float,
         clock: Callable[[], float],
     ) -> None:
-        self._signature, self._run, self._failed, self._clock = signature, run, failed, clock
-        self._most, self._rounding = most, rounding
+        self._signature = signature
+        self._run = run
+        self._failed = failed
+        self._clock = clock
+        self._most = most
+        self._rounding = rounding
         self._lengths = LengthPlan(signature) if signature.varies else None
         self._end = clock() + SECONDS
 
@@ -226,13 +230,15 @@ def _difference(alone: Any, together: Any, tolerance: float | None, rounding: fl
     Returns:
         The ratio of the difference to the allowed one, the difference, the allowed difference, and both answers as text.
     """
-    alone, together = np.asarray(alone), np.asarray(together)
+    alone = np.asarray(alone)
+    together = np.asarray(together)
     if alone.shape != together.shape:
         return math.inf, math.inf, 0.0, f"has the shape {alone.shape} alone, but {together.shape}"
     if alone.dtype.kind not in "iuf":
         at = np.flatnonzero((alone != together).ravel())
         return (math.inf, math.inf, 0.0, _numbers(alone, together, int(at[0]))) if len(at) else None
-    first, second = alone.astype(np.float64).ravel(), together.astype(np.float64).ravel()
+    first = alone.astype(np.float64).ravel()
+    second = together.astype(np.float64).ravel()
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     with np.errstate(invalid="ignore"):
         sizes = np.where(same, 0.0, np.nan_to_num(np.abs(first - second), nan=math.inf, posinf=math.inf))
@@ -247,7 +253,8 @@ def _difference(alone: Any, together: Any, tolerance: float | None, rounding: fl
 
 def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
     place = f" at {list(map(int, np.unravel_index(at, alone.shape)))}" if alone.ndim else ""
-    first, second = alone.ravel()[at], together.ravel()[at]
+    first = alone.ravel()[at]
+    second = together.ravel()[at]
     if alone.dtype.kind == "f":
         return f"scores {first:.6g}{place} alone, but {second:.6g}"
     return f"scores {str(first)!r:.60}{place} alone, but {str(second)!r:.60}"
@@ -334,7 +341,9 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
     if any(tensor.fields[0].raw for tensor in varying):
         return None
     for tensor in varying:
-        row, at, most = rows[tensor.tensor][0], (tensor.shape or ()).index(VARIES), _most(signature, tensor.axis)
+        row = rows[tensor.tensor][0]
+        at = (tensor.shape or ()).index(VARIES)
+        most = _most(signature, tensor.axis)
         length = row.shape[at]
         if length == 0 or (tensor.pad is None and not longest):
             continue

@@ -50,7 +50,8 @@ def compare_versions(
         old_signature: The older version's signature; None if it states none.
         new_signature: The newer version's signature; None if it states none.
     """
-    before, after = _digests(old), _digests(new)
+    before = _digests(old)
+    after = _digests(new)
     shared = before.keys() & after.keys()
     unknown = IMAGE_HAS_NO_SIGNATURE if old.layers or new.layers else "" if old_signature or new_signature else NO_SIGNATURE
     lines, breaks = ((), ()) if unknown else _compare_signatures(old_signature, new_signature)
@@ -79,7 +80,8 @@ def _compare_signatures(old: Signature | None, new: Signature | None) -> tuple[t
 
 
 def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    before, after = {f.name: f for f in old.fields}, {f.name: f for f in new.fields}
+    before = {f.name: f for f in old.fields}
+    after = {f.name: f for f in new.fields}
     lines = [f"field {name} is no longer read" for name in before if name not in after]
     lines += [f"field {name} is new ({_shown(field)})" for name, field in after.items() if name not in before]
     both = [(before[name], field) for name, field in after.items() if name in before]
@@ -190,7 +192,8 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
         )
         return f"field {later.name} came from {old_source} and comes from {new_source}"
     if not later.source and later.steps != earlier.steps:
-        old_path, new_path = json_path.format_path(earlier.steps), json_path.format_path(later.steps)
+        old_path = json_path.format_path(earlier.steps)
+        new_path = json_path.format_path(later.steps)
         return f"field {later.name} was read at {old_path} and is read at {new_path}"
     if later.required and not earlier.required:
         return f"field {later.name} is required and was optional"

@@ -38,7 +38,8 @@ def check_dynamic(tensor: Any) -> bool:
 
 def _check_varying(tensor: Any) -> None:
     """Raise ValueError unless one array field, or one of bytes, with a bound feeds the tensor."""
-    shape, fields = tensor.shape, tensor.fields
+    shape = tensor.shape
+    fields = tensor.fields
     if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
         raise ValueError(
             f"the shape {shape} has a length that varies, which one array field gives, {EXAMPLE}, or bytes, {BYTES}"
@@ -129,7 +130,8 @@ def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | No
         first = firsts.setdefault(new_tensor.axis, name)
         if name == first or first not in old_arrays or name not in old_arrays:
             continue
-        (tensor, field), (before, other) = old_arrays[name], old_arrays[first]
+        (tensor, field) = old_arrays[name]
+        (before, other) = old_arrays[first]
         shared = tensor.varies and before.varies and tensor.axis == before.axis
         same = not field.varies and not other.varies and field.array == other.array
         if not shared and not same:

@@ -7,7 +7,10 @@ from typing import Any
 from model_registry.package import json_path
 from model_registry.package.signature import InputField, Signature
 
-KEY, TIME, VALUE, HEADER = "key", "time", "value", "header:"
+KEY = "key"
+TIME = "time"
+VALUE = "value"
+HEADER = "header:"
 TIME_DTYPES = ("int64", "uint64", "float64", "float32")
 """The dtypes that hold a current time in ms since 1970; float32 is precise to two minutes."""
 

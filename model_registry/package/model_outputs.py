@@ -31,7 +31,8 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
     columns = {output.name: _column(signature, output, outputs[output.tensor]) for output in signature.outputs}
     events = len(next(iter(columns.values())))
     sizes = sum((_sizes(column) for column in columns.values()), np.zeros(events, np.int64))
-    largest, elements = int(sizes.max(initial=0)), int(sizes.sum())
+    largest = int(sizes.max(initial=0))
+    elements = int(sizes.sum())
     if largest > MAX_WIDTH:
         raise OutputMismatch(f"the answer to one event has {largest} elements; at most {MAX_WIDTH} are written")
     if elements > MAX_ELEMENTS:
@@ -76,7 +77,8 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
         return [row.tolist() for row in column]
     if not output.top:
         return list(column.tolist())
-    labels, places = signature.labels_of(output), largest_indices(column, output.top)
+    labels = signature.labels_of(output)
+    places = largest_indices(column, output.top)
     scores = np.take_along_axis(column, places, axis=1)
     pairs = zip(places.tolist(), scores.tolist(), strict=True)
     return [[{"label": labels[at], "score": score} for at, score in zip(*pair, strict=True)] for pair in pairs]

@@ -123,7 +123,9 @@ class LengthPlan:
             rows.setdefault(key, []).append(row)
         runs: list[PaddedRun] = []
         for key in sorted(rows):
-            at, steps, most = np.array(rows[key], np.intp), max(1, *key), self._most_rows(key, most_steps)
+            at = np.array(rows[key], np.intp)
+            steps = max(1, *key)
+            most = self._most_rows(key, most_steps)
             parts = (at[start : start + most] for start in range(0, len(at), most))
             runs += [PaddedRun(part, len(part) * steps) for part in parts]
         return runs

@@ -86,7 +86,8 @@ def array_fault(value: object, length: int, shape: Shape | None, check: Callable
 
 def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[object], str | None]) -> ElementFault | None:
     suffix = f" (shape {list(shape)}{', nested or flat' if len(shape) > 1 else ''})"
-    longest, multiple = most // step_size(shape), step_size(shape)
+    longest = most // step_size(shape)
+    multiple = step_size(shape)
     if not isinstance(value, list):
         return "", f"an array of at most {longest} was expected, not {_kind(value)}{suffix}", None
     length_of_value = length_in(value, shape)

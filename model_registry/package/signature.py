@@ -14,7 +14,8 @@ from model_registry.package import json_path, shapes
 from model_registry.package.dtypes import Scalar
 from model_registry.package.shapes import Shape
 
-VALUES, PADDING = "values", "padding"
+VALUES = "values"
+PADDING = "padding"
 """The positions at which a mask is 1 or true."""
 
 

@@ -141,7 +141,9 @@ class _Tensor(DocumentPart):
         shape = None if self.shape is None else tuple(self.shape)
         if self.mask_of or self.length_of:
             derived_shape = (shapes.VARIES,) if self.mask_of else ()
-            shape, mask, length = derived_shape if shape is None else shape, self.mask_of, self.length_of
+            shape = derived_shape if shape is None else shape
+            mask = self.mask_of
+            length = self.length_of
             marks = self.marks or VALUES
             return TensorInput(
                 self.tensor, self.dtype, (), shape, batch=self.batch, mask_of=mask, length_of=length, marks=marks
@@ -149,7 +151,8 @@ class _Tensor(DocumentPart):
         if self.fields is None:
             value = shapes.map_elements(self.value, lambda element: dtypes.parse_element(element, self.dtype))
             return TensorInput(self.tensor, self.dtype, (), tuple(self._row()), value, self.batch)
-        fields, pad = tuple(self._field(field) for field in self.fields), dtypes.parse_element(self.pad, self.dtype)
+        fields = tuple(self._field(field) for field in self.fields)
+        pad = dtypes.parse_element(self.pad, self.dtype)
         return TensorInput(self.tensor, self.dtype, fields, shape, None, self.batch, pad, self.axis or "")
 
     def _field(self, field: _Field) -> InputField:

@@ -101,7 +101,8 @@ def _read(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: da
         statement = bundle.parse_statement(bundle.parse(stored.data).payload)
     except Corrupt:
         return None
-    key_id, fault = None, ""
+    key_id = None
+    fault = ""
     try:
         _, key_id = signatures.check(stored.data, digest, keys, now)
     except (Corrupt, Refused) as error:

@@ -53,7 +53,8 @@ class PublicKey:
 
     def pem(self) -> bytes:
         """Return the content of the public key file."""
-        encoding, kind = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        encoding = serialization.Encoding.PEM
+        kind = serialization.PublicFormat.SubjectPublicKeyInfo
         return self.key.public_bytes(encoding, kind)
 
 

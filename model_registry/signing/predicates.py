@@ -70,7 +70,8 @@ def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _fail(f"run is {predicate.get('run')!r:.100}, no text")
-    rows, challenger = _part(predicate, "rows"), _part(predicate, "challenger")
+    rows = _part(predicate, "rows")
+    challenger = _part(predicate, "challenger")
     _check_digest(rows, "rows")
     _check_digest(challenger, "challenger")
     if challenger["digest"] != digest:
@@ -103,7 +104,8 @@ def _failed(rules: Any) -> list[str]:
 
 
 def _matrix(matrix: Mapping[str, Any]) -> None:
-    labels, counts = matrix.get("labels"), matrix.get("counts")
+    labels = matrix.get("labels")
+    counts = matrix.get("counts")
     if not isinstance(labels, list) or not labels:
         _fail("confusion_matrix.labels must list the classes")
     rows = counts if isinstance(counts, list) else []

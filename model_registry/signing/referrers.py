@@ -124,7 +124,8 @@ def refer(store: Store, document: bytes) -> Descriptor:
     parsed = manifest.parse(document)
     if parsed.subject is None:
         return pushed
-    subject, artifact_type = parsed.subject.digest, parsed.artifact_type or parsed.config.media_type
+    subject = parsed.subject.digest
+    artifact_type = parsed.artifact_type or parsed.config.media_type
     if confirmed and _is_found(store, subject, pushed, artifact_type):
         return pushed
     for _ in range(OVERWRITTEN):
@@ -182,7 +183,8 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
                 return
             index = manifest.decode(data, dict[str, Any], "the list of referrers")
         except NotFound:
-            current, index = None, empty
+            current = None
+            index = empty
         pushed = store.push_manifest(manifest.encode(index | {"manifests": [*index["manifests"], entry]}))
         try:
             store.move_tags({tag: pushed}, expect={tag: current})

@@ -83,7 +83,10 @@ class Authenticator:
     def __init__(
         self, name: str, origin: httpx.URL, realm_hosts: Iterable[str], fetch: Fetch, clock: Callable[[], float]
     ) -> None:
-        self._name, self._origin, self._fetch, self._clock = name, origin, fetch, clock
+        self._name = name
+        self._origin = origin
+        self._fetch = fetch
+        self._clock = clock
         own_host = origin.netloc.decode()
         self._realm_hosts = {own_host, WELL_KNOWN_REALMS.get(own_host, own_host), *realm_hosts}
         self._basic: str | None = None

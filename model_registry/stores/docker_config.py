@@ -104,7 +104,8 @@ def _host(name: str) -> str:
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
     """Return the credentials in an entry; None for an empty one, whose credentials are in a helper."""
-    username, password = entry.username or "", entry.password or ""
+    username = entry.username or ""
+    password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
         try:
             username, _, password = base64.b64decode(packed, validate=True).decode().rstrip("\0").partition(":")

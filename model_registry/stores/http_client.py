@@ -22,7 +22,8 @@ MAX_ERROR = 16 << 10  # bytes of an error response
 PIECE = 256 << 10  # bytes that are decompressed at once
 
 
-_TAG, _TITLE = re.compile(r"<[^>]*>"), re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
+_TITLE = re.compile(r"<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
@@ -102,7 +103,8 @@ def decoded_body(response: httpx.Response) -> Iterator[bytes]:
         Corrupt: The encoding is neither gzip nor deflate, or the body is damaged.
         httpx.TransportError: The connection failed.
     """
-    stated, chunks = content_encoding(response), response.iter_raw()
+    stated = content_encoding(response)
+    chunks = response.iter_raw()
     if not stated:
         yield from chunks
         return
@@ -119,10 +121,12 @@ def decoded_body(response: httpx.Response) -> Iterator[bytes]:
 
 
 def _decoded(chunks: Iterator[bytes], description: str, stated: str) -> Iterator[bytes]:
-    decoder, received = zlib.decompressobj(_GZIP_OR_ZLIB), 0
+    decoder = zlib.decompressobj(_GZIP_OR_ZLIB)
+    received = 0
     try:
         for chunk in chunks:
-            rest, received = chunk, received + len(chunk)
+            rest = chunk
+            received = received + len(chunk)
             while rest and not decoder.eof:
                 yield decoder.decompress(rest, PIECE)
                 rest = decoder.unconsumed_tail
@@ -197,7 +201,9 @@ class OciClient:
         if options.plain_http is True and not is_plain:
             remedy = f"model.plain_http: ['{host}'], or --plain-http-host {host}, if the network is private"
             raise Misconfigured(f"plain HTTP to {host}, which is not this machine", f"use TLS; else name it: {remedy}")
-        self.host, self.timing, self._limit = host, timing, options.timeout_seconds
+        self.host = host
+        self.timing = timing
+        self._limit = options.timeout_seconds
         self._origin = httpx.URL(f"{'http' if is_plain else 'https'}://{DOCKER_HUB_API if host == DOCKER_HUB else host}")
         self._client = httpx.Client(
             transport=http_transport.RegistryTransport(http_transport.trust(options.ca_file), self._limit),

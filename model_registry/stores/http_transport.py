@@ -28,11 +28,15 @@ class ProgressStream(httpcore.NetworkStream):
     """A connection that limits the waiting time per PROGRESS_BYTES received, or per response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
-        self._inner, self._limit, self._clock = inner, limit_seconds, clock
-        self._waited, self._received = 0.0, 0
+        self._inner = inner
+        self._limit = limit_seconds
+        self._clock = clock
+        self._waited = 0.0
+        self._received = 0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the pace's own is shorter
-        began, remaining = self._clock(), self._limit - self._waited
+        began = self._clock()
+        remaining = self._limit - self._waited
         try:
             data = self._inner.read(max_bytes, remaining) if remaining > 0 else None
         except httpcore.ReadTimeout:
@@ -42,11 +46,14 @@ class ProgressStream(httpcore.NetworkStream):
         self._waited += self._clock() - began
         self._received += len(data)
         if self._received >= PROGRESS_BYTES:
-            self._waited, self._received = 0.0, 0
+            self._waited = 0.0
+            self._received = 0
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._waited, self._received = 0.0, 0  # the bytes to come belong to another response
+        # the bytes to come belong to another response
+        self._waited = 0.0
+        self._received = 0
         self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view, so that a partial write copies nothing
 
     def close(self) -> None:
@@ -63,7 +70,9 @@ class ProgressStream(httpcore.NetworkStream):
 
 class _ProgressBackend(httpcore.NetworkBackend):
     def __init__(self, limit_seconds: float, clock: Callable[[], float]) -> None:
-        self._inner, self._limit, self._clock = httpcore.SyncBackend(), limit_seconds, clock
+        self._inner = httpcore.SyncBackend()
+        self._limit = limit_seconds
+        self._clock = clock
 
     def connect_tcp(
         self,

@@ -76,7 +76,8 @@ class LayoutStore:
             )
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
-        path, description = self._blob_path(content.digest), f"what is to be stored as {content.digest}"
+        path = self._blob_path(content.digest)
+        description = f"what is to be stored as {content.digest}"
         with self._io():
             self._create()
             if self._holds(path, content):

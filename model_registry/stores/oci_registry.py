@@ -34,7 +34,9 @@ content, and registries with replicas or caches. Measured lags are about a secon
 LATE_SECONDS = 1.0  # further wait if a write was not visible at once
 NO_QUERY = frozenset({400, 405, 406, 416, 501})  # statuses of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registries without the referrers API
-RECENT_SECONDS, MOST_RECENT = 10.0, 64  # how long read manifests are kept, and how many
+# how long read manifests are kept, and how many
+RECENT_SECONDS = 10.0
+MOST_RECENT = 64
 _NONE: frozenset[int] = frozenset()
 _NO_LIST = frozenset({404})  # of a repository without tags
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
@@ -57,10 +59,12 @@ class RemoteStore:
         """Create the store without connecting. Raises Misconfigured."""
         host, _, path = reference.repository.partition("/")
         self._path = f"library/{path}" if host == "docker.io" and "/" not in path else path
-        self.repository, self._progress = reference.repository, options.progress
+        self.repository = reference.repository
+        self._progress = options.progress
         self._client = OciClient(host, options, timing)
         self._timing = timing
-        self._pull, self._push = (f"repository:{self._path}:pull",), (f"repository:{self._path}:pull,push",)
+        self._pull = (f"repository:{self._path}:pull",)
+        self._push = (f"repository:{self._path}:pull,push",)
         mounts = tuple((name, f"repository:{name}:pull") for name in options.mount_from)
         self._target = UploadTarget(f"/v2/{self._path}/blobs", self._push[0], mounts, self._holds)
         self._validators: dict[str, str] = {}
@@ -92,7 +96,9 @@ class RemoteStore:
         """
         first, answer = self._first_tags()
         all_tags: set[str] = set()
-        url, others, linked = first, _NONE, False
+        url = first
+        others = _NONE
+        linked = False
         for number in range(MOST_PAGES):
             if number:
                 answer = self._tags_page(url, others)
@@ -101,9 +107,12 @@ class RemoteStore:
             all_tags |= new_tags
             next_url = self._client.next_page(answer)
             if next_url is not None and (new_tags or linked or url == first):
-                url, others, linked = next_url, _NONE, True
+                url = next_url
+                others = _NONE
+                linked = True
             elif new_tags and not linked:
-                url, others = first.copy_set_param("last", page[-1]), NO_QUERY | _NO_LIST
+                url = first.copy_set_param("last", page[-1])
+                others = NO_QUERY | _NO_LIST
             else:
                 return sorted(filter(is_tag, all_tags))  # some registries list digests too
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
@@ -142,7 +151,8 @@ class RemoteStore:
         denied: Denied | None = None
         for _ in self.settle():
             try:
-                answer, denied = self._document(self._manifests(tag), description, tag), None
+                answer = self._document(self._manifests(tag), description, tag)
+                denied = None
             except Denied as error:  # a tag may be listed before it is shown, and 403 may mean that
                 denied = error
                 if not self._readable:
@@ -154,8 +164,10 @@ class RemoteStore:
             raise denied
         if answer.status == 404:
             raise self._no_tag(tag)
-        data, kind = answer.body, answer.headers.get("Content-Type", "").partition(";")[0].strip()
-        digest, claimed = digests.from_bytes(data), answer.headers.get("Docker-Content-Digest")
+        data = answer.body
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
+        digest = digests.from_bytes(data)
+        claimed = answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
             raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and claims that it is {claimed}")
         document = manifest.decode(data, manifest.DocumentKind, description)

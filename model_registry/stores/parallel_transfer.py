@@ -41,8 +41,11 @@ class _Stoppable:
     """A file that raises TransferStopped once the transfers are stopped."""
 
     def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
-        self._stream, self._stop = stream, stop
-        self.seek, self.tell, self.seekable = stream.seek, stream.tell, stream.seekable
+        self._stream = stream
+        self._stop = stop
+        self.seek = stream.seek
+        self.tell = stream.tell
+        self.seekable = stream.seekable
 
     def read(self, size: int = -1) -> bytes:
         if self._stop.is_set():

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.25, 8.0  # the maximum of the first backoff, and of all later ones
+# the maximum of the first backoff, and of all later ones
+FIRST_SECONDS = 0.25
+LONGEST_SECONDS = 8.0
 MOST_ATTEMPTS = 6
 MOST_THROTTLED = 12  # attempts after 429: the request was not processed, and the next one probably is
 TOO_MANY = 429
@@ -34,13 +36,15 @@ class AttemptLimit:
     """Limits the attempts at one request: none starts later than `limit_seconds` after the first one or after progress."""
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
-        self._limit, self._most = limit_seconds, most
+        self._limit = limit_seconds
+        self._most = most
         self._began = now
         self._failed = 0
 
     def progressed(self, now: float) -> None:
         """Restart the limits: the last attempt made progress."""
-        self._began, self._failed = now, 0
+        self._began = now
+        self._failed = 0
 
     def transferred(self, now: float) -> None:
         """Restart only the time limit: the last attempt failed after it had sent much."""

@@ -66,7 +66,9 @@ class _HashedSource:
     """The bytes to send, hashed once while they are read. Reading again needs a seekable stream."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
-        self._stream, self._content, self._host = stream, content, host
+        self._stream = stream
+        self._content = content
+        self._host = host
         self._description = f"what is to be stored as {content.digest}"
         self._start = stream.tell() if stream.seekable() else None
         self._at = self._hashed = 0
@@ -127,7 +129,10 @@ class Upload:
     def __init__(
         self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
     ) -> None:
-        self._client, self._target, self._content, self._progress = client, target, content, progress
+        self._client = client
+        self._target = target
+        self._content = content
+        self._progress = progress
         self._scopes = (target.scope,)
         self._source = _HashedSource(stream, content, client.host)
         self._methods = upload_methods(content.size)
@@ -141,7 +146,8 @@ class Upload:
             self._source.check()
             return
         while True:
-            before, self._sent = self._offset, 0
+            before = self._offset
+            self._sent = 0
             try:
                 self._step()
                 return
@@ -194,7 +200,8 @@ class Upload:
 
     def _begin(self) -> bool:
         """Open an upload. Return False if the blob could be mounted, so that nothing must be sent."""
-        self._offset, self._url = 0, None
+        self._offset = 0
+        self._url = None
         for repository, scope in self._target.mounts:
             try:
                 answer = self._open({"mount": self._content.digest, "from": repository}, scope)
@@ -240,7 +247,8 @@ class Upload:
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes up to `end`. `first` means that the registry has just stated the offset itself."""
         assert self._url is not None
-        begin, total = self._offset, self._content.size
+        begin = self._offset
+        total = self._content.size
         headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
         answer = self._client.ask_once(
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)

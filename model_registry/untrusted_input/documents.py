@@ -20,7 +20,8 @@ MAX_DEPTH = 100
 MAX_BYTES = 64 << 20
 """Size of a document, unless its reader has a smaller limit. Records of Kafka are far smaller."""
 SHOWN = 300  # characters of a decoder's message
-SMALLEST, LARGEST = -(2**63), 2**63 - 1
+SMALLEST = -(2**63)
+LARGEST = 2**63 - 1
 
 Int64 = Annotated[int, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
 """An integer as Kafka's protocol and numpy have it. An unbounded `int` takes 4,300 digits, which no float or array can hold."""

@@ -13,8 +13,10 @@ from xxhash import xxh64
 
 from publisher.kafka.partitions import Partition
 
-BUCKETS_A_PERCENT, ALL_BUCKETS = 100, 10_000
-CHAMPION, CANARY = "champion", "canary"
+BUCKETS_A_PERCENT = 100
+ALL_BUCKETS = 10_000
+CHAMPION = "champion"
+CANARY = "canary"
 
 
 class Shares(NamedTuple):

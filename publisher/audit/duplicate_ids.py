@@ -43,13 +43,15 @@ class RepeatedIds:
     def _merge(self) -> None:
         """Merge pending hashes into the table, and thin it until it fits."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
-        self._pending, self._pending_count = [], 0
+        self._pending = []
+        self._pending_count = 0
         repeated = np.zeros(len(mentions), np.bool_)
         repeated[1:] = mentions[1:] == mentions[:-1]
         self._table = mentions[~repeated]
         ids, where = np.unique(np.concatenate([self._repeated, mentions[repeated]]), return_inverse=True)
         weights = np.concatenate([self._repetitions, np.ones(int(repeated.sum()), np.int64)])
-        self._repeated, self._repetitions = ids, np.bincount(where, weights, len(ids)).astype(np.int64)
+        self._repeated = ids
+        self._repetitions = np.bincount(where, weights, len(ids)).astype(np.int64)
         self._thin_out()
         while len(self._table) > self._limit:
             self.sampled *= 2
@@ -61,4 +63,5 @@ class RepeatedIds:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()
             count = np.searchsorted(self._repeated, limit)
-            self._repeated, self._repetitions = self._repeated[:count], self._repetitions[:count]
+            self._repeated = self._repeated[:count]
+            self._repetitions = self._repetitions[:count]

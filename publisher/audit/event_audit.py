@@ -192,7 +192,8 @@ class Audit:
     def unread_inputs(self, partition: Partition, start: int, stop: int) -> None:
         """Count all of [start, stop) as events: an unreadable batch. Raises KeyError like `inputs`."""
         window = self._ledgers[partition].window
-        start, stop = max(start, window.lo), min(stop, window.hi)
+        start = max(start, window.lo)
+        stop = min(stop, window.hi)
         if start < stop:
             self._ledgers[partition].inputs.add_range(start, stop)
 
@@ -205,7 +206,8 @@ class Audit:
         if ledger is None:
             return
         self.unread_inputs(source, start, stop)
-        start, stop = max(start, ledger.window.lo), min(stop, ledger.window.hi, end)
+        start = max(start, ledger.window.lo)
+        stop = min(stop, ledger.window.hi, end)
         if start < stop:
             repeated = ledger.answered.count(start, stop)
             self._count_fault("duplicates", repeated, source, ledger.answered.first(EXAMPLES, start, stop))
@@ -222,7 +224,8 @@ class Audit:
             for fault, (count, offsets) in _findings(ledger, unanswered, due_offset).items():
                 report.note(fault, count, _name(partition), offsets)
         report.scored, report.expired, report.dead_lettered, report.fallback = (int(self._kinds[kind]) for kind in Kind)
-        report.repeated_ids, report.ids_sampled = self._ids.count(), self._ids.sampled
+        report.repeated_ids = self._ids.count()
+        report.ids_sampled = self._ids.sampled
         return report
 
     def _order(self, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:

@@ -135,10 +135,12 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
 
     The last `dead.source` counts, and a `dead.first` after it: earlier headers are the event's own.
     """
-    source, first = None, None
+    source = None
+    first = None
     for name, value in headers:
         if name == "dead.source":
-            source, first = source_position.parse(value or b""), None
+            source = source_position.parse(value or b"")
+            first = None
         elif name == "dead.first" and source is not None:
             first = source_position.parse_offset(value or b"")
     if source is None or (first is not None and first > source.offset):

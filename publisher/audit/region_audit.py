@@ -145,14 +145,17 @@ class RegionsAudit:
             self._ids[home].append((offsets, ids))
 
     def _home(self, report: RegionsReport, home: Home) -> None:
-        everywhere, inputs, due = Bitmap(), self._inputs[home], self._due[home]
+        everywhere = Bitmap()
+        inputs = self._inputs[home]
+        due = self._due[home]
         mentions = 0
         for (region, where), answered in self._answered.items():
             if where == home:
                 mentions += answered.count()
                 report.by_region[region] = report.by_region.get(region, 0) + answered.count()
                 everywhere.unite(answered)
-        missing, phantoms = due.minus(everywhere), everywhere.minus(inputs)
+        missing = due.minus(everywhere)
+        phantoms = everywhere.minus(inputs)
         report.events += inputs.count()
         report.answered += everywhere.count()
         report.rescored += mentions - everywhere.count()
@@ -169,5 +172,6 @@ def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:
         return np.empty(0, np.int64)
     offsets, ids = (np.concatenate(column) for column in zip(*columns, strict=True))
     order = np.lexsort((ids, offsets))
-    offsets, ids = offsets[order], ids[order]
+    offsets = offsets[order]
+    ids = ids[order]
     return np.unique(offsets[1:][(offsets[1:] == offsets[:-1]) & (ids[1:] != ids[:-1])])

@@ -106,7 +106,8 @@ def compare(
     absent[:begin] = False
     report.pending += int((absent & late).sum())
     report.others += int((~matched & ~copies.own).sum())
-    source_name, target_name = f"{topic}/{partition}", f"{target}/{partition}"
+    source_name = f"{topic}/{partition}"
+    target_name = f"{target}/{partition}"
     for fault, name, offsets in (
         ("missing", source_name, source.offsets[absent & ~late]),
         ("duplicates", source_name, source.offsets[where[~first]]),

@@ -43,7 +43,8 @@ def read_past(
     topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[PartitionBatch]:
     """Yield the records of these spans outside of the `skipped` ranges, each partition in order. See the module."""
-    done, total = 0, sum(stop - start for start, stop in spans.values())
+    done = 0
+    total = sum(stop - start for start, stop in spans.values())
     remaining = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}
     while parts := {partition: ranges.popleft() for partition, ranges in remaining.items() if ranges}:
         for batch in topics.read(parts, unread=unread):

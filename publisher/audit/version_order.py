@@ -37,7 +37,8 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], l
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
     reigns = [(revision, at) for segment in segments for revision, at in _reign(segment, scored)]
-    total, examples = 0, list[int]()
+    total = 0
+    examples = list[int]()
     for digest, revision, start, stop, _ in segments:
         since = min((at for other, at in reigns if other > revision), default=EVERYTHING)
         if digest in scored:

@@ -173,7 +173,8 @@ def _audit_partition(
     for batch in batches:
         add_unread(source_partition, batch)
     for message in _records(readers.source, source_partition, source_begin, source_end, batches, add_unread):
-        offset, headers = _offset(message), headers_of_one(message)
+        offset = _offset(message)
+        headers = headers_of_one(message)
         origin = rules.origin(headers, source_partition) or b""
         if offset in refused_offsets or (rules.passes(headers) and not rules.is_home(origin)):
             hashes.append(hash(origin or origin_prefix + b"%d" % offset))
@@ -186,7 +187,8 @@ def _audit_partition(
     copy_offsets: list[int] = []
     retained: list[bool] = []  # whether the source still retains the record
     for message in _records(readers.destination, copy_partition, copies_begin, copies_end):
-        offset, origin = _offset(message), origin_of(headers_of_one(message), copy_partition) or b""
+        offset = _offset(message)
+        origin = origin_of(headers_of_one(message), copy_partition) or b""
         source_offset = offset_of(origin, origin_prefix)
         if source_offset >= 0 and offset < position.copies_from:
             report.gone += 1

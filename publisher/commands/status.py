@@ -56,7 +56,8 @@ def status(
 
 def tables(report: RelayStatus) -> Group:
     """Return the tables to print: the state that the process reports by lane, and the positions by partition."""
-    last, process = report.last, report.process
+    last = report.last
+    process = report.process
     title = f"relay {report.name}"
     if last is not None:
         title += f": {last.what} on {last.host} (pid {last.pid}), {last.lanes} lanes"

@@ -50,7 +50,8 @@ class CopyReader:
             message = self._first(copy, offset)
             if message is None:
                 return None
-            origin, copy_offset = _origin(message, copy), cast("int", message.offset())
+            origin = _origin(message, copy)
+            copy_offset = cast("int", message.offset())
             if origin is None or origin != Position(region, *source, origin.offset):
                 raise Fatal(
                     f"{copy[0]}[{copy[1]}] is not only a copy of {source[0]}[{source[1]}] in {region}: the record at offset "

@@ -62,5 +62,6 @@ def _last_before(read: ReadCopy, begin: int, end: int) -> CopiedRecord | None:
         record = read(begin)
         if record is None or record.offset >= end:
             break
-        last, begin = record, record.offset + 1
+        last = record
+        begin = record.offset + 1
     return last

@@ -131,7 +131,8 @@ def _refuse_other_regions(settings: RelaySettings, to: str) -> None:
 
 
 def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
-    (source, destination), checkpoints = topics_of(settings), log_of(settings)
+    (source, destination) = topics_of(settings)
+    checkpoints = log_of(settings)
     checkpoints.refresh()
     positions = checkpoints.of_relay(settings.name)
     if not positions:

@@ -8,14 +8,15 @@ from confluent_kafka.admin import AclOperation
 from publisher.errors import NotAllowed
 from publisher.kafka.clients import KafkaSettings
 
-TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
-READ, WRITE, CREATE, DESCRIBE, ALTER = (
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DESCRIBE,
-    AclOperation.ALTER,
-)
+TOPIC = "topic"
+GROUP = "group"
+TRANSACTIONAL_ID = "transactional-id"
+CLUSTER = "cluster"
+READ = AclOperation.READ
+WRITE = AclOperation.WRITE
+CREATE = AclOperation.CREATE
+DESCRIBE = AclOperation.DESCRIBE
+ALTER = AclOperation.ALTER
 IMPLYING = frozenset({AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER})
 """Each of these rights implies Describe."""
 Operations = frozenset[AclOperation]

@@ -26,7 +26,8 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
-    deadline, timeout = time.monotonic() + seconds, FIRST_TIMEOUT_SECONDS
+    deadline = time.monotonic() + seconds
+    timeout = FIRST_TIMEOUT_SECONDS
     last: KafkaError | None = None
     while True:
         try:
@@ -49,7 +50,8 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
     """Return the error for a fault that retrying does not cure: a wrong password, an untrusted certificate, a fenced member."""
-    security, section = settings.security, f"{settings.section}.security"
+    security = settings.security
+    section = f"{settings.section}.security"
     if error in WRONG_LOGIN:
         password = f"its password ({security.password_file or 'from the environment'})"
         hint = f"check {section}.username ({security.username}), {password} and {section}.mechanism"

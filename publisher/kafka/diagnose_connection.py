@@ -15,7 +15,9 @@ from publisher.kafka.clients import KafkaSettings
 
 CONNECT_SECONDS = 2.0
 ALERT_SECONDS = 0.5  # a broker rejects a client certificate right after the handshake
-EXPIRED, NOT_YET = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+# X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+EXPIRED = 10
+NOT_YET = 9
 OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
@@ -46,9 +48,11 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
     """Return the fault of a broker that does not answer a client without TLS."""
-    protocol, setting = settings.security.protocol, f"{settings.section}.security.protocol"
+    protocol = settings.security.protocol
+    setting = f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     try:
         with context.wrap_socket(connection):
             pass
@@ -103,7 +107,8 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
     """Return the fault if the broker aborts the handshake: it does not trust our certificate, or does not use TLS."""
-    security, section = settings.security, f"{settings.section}.security"
+    security = settings.security
+    section = f"{settings.section}.security"
     if "ALERT" not in str(error.reason):
         return ConnectionDiagnosis(
             f"{address} does not speak TLS, but {section}.protocol is {security.protocol}: {error.reason}",

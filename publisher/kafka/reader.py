@@ -155,7 +155,8 @@ class TopicReader:
                     remaining[batch.partition] = batch.offsets[-1] + 1, remaining[batch.partition][1]
                     yield batch
             except UnreadablePartition as error:
-                partition, (start, stop) = error.partition, remaining[error.partition]
+                partition = error.partition
+                (start, stop) = remaining[error.partition]
                 for batches, following in self._read_sandboxed(partition, start, stop, unread or _log_unread):
                     remaining[partition] = following, stop
                     yield from batches
@@ -253,7 +254,8 @@ class TopicReader:
             try:
                 return question()
             except KafkaException as exception:
-                error, servers = exception.args[0], self._settings.bootstrap_servers
+                error = exception.args[0]
+                servers = self._settings.bootstrap_servers
                 if error in REFUSED:
                     raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
                 if error not in ANSWERED_LATER or time.monotonic() > deadline:

@@ -290,7 +290,8 @@ def main() -> None:
     os.dup2(standard_error, 2)
     confine()
     library = ctypes.CDLL(None)
-    library.signal.restype, library.signal.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
+    library.signal.restype = ctypes.c_void_p
+    library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
     library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))  # the aborting thread then waits for ever
     reader = IsolatedReader(read_frame(sys.stdin.buffer, SandboxStart), died)
     while (request := read_frame(sys.stdin.buffer, Read)) is not None:

@@ -157,7 +157,8 @@ class Sandboxed:
         self._clock = clock
         self._suspects: dict[Partition, _Suspect] = {}
         self._child: Child | None = None
-        self._careful, self._careful_left = False, 0
+        self._careful = False
+        self._careful_left = 0
         self._requested: tuple[Partition, int] | None = None
         self._requested_at = self._due = 0.0
 
@@ -219,13 +220,15 @@ class Sandboxed:
             self._child = self._new_child(self._careful)
         suspect = self._suspects[next_partition]
         self._child.ask(Read(*next_partition, suspect.at))
-        self._requested, self._requested_at = (next_partition, suspect.at), now
+        self._requested = (next_partition, suspect.at)
+        self._requested_at = now
         return True
 
     def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
         match answer:
             case Records(rows, ended):
-                suspect.at, suspect.deaths = rows[-1].offset + 1, 0
+                suspect.at = rows[-1].offset + 1
+                suspect.deaths = 0
                 size = sum(len(row.value or b"") + len(row.key or b"") for row in rows)
                 suspect.left -= size
                 self._read_carefully(size)
@@ -252,7 +255,8 @@ class Sandboxed:
     def _be_careful(self) -> None:
         """Continue in a process that fetches each batch alone."""
         self._end()
-        self._careful, self._careful_left = True, CAREFUL_BYTES
+        self._careful = True
+        self._careful_left = CAREFUL_BYTES
 
     def _read_carefully(self, size: int) -> None:
         """Continue normally once the bad batch must have been passed: a usual fetch is smaller than CAREFUL_BYTES."""
@@ -266,7 +270,8 @@ class Sandboxed:
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.reason)
         log.warning("%s[%d]: %s", *partition, batch)
-        suspect.at, suspect.deaths = last + 1, 0
+        suspect.at = last + 1
+        suspect.deaths = 0
         self._end()
         self._careful = False
         return Taken(partition, unreadable=batch)

@@ -133,7 +133,8 @@ def properties(security: SecuritySettings) -> dict[str, str]:
     if security.protocol != "PLAINTEXT":
         result["security.protocol"] = security.protocol
     if security.login:
-        password, file = security.password, cast("Path", security.password_file)
+        password = security.password
+        file = cast("Path", security.password_file)
         result |= {
             "sasl.mechanism": str(security.mechanism),
             "sasl.username": str(security.username),

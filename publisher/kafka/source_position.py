@@ -39,7 +39,8 @@ def parse(text: str | bytes) -> Position:
         if not name.isascii() or len(parts) != PARTS:
             raise ValueError
         region, topic = (unquote(part, errors="strict") for part in parts[:2])
-        partition, offset = _number(parts[2], LARGEST_PARTITION), _number(parts[3], LARGEST_OFFSET)
+        partition = _number(parts[2], LARGEST_PARTITION)
+        offset = _number(parts[3], LARGEST_OFFSET)
         if not topic:
             raise ValueError
     except ValueError:

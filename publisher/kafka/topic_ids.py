@@ -13,7 +13,8 @@ from confluent_kafka.admin import TopicDescription
 
 def topic_id(description: TopicDescription) -> str:
     """Return the id; no other code may hold the description yet."""
-    uuid, other = description.topic_id, Uuid(0, 0)
+    uuid = description.topic_id
+    other = Uuid(0, 0)
     if getrefcount(uuid) == getrefcount(other) + 2:  # the description's own, and the one left over
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(uuid))
     return str(uuid)

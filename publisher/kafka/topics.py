@@ -115,7 +115,8 @@ class Topics:
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
         """Return the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
         topic_names.check(needed)
-        names, options = TopicCollection(sorted(needed)), {"include_authorized_operations": True}
+        names = TopicCollection(sorted(needed))
+        options = {"include_authorized_operations": True}
         descriptions = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
         topics: dict[str, Topic] = {}
         operations: dict[str, Operations | None] = {}
@@ -249,7 +250,8 @@ class Topics:
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:
             self._renewed = now
-            self._before, self._admin = self._admin, kafka.admin(self._settings, self._client_id, self._watch)
+            self._before = self._admin
+            self._admin = kafka.admin(self._settings, self._client_id, self._watch)
 
 
 def existing(

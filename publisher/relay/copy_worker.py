@@ -64,7 +64,8 @@ class CopyWorker:
     def __init__(self, shared: WorkerContext, state: LaneState) -> None:
         self.state = state
         self.failure: Exception | None = None
-        self.state.routes, self.state.stopped = {}, {}
+        self.state.routes = {}
+        self.state.stopped = {}
         self._shared = shared
         self._settings = settings = shared.settings
         self._stopping = shared.stopping

@@ -104,7 +104,8 @@ class RejectedRecord(NamedTuple):
         A bare one is for a refusal topic that rejects the other form: it has no value, no headers of the record, no long key,
         and the time of the broker's clock.
         """
-        key, timestamp_ms = self.message.key(), self.message.timestamp()[1]
+        key = self.message.key()
+        timestamp_ms = self.message.timestamp()[1]
         omitted = ["headers"] if self.headers is None or bare else []
         if bare:
             omitted.append("value")

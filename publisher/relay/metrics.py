@@ -78,7 +78,8 @@ class RelayMetrics(Collector):
         yield last
 
     def _lags(self) -> Iterable[Metric]:
-        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now = time.monotonic()
+        now_ms = time.time_ns() // 1_000_000
         silence = self._state.silence(now)
         records = GaugeMetricFamily(
             "publisher_lag_records", "Source offsets not copied, as of the last answer of the source.", labels=["lane"]

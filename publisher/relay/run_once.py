@@ -201,7 +201,8 @@ class RelayRun:
             route = routes[key] = Route(key.region, pair.name, number, pair.destination_name, start, copied)
             route.end = bounds.high
             if key in positions:
-                route.timestamp_ms, route.epoch = positions[key].timestamp_ms, positions[key].epoch
+                route.timestamp_ms = positions[key].timestamp_ms
+                route.epoch = positions[key].epoch
                 route.copies_from = positions[key].copies_from
         self._refuse_lost_tails(routes, endpoints)
         new = {key: route for key, route in routes.items() if key not in positions}
@@ -323,7 +324,8 @@ class RelayRun:
         return min(watch.seen for watch in self._watches)
 
     def _checkpoint(self, route: Route) -> Record:
-        settings, pair = self._settings, self._pairs[route.topic]
+        settings = self._settings
+        pair = self._pairs[route.topic]
         key = CheckpointKey(settings.name, settings.source.region, route.topic, route.partition)
         value = checkpoint.encode(pair.checkpoint(route, self._cluster_ids, now_ms()))
         return checkpoint.record(settings.checkpoint_topic, checkpoint.encode_key(*key), value)

@@ -50,7 +50,8 @@ class SandboxedPartitions:
 
     def take_reported(self) -> set[Partition]:
         """Return the partitions that were reported since the last call."""
-        reported, self._reported = self._reported, set()
+        reported = self._reported
+        self._reported = set()
         return reported
 
     def add(self, route: Route) -> None:

@@ -103,7 +103,8 @@ class SourcePoller:
         """Return the snapshot to store; None if it equals the one returned before."""
         copied = self._copied()
         with self._lock:
-            latest, complete_ms = self._latest, self._completeness.update(copied)
+            latest = self._latest
+            complete_ms = self._completeness.update(copied)
         snapshot = latest and structs.replace(latest, complete_ms=complete_ms)
         if snapshot == self._returned:
             return None

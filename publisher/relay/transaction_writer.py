@@ -84,7 +84,8 @@ class TransactionWriter:
 
     def open(self, registered: Record) -> None:
         """Take over the lane's transactional ids; each producer commits `registered`. Raises as TransactionSession.open."""
-        shared, self._registered = self._shared, registered
+        shared = self._shared
+        self._registered = registered
         self._session = session_of(
             shared.settings,
             shared.settings.transactional_ids(self._state.number),

@@ -84,7 +84,8 @@ class Route:
         """Advance past the records that were sent or passed; return whether a checkpoint has anything new to commit."""
         for message in (self.sent, self.passed):
             if message is not None:
-                offset, epoch = message.offset(), message.leader_epoch()
+                offset = message.offset()
+                epoch = message.leader_epoch()
                 assert offset is not None
                 if message is self.sent:
                     self.copied = offset
@@ -104,12 +105,14 @@ class Route:
 
     def confirm(self) -> None:
         """Record that a checkpoint of the settled progress is committed."""
-        self.committed, self.confirmed = self.next, self.copied
+        self.committed = self.next
+        self.confirmed = self.copied
 
     def rewind(self) -> None:
         """Return to the last committed checkpoint."""
         self.sent = self.passed = None
-        self.next, self.copied = self.committed, self.confirmed
+        self.next = self.committed
+        self.copied = self.confirmed
         self.read = self.next
 
 
@@ -174,7 +177,8 @@ class Rules:
         return all(any(name == wanted and value in values for name, value in items) for wanted, values in self.wanted.items())
 
     def _further_copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
-        origin, hops = self.origin(headers, (route.topic, route.partition)), 0
+        origin = self.origin(headers, (route.topic, route.partition))
+        hops = 0
         if origin is None:
             tally.derived += 1
             origin = f"{route.origin}{offset}".encode()
@@ -216,7 +220,9 @@ def copy(
     """
     events: list[Message] = []
     unreadable: list[tuple[Message, Exception]] = []
-    copy_headers, filtering, find_route = rules.copy_headers, bool(rules.wanted), routes.get
+    copy_headers = rules.copy_headers
+    filtering = bool(rules.wanted)
+    find_route = routes.get
     all_headers, unread = headers_of(messages)
     for index, (message, headers) in enumerate(zip(messages, all_headers, strict=True)):
         if message.error() is not None:

@@ -32,7 +32,9 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
     Raises:
         Fatal: if a partition cannot be read.
     """
-    lows, ends, visible = reader.earliest(expected), reader.written(expected), reader.visible(expected)
+    lows = reader.earliest(expected)
+    ends = reader.written(expected)
+    visible = reader.visible(expected)
     undecided = {partition: (visible[partition], end) for partition, end in ends.items() if visible[partition] < end}
     undecided_copies = _last_copies(reader.read(undecided, undecided=True), expected)
     unread_ends = {p: visible[p] for p, tail in expected.items() if undecided_copies.get(p, -1) < tail.copied}

@@ -202,7 +202,8 @@ class BoundedHttpServer:
             connection.answer = memoryview(TOO_LARGE)
         else:
             return
-        connection.state, connection.deadline = _State.WRITING, time.monotonic() + WRITE_SECONDS
+        connection.state = _State.WRITING
+        connection.deadline = time.monotonic() + WRITE_SECONDS
         connection.head.clear()
         self._selector.modify(connection.socket, selectors.EVENT_WRITE, connection)
         self._write(connection)
@@ -213,7 +214,8 @@ class BoundedHttpServer:
         if connection.answer:
             return
         connection.socket.shutdown(socket.SHUT_WR)
-        connection.state, connection.deadline = _State.LINGERING, time.monotonic() + LINGER_SECONDS
+        connection.state = _State.LINGERING
+        connection.deadline = time.monotonic() + LINGER_SECONDS
         self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def _drop(self, connection: _Connection, *, restore: bool = True) -> None:

@@ -173,7 +173,8 @@ def _expand(value: Any, path: Path) -> Any:
         return value
 
     def expand_one(match: re.Match[str]) -> str:
-        name, default = match["name"], match["default"]
+        name = match["name"]
+        default = match["default"]
         replacement = os.environ.get(name) or (socket.gethostname() if name == "HOSTNAME" else default)
         if replacement is None:
             raise SettingsError(f"{path}: ${{{name}}} is not set; export {name} or write ${{{name}:-default}}")

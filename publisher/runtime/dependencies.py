@@ -17,8 +17,12 @@ from publisher.runtime.context import Context
 
 log = logging.getLogger(__name__)
 
-BROKERS, COMMITS = "brokers", "commits"
-MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY = "model", "model-registry", "model-servers", "schema-registry"
+BROKERS = "brokers"
+COMMITS = "commits"
+MODEL = "model"
+MODEL_REGISTRY = "model-registry"
+MODEL_SERVERS = "model-servers"
+SCHEMA_REGISTRY = "schema-registry"
 KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
 
 PROBE_INTERVAL_SECONDS = 5.0  # between probes of the brokers during a wait

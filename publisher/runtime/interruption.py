@@ -51,7 +51,8 @@ class Interruption:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._depth -= 1
         if kind is None and self._depth == 0 and self._pending is not None:
-            number, self._pending = self._pending, None
+            number = self._pending
+            self._pending = None
             raise Interrupted(number)
 
 

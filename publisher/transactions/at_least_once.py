@@ -66,8 +66,10 @@ class Positions:
 
     def begin(self, now: float) -> dict[Partition, TopicPartition]:
         """Start a commit of everything published, and return its positions."""
-        self.committing, self.published = self.published, {}
-        self.oldest, self.began = self.since, now
+        self.committing = self.published
+        self.published = {}
+        self.oldest = self.since
+        self.began = now
         return self.committing
 
     def answered(self, *, committed: bool) -> None:

@@ -79,11 +79,13 @@ class RetryingCalls:
                 SessionStep.SEND_OFFSETS,
                 lambda: producer.send_offsets_to_transaction(offsets, group_metadata, CALL_SECONDS),
             )
-        began, previous_unsent = self._clock(), inf
+        began = self._clock()
+        previous_unsent = inf
         unsent = 1
         with contextlib.suppress(KafkaException), unwrap_kafka_errors():  # the commit reports what a flush may raise
             while 0 < (unsent := producer.flush(STUCK_SECONDS)) < previous_unsent:
-                self.began, previous_unsent = self._clock(), unsent
+                self.began = self._clock()
+                previous_unsent = unsent
         seconds = STUCK_CALL_SECONDS if unsent else CALL_SECONDS
         sent = self._clock()
         self.run(SessionStep.COMMIT, lambda: producer.commit_transaction(seconds))

@@ -104,7 +104,8 @@ class OpenTransactions:
                 stable = offsets(admin, ends, LATEST, ANSWER_SECONDS, IsolationLevel.READ_COMMITTED)
                 ends = {partition: end for partition, end in ends.items() if stable[partition] < end}
                 if not ends and group is not None:
-                    unread, singly = group.undecided(unread, singly=singly), True
+                    unread = group.undecided(unread, singly=singly)
+                    singly = True
             except KafkaException as exception:
                 _raise_missing_right(exception.args[0])
                 message = f"it is unknown whether transactions are open: {exception.args[0].str()}"

@@ -129,7 +129,8 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _counts(report: ComparisonReport) -> Table:
-    scored, cost = report.compared.differences, report.cost
+    scored = report.compared.differences
+    cost = report.cost
     table = _table(f"{scored.events:,} events, {scored.both:,} scored by both", "", report.champion, report.candidate)
     table.add_row("dead letters", *(f"{scored.dead[side]:,}" for side in ("champion", "candidate")))
     table.add_row("us an event", *(f"{cost[side]:.2f}" for side in ("champion", "candidate")))

@@ -92,7 +92,9 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
 
 def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str, Any]:
     """Return the explanation in the form of `--json`; values that are not known are None."""
-    event, answer, move = explanation.event, explanation.answer, explanation.move
+    event = explanation.event
+    answer = explanation.answer
+    move = explanation.move
     document: dict[str, Any] = {
         "position": str(explanation.place),
         "event": None,

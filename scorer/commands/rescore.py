@@ -122,7 +122,8 @@ def _load_version(settings: Settings, version: str | None) -> Servable:
 
 def as_table(summary: RescoreSummary, done: str) -> Table:
     """Return the counts of this run and of the whole job."""
-    run, total = summary.run, summary.total
+    run = summary.run
+    total = summary.total
     rows = [
         (done, run.corrected, total.corrected),
         ("event no longer retained", run.not_retained, total.not_retained),

@@ -111,12 +111,14 @@ def signature_of(ref: str) -> tuple[str, Signature]:
         Fatal: The version has no signature.
     """
     if (Path(ref) / package.MODEL).is_file():
-        name, signature = Path(ref).resolve().name, package.read(Path(ref)).signature
+        name = Path(ref).resolve().name
+        signature = package.read(Path(ref)).signature
     else:
         target = reference.parse(ref, base_dir=Path.cwd())
         store = open_store(target)
         version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
-        name, signature = version.name, package.signature_of(store, version)
+        name = version.name
+        signature = package.signature_of(store, version)
     if signature is None:
         raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one; model_registry/docs/signature.md describes it", REFUSED)
     return name, signature

@@ -80,7 +80,8 @@ def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool =
 def _row(name: str, scorer: ScorerState, now: float) -> tuple[str, ...]:
     status = scorer.status
     champion = scorer.champion
-    state, age = scorer.state(now), _short(int(max(0.0, now - scorer.last_seen)))
+    state = scorer.state(now)
+    age = _short(int(max(0.0, now - scorer.last_seen)))
     return (
         status.scorer.removeprefix(f"{name}."),
         state if state == RUNNING else f"{state} {age}",

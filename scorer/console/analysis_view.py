@@ -12,8 +12,13 @@ from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterva
 from scorer.rollout.canary_analysis.verdict import FLIPS, MetricResult, MetricRule
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
-SHORTEST, LONGEST = 1.5, 4.0  # range of a bar, in margins
-RULES, NAMES, LINES = 20, 8, 20  # largest numbers shown
+# range of a bar, in margins
+SHORTEST = 1.5
+LONGEST = 4.0
+# largest numbers shown
+RULES = 20
+NAMES = 8
+LINES = 20
 NO_DECISION = "none"
 
 
@@ -127,23 +132,25 @@ def analysis_view(document: dict[str, Any] | None) -> AnalysisView | None:
 
 def _bar(document: _Rule) -> IntervalBar:
     infinite = ConfidenceInterval()
-    low, high = (
-        infinite.low if document.low is None else document.low,
-        infinite.high if document.high is None else document.high,
-    )
+    low = infinite.low if document.low is None else document.low
+    high = infinite.high if document.high is None else document.high
     rule = MetricRule(document.rule, document.margin, signed=document.rule != FLIPS)
     finding = MetricResult(
         rule, ConfidenceInterval(document.estimate, low, high, document.pairs, document.cells), document.reason
     )
     if finding.is_worse:
-        tone, label = "bad", "beyond its margin"
+        tone = "bad"
+        label = "beyond its margin"
     elif (missing := finding.shortfall) is not None:
-        tone, label = "wait", missing.removeprefix(f"{document.rule}: ")
+        tone = "wait"
+        label = missing.removeprefix(f"{document.rule}: ")
     else:
-        tone, label = "good", "within its margin"
+        tone = "good"
+        label = "within its margin"
     unit = document.margin if document.margin > 0 else max(abs(document.estimate or 0.0), 1e-9)
     most = max(LONGEST * unit, SHORTEST * abs(document.estimate or 0.0))
-    start, end = max(min(low, -0.25 * unit), -most), min(max(high, SHORTEST * unit), most)
+    start = max(min(low, -0.25 * unit), -most)
+    end = min(max(high, SHORTEST * unit), most)
 
     def x(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)

@@ -84,7 +84,8 @@ class KafkaFeed:
         self._thread.join()
 
     def _run(self) -> None:
-        name, settings = f"{self._settings.name}.console", self._settings.kafka
+        name = f"{self._settings.name}.console"
+        settings = self._settings.kafka
         required = self._settings.status_topic, self._settings.swaps_topic
         while not self._closing.is_set():
             try:
@@ -104,7 +105,8 @@ class KafkaFeed:
 
     def _begin(self) -> None:
         """Reset the state and assign the start offsets; the points of the flow charts stay."""
-        fresh, state = ConsoleState(), self._state
+        fresh = ConsoleState()
+        state = self._state
         inputs = self._settings.input.topics
         self._reader = TopicReader(self._settings.kafka, f"{self._settings.name}.console")
         admin = connect(self._settings.kafka, f"{self._settings.name}.console")
@@ -141,7 +143,8 @@ class KafkaFeed:
         return TopicPartition(topic, partition, start)
 
     def _read(self) -> None:
-        probe, retention = time.time() + PROBE_SECONDS, time.time() + RETENTION_SECONDS
+        probe = time.time() + PROBE_SECONDS
+        retention = time.time() + RETENTION_SECONDS
         with self._state.lock:
             self._state.clear_error("kafka")
         while not self._closing.is_set():
@@ -162,7 +165,8 @@ class KafkaFeed:
 
     def _update_progress(self) -> None:
         """Record which topics were read to their end, and add a point to the flow charts."""
-        state, behind = self._state, {topic for topic, _ in self._following.unread}
+        state = self._state
+        behind = {topic for topic, _ in self._following.unread}
         if not state.loaded and not behind - self._sampled.keys():
             state.loaded = True
             state.changed()

@@ -61,7 +61,8 @@ class LabelQualityFold:
         return self._assessment
 
     def _assess(self) -> Assessment:
-        answers, count = AnswerColumns(), len(self.answers)
+        answers = AnswerColumns()
+        count = len(self.answers)
         columns = list(zip(*self.answers.values(), strict=True)) or [(), (), ()]
         answers.add(NOWHERE, range(count), [0] * count, from_digests(self.answers), *columns)
         answered = answers.rows.newest()

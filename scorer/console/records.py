@@ -92,7 +92,8 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
     """Return a record of the dead-letter topic for display. Without a time in the headers the record's timestamp is used."""
-    facts, value = dead_letter_headers.dead_letter_facts(headers), message.value()
+    facts = dead_letter_headers.dead_letter_facts(headers)
+    value = message.value()
     return DeadLetter(
         partition=message.partition() or 0,
         offset=message.offset() or 0,

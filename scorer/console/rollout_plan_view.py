@@ -11,7 +11,10 @@ from scorer.rollout.controller.plan import PlanStep
 
 ENTRIES = 50  # newest entries of the log
 WAITS = 10
-DONE, NOW, ENDED, NEXT = "done", "now", "ended", "next"
+DONE = "done"
+NOW = "now"
+ENDED = "ended"
+NEXT = "next"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
     if rollout is None:
         return None
     report = rollout.state
-    step, running = rollout.at(), rollout.outcome is None
+    step = rollout.at()
+    running = rollout.outcome is None
     answered = rollout.step in rollout.approved or rollout.aborted is not None
     return RolloutPanel(
         id=rollout.id,

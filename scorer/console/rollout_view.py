@@ -83,10 +83,12 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
         ScorerRow(each, each.state(now), *outcomes.get(each.status.scorer, ("", "")), max(0.0, now - each.last_seen))
         for each in state.scorers.listed(now)
     ]
-    needle, show = query.get("q", "").strip().lower(), query.get("show", "")
+    needle = query.get("q", "").strip().lower()
+    show = query.get("show", "")
 
     def matches(row: ScorerRow) -> bool:
-        status, champion = row.scorer.status, row.scorer.champion
+        status = row.scorer.status
+        champion = row.scorer.champion
         text = f"{status.scorer} {status.region} {champion.version} {champion.digest} {status.tag}".lower()
         return needle in text and (not show or show in (row.outcome, row.state))
 
@@ -113,7 +115,8 @@ def headline(view: ChannelView) -> tuple[str, str]:
     """Return the state of the newest move: one word, which selects the colour, and one sentence."""
     if view.move is None or view.verdict is None:
         return "idle", "this channel has no recorded move"
-    counts, total = view.counts, sum(view.counts.values())
+    counts = view.counts
+    total = sum(view.counts.values())
     if not total:
         return WAITING, "no live scorer follows this channel"
     if view.verdict.outcome == FLIPPED:

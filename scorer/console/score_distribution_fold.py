@@ -71,7 +71,8 @@ class ScoreDistributionFold:
         columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
         if not columns:
             return Histogram([], {})
-        low, high = min(c.min() for c in columns.values()), max(c.max() for c in columns.values())
+        low = min(c.min() for c in columns.values())
+        high = max(c.max() for c in columns.values())
         low, high = (0.0, 1.0) if low >= 0.0 and high <= 1.0 else (float(low), float(high))
         edges = np.linspace(low, high if high > low else low + 1.0, BINS + 1)
         shares = {version: (np.histogram(c, edges)[0] / len(c)).round(5).tolist() for version, c in columns.items()}

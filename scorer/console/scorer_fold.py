@@ -13,7 +13,8 @@ from scorer.rollout.fleet_status import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
 SHORTEST_SECONDS = 1.0  # changes are reported immediately: records closer than this give no rate
-RUNNING, SILENT = "running", "silent"
+RUNNING = "running"
+SILENT = "silent"
 NOTHING = VersionStatus("", "", "", 0)
 
 

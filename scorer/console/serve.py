@@ -57,7 +57,9 @@ def serve(
         hint = install_command("console")
         raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
     listener, host = _listener(listen)
-    state, lines, store = ConsoleState(), CommandLines(settings, str(config)), open_source(settings)
+    state = ConsoleState()
+    lines = CommandLines(settings, str(config))
+    store = open_source(settings)
     keys = policy.read(settings.model.policy).keys if settings.model.policy else ()
     kafka = KafkaFeed(settings, state)
     registry = RegistryFeed(store, state)

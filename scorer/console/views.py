@@ -17,7 +17,9 @@ from scorer.console.state import Channel, ConsoleState
 from scorer.evaluation.assessment import Quality
 from scorer.evaluation.decision_output import UNKNOWN
 
-SIMILAR, DIFFERENT = 0.1, 0.25  # usual limits of the population stability index
+# usual limits of the population stability index
+SIMILAR = 0.1
+DIFFERENT = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ class CanaryShare:
 
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
     """Return the distribution of each sampled version, the served one first, and the comparison of the first two."""
-    colours, channel = tones(state), state.registry.channels.get(tag)
+    colours = tones(state)
+    channel = state.registry.channels.get(tag)
     serves = channel.version if channel else None
     newest = sorted(state.scores.windows.items(), key=lambda item: (item[0] != serves, -item[1].last_ms))
     rows = []
@@ -112,13 +115,15 @@ def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], Dist
         )
     if len(newest) < 2:
         return rows, None
-    now, before = newest[0][0], newest[1][0]
+    now = newest[0][0]
+    before = newest[1][0]
     return rows, DistributionShift(before, now, state.scores.stability(before, now))
 
 
 def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
     """Return the quality of each sampled version on labelled events, each with its colour number."""
-    assessment, colours = state.labelled.assessed(now), tones(state)
+    assessment = state.labelled.assessed(now)
+    colours = tones(state)
     return [(colours.get(each.version, 0), each) for each in assessment.versions] if assessment else []
 
 
@@ -134,7 +139,8 @@ def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
 
 def scores_data(state: ConsoleState) -> dict[str, Any]:
     """Return the data of the histogram: the bin edges, and one line for each version."""
-    histogram, colours = state.scores.histogram(), tones(state)
+    histogram = state.scores.histogram()
+    colours = tones(state)
     lines = [
         {"label": version, "tone": colours.get(version, 0), "values": shares} for version, shares in histogram.shares.items()
     ]
@@ -196,7 +202,8 @@ def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
 
 def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
     """Return the dead letters that match the query, and the counts of those not replayed, by reason."""
-    reason, needle = query.get("reason", ""), query.get("q", "").strip().lower()
+    reason = query.get("reason", "")
+    needle = query.get("q", "").strip().lower()
 
     def matches(letter: DeadLetter) -> bool:
         return (not reason or letter.reason == reason) and needle in f"{letter.key} {letter.value} {letter.error}".lower()

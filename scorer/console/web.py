@@ -96,9 +96,11 @@ class Console:
 
     def rollout(self, request: Request) -> Response:
         """Return the page of the channel, its scorers and the planned rollout."""
-        now, query = self.clock(), dict(request.query_params)
+        now = self.clock()
+        query = dict(request.query_params)
         with self.state.lock:
-            view, plan = rollout_view.channel_view(self.state, self.tag, query, now), rollout_plan_view.panel(self.state, now)
+            view = rollout_view.channel_view(self.state, self.tag, query, now)
+            plan = rollout_plan_view.panel(self.state, now)
             versions = self.state.registry.versions
         revision = view.channel.revision if view.channel else 0
         commands = {
@@ -123,7 +125,8 @@ class Console:
         """Return the page of the score distributions and the quality."""
         with self.state.lock:
             rows, comparison = views.scores(self.state, self.tag)
-            qualities, pairs = views.qualities(self.state, self.clock()), rollout_plan_view.pairs(self.state)
+            qualities = views.qualities(self.state, self.clock())
+            pairs = rollout_plan_view.pairs(self.state)
             notes = views.label_notes(self.state, self.clock())
         return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs, notes=notes)
 
@@ -132,14 +135,16 @@ class Console:
         now = self.clock()
         with self.state.lock:
             point = self.state.flow.points[-1] if self.state.flow.points else None
-            live, canary = len(self.state.scorers.live(now)), views.canary(self.state, self.tag)
+            live = len(self.state.scorers.live(now))
+            canary = views.canary(self.state, self.tag)
         most = self.settings.batching.max_events
         return self._page(request, "flow", point=point, live=live, most=most, canary=canary)
 
     def regions(self, request: Request) -> Response:
         """Return the page of regions and channels."""
         with self.state.lock:
-            rows, registry = views.regions(self.state, self.clock()), self.state.registry
+            rows = views.regions(self.state, self.clock())
+            registry = self.state.registry
         return self._page(request, "regions", rows=rows, channels=list(registry.channels.values()))
 
     def dead_letters(self, request: Request) -> Response:
@@ -148,7 +153,8 @@ class Console:
         with self.state.lock:
             letters, reasons = views.letters(self.state, query)
             replayed = {(each.partition, each.offset) for each in letters.rows if self.state.letters.was_replayed(each)}
-            unfit, left_out = self.state.letters.unfit(), self.state.letters.left_out()
+            unfit = self.state.letters.unfit()
+            left_out = self.state.letters.left_out()
         command = self.lines.replay(["REASON"], dry_run=False)
         return self._page(
             request,
@@ -178,7 +184,9 @@ class Console:
         """Return the page of training runs, or of one run."""
         query = dict(request.query_params)
         with self.state.lock:
-            library, channels, error = self.state.training, self.state.registry.channels, self.state.source_errors.get(SOURCE)
+            library = self.state.training
+            channels = self.state.registry.channels
+            error = self.state.source_errors.get(SOURCE)
         view = training_view.training(library, channels.values(), query)
         shown = training_view.shown(view.run, self.lines) if view.run else None
         return self._page(request, "training", listing=view, shown=shown, query=query, error=error)
@@ -195,10 +203,12 @@ class Console:
         return StreamingResponse(self._changes(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        sent, last = -1, time.monotonic()
+        sent = -1
+        last = time.monotonic()
         while not self.stopping():
             if self.state.sequence != sent:
-                sent, last = self.state.sequence, time.monotonic()
+                sent = self.state.sequence
+                last = time.monotonic()
                 yield b"event: changed\ndata: %d\n\n" % sent
             elif time.monotonic() - last > SILENCE_SECONDS:
                 last = time.monotonic()
@@ -208,7 +218,8 @@ class Console:
     async def promote(self, request: Request) -> Response:
         """Promote a version as requested by a form."""
         actions, given = await self._action_form(request)
-        channel, version = check_channel(given.get("channel", "")), check_version(given.get("version", "").strip())
+        channel = check_channel(given.get("channel", ""))
+        version = check_version(given.get("version", "").strip())
         actions.promote(self._actor(request), channel, version, _reason(given), _number(given, "revision"))
         return RedirectResponse("/", 303)
 

@@ -257,7 +257,8 @@ class PartitionTable:
             if after is before:
                 continue
             self._put(partition, after)
-            reasons_before, reasons_after = before.pause_reasons, after.pause_reasons
+            reasons_before = before.pause_reasons
+            reasons_after = after.pause_reasons
             if reasons_after - reasons_before:
                 change.pause.append(partition)
             elif reasons_before and not reasons_after:

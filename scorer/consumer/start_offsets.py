@@ -241,7 +241,8 @@ class StartPositions:
         """Return, by partition, the topic ids under which it was scored. Read from the topic of version changes."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
-        starts, ends = reader.earliest(partitions), reader.visible(partitions)
+        starts = reader.earliest(partitions)
+        ends = reader.visible(partitions)
         topic_ids: dict[Partition, set[str]] = {}
         for batch in reader.read({p: (starts[p], ends[p]) for p in partitions}):
             self._waiting()

@@ -61,7 +61,8 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
     """Return the headers of the event: without the last occurrence of each header that `dead_headers` appends."""
-    originals, added = [], set(DEAD_LETTER_HEADERS)
+    originals = []
+    added = set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):
         if name in added:
             added.discard(name)

@@ -43,7 +43,8 @@ class BinaryField:
 
     def view(self, texts: ByteColumn) -> NDArray[Any] | None:
         """Return the tensor without a copy if the rows are contiguous in memory, else None."""
-        size, count = binary_fields.size(self._field) if self._field.dtype != "string" else 0, len(texts)
+        size = binary_fields.size(self._field) if self._field.dtype != "string" else 0
+        count = len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
             return None
         if texts.starts[0] or texts.ends[-1] != count * size or (texts.lengths() != size).any():

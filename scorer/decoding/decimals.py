@@ -53,7 +53,8 @@ def variable(value: Any) -> int | float | None:
     """Return the number of a VariableScaleDecimal, whose bytes may be base64; None for any other value."""
     if not isinstance(value, Mapping) or value.keys() != VARIABLE:
         return None
-    scale, unscaled = value["scale"], value["value"]
+    scale = value["scale"]
+    unscaled = value["value"]
     if isinstance(unscaled, str):
         try:
             unscaled = base64.b64decode(unscaled, validate=True)

@@ -65,7 +65,8 @@ def _check_parsed(settings: Settings, signature: Signature) -> None:
 
 
 def _create_format_decoder(settings: Settings, signature: Signature) -> Decoder:
-    id_field, largest = settings.input.id_field, settings.input.max_event_bytes
+    id_field = settings.input.id_field
+    largest = settings.input.max_event_bytes
     if not signature.fields and INPUT_FORMATS[settings.input.format].fields == "positional":
         raise FormatMismatch(f"no field is inside the value, and input.format {settings.input.format} reads fields; use bytes")
     match settings.input.format:

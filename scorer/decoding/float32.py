@@ -63,7 +63,8 @@ class Float32Decoder:
     def _row(self, value: bytes) -> Row:
         """Return a row with an array of varying length as a buffer of float64. Raises Poison."""
         assert self._varying is not None
-        most, step = self._varying.array or 0, shapes.step_size(self._varying.shape or ())
+        most = self._varying.array or 0
+        step = shapes.step_size(self._varying.shape or ())
         if len(value) % (SIZE * step) or len(value) > SIZE * most:
             expected = f"a multiple of {SIZE * step}, and {SIZE * most} at most, were expected: numbers of float32"
             raise Poison(Reason.MALFORMED, f"{len(value)} bytes; {expected}")

@@ -125,7 +125,8 @@ class _Column:
         """Parse one value. Raises Poison if the text is not a value of the field."""
         if not isinstance(source_value, bytes) or self._field.raw:
             return source_value
-        field, name = self._field, field_sources.qualified_name(self._field)
+        field = self._field
+        name = field_sources.qualified_name(self._field)
         try:
             text = source_value.decode()
             value = text if field.dtype == "string" else lenient.loads(text)

@@ -41,7 +41,8 @@ class NestedRows:
     def _build_type(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
         """Return the type of an object or an array, and whether it has a required field."""
         fields: dict[str, Leaf] = {}
-        array, required = is_array(part), False
+        array = is_array(part)
+        required = False
         for number, (step, below) in enumerate(part.items()):
             attribute = f"f{step if array else number}"
             if isinstance(below, str):

@@ -96,7 +96,8 @@ class RowSchema:
         except ValueError as error:
             raise FormatMismatch(f"input.id {id_field!r} conflicts with the signature: {error}") from None
         rows = NestedRows(self.tree, {name: (self.types[name], *self._absent(name)) for name in self.names})
-        self.struct, self.row = rows.type, rows.row
+        self.struct = rows.type
+        self.row = rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
         """Return a msgspec type with these fields, in the order of astuple()."""

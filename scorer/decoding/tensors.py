@@ -75,7 +75,8 @@ class MatrixColumns:
     """Extractor of tensors from one matrix, whose columns are the numbers of an event in the order of `Signature.fields`."""
 
     def __init__(self, signature: Signature) -> None:
-        starts, self.width = {}, 0
+        starts = {}
+        self.width = 0
         for field in signature.fields:
             starts[field.name] = self.width
             self.width += field.array or 1
@@ -187,7 +188,9 @@ class _Builder:
 
     def infinite(self, row: NDArray[Any]) -> Poison:
         """Return the Poison of a row that `not_finite` returned, with the first invalid field and the position in its array."""
-        flat, field, place = row.reshape(-1), self._fields[0], ""
+        flat = row.reshape(-1)
+        field = self._fields[0]
+        place = ""
         allowed = False if self._varying is not None else self._nan_allowed
         at = int(np.argmax(~np.isfinite(flat) & ~(np.isnan(flat) & allowed)))
         if self._array:

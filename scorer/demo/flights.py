@@ -55,7 +55,8 @@ def auc(pairs: Iterable[tuple[float, bool]]) -> float:
         ValueError: A score is NaN, or all outcomes are the same.
     """
     table = np.array([(score, outcome) for score, outcome in pairs], dtype=np.float64).reshape(-1, 2)
-    scores, positive = table[:, 0], table[:, 1] != 0
+    scores = table[:, 0]
+    positive = table[:, 1] != 0
     if np.isnan(scores).any():
         raise ValueError(f"{int(np.isnan(scores).sum())} of {len(scores)} scores are NaN: leave them out of the AUC")
     positives = int(positive.sum())

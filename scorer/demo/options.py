@@ -8,7 +8,9 @@ from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
 FOLDER = "oci:./registry"
-NEAR, FAR = "eu-west", "us-east"  # the region that scores, and the region that scores are copied to
+# the region that scores, and the region that scores are copied to
+NEAR = "eu-west"
+FAR = "us-east"
 
 CONFIGURATION = """\
 name: {name}

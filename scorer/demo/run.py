@@ -25,10 +25,12 @@ from scorer.settings import Settings
 
 PARTITIONS = 6
 STEP_SECONDS = 120.0  # the time limit of a step without progress
-FIRST_EVENTS, FIRST_RATE = 1_000, 500.0
+FIRST_EVENTS = 1_000
+FIRST_RATE = 500.0
 CAUGHT_UP_MS = 1_000  # a partition has caught up when its newest score took less than this
 CONSOLE_ADDRESS = "the console is at "
-OLD, NEW = "1.0.0", "2.0.0"
+OLD = "1.0.0"
+NEW = "2.0.0"
 REPLICAS = ("a", "b")
 PROMOTION = "boosted trees on more columns"
 """The reason of the promotion; it does not refer to results of the demo, since each version scores different flights."""
@@ -96,7 +98,8 @@ class Demo:
         """Push both versions and promote the old one."""
         place = self.options.registry or "a folder"
         self.view.step(f"2. Push two versions of flight-delay to a model registry ({place}), and promote 1.0.0 to prod")
-        registry, repository = self.options.registry_command, self.options.repository
+        registry = self.options.registry_command
+        repository = self.options.repository
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
             pushed = self.shell.run(*registry, "push", str(package), f"{repository}:{version}")
@@ -196,13 +199,15 @@ class Demo:
 
     def wait_for(self, event: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
         """Wait until `done()` is True, with the live view. Raises Fatal if there is no progress, or a process has ended."""
-        deadline, seen = time.monotonic() + STEP_SECONDS, -1
+        deadline = time.monotonic() + STEP_SECONDS
+        seen = -1
         while not done():
             if self.seen():
                 self.view.bar(f"waiting for {event}" if quiet else event, self.seen(), self.options.events)
                 self.view.flow({NEAR: self.arrivals} | ({FAR: self.far_arrivals} if self.options.copied else {}))
             if self.seen() > seen:
-                deadline, seen = time.monotonic() + STEP_SECONDS, self.seen()
+                deadline = time.monotonic() + STEP_SECONDS
+                seen = self.seen()
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     raise Fatal(f"{name} ended with code {process.returncode} while waiting for {event}")

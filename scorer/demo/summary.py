@@ -11,7 +11,9 @@ from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
 from scorer.demo.score_reader import ReceivedScores, percentiles
 
-BEFORE_MS, AFTER_MS = 1_000, 10_000  # the window around a cause in which its pause is measured
+# the window around a cause in which its pause is measured
+BEFORE_MS = 1_000
+AFTER_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)

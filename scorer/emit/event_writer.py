@@ -34,7 +34,8 @@ class EventWriter:
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:
         """Connect, so that the first event is not delayed. Raises Fatal if the broker or the topic is unavailable."""
-        name, needed = f"{settings.name}.emit", {topic: frozenset({WRITE})}
+        name = f"{settings.name}.emit"
+        needed = {topic: frozenset({WRITE})}
         topics.existing(settings.kafka, name, needed, [topic])
         self._limit = describe(connect(settings.kafka, name), settings.kafka, needed)[topic]
         batch = min(self._limit.max_bytes, kafka.LARGEST_BATCH)  # the limit of a topic applies to a batch
@@ -112,13 +113,15 @@ class EventWriter:
 
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
         """Poll for confirmations until `done`, or for CONFIRM_SECONDS without one; return the value of `done`."""
-        seen, deadline = self._confirmations.answered, time.monotonic() + CONFIRM_SECONDS
+        seen = self._confirmations.answered
+        deadline = time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():
             with self._interruption:
                 serve(WAIT_SECONDS)
             now = time.monotonic()
             if self._confirmations.answered > seen:
-                seen, deadline = self._confirmations.answered, now + CONFIRM_SECONDS
+                seen = self._confirmations.answered
+                deadline = now + CONFIRM_SECONDS
             elif now > deadline:
                 self._waits = False
         return done()

@@ -55,7 +55,8 @@ class RecordTemplate:
         Raises:
             Fatal: The event lacks a field (exit code 2).
         """
-        event, number = line.event, line.number
+        event = line.event
+        number = line.number
         named = [
             (name, fill_in(text, "header", event, number) if _templated((name, text)) else text.encode())
             for name, text in self.headers

@@ -88,7 +88,8 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
     newest = labels.rows.newest()
     answer_rows, label_rows = answered.joined(newest)
     valid = np.isfinite(newest.columns["truth"][label_rows]) if len(label_rows) else np.zeros(0, np.bool_)
-    counted, truth = answer_rows[valid], newest.columns.get("truth", np.empty(0))[label_rows[valid]]
+    counted = answer_rows[valid]
+    truth = newest.columns.get("truth", np.empty(0))[label_rows[valid]]
     joined = {name: column[counted] for name, column in answered.columns.items()}
     classes = labels.classes
     if classes is None and len(counted) and _is_probability(joined["number"]) and np.isin(truth, (0.0, 1.0)).all():
@@ -160,12 +161,14 @@ def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Ans
 
 def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
     """Return AUC, Brier score and calibration for two classes, and the Brier score for more classes."""
-    numbers, row = answered["number"], answered["row"]
+    numbers = answered["number"]
+    row = answered["row"]
     if len(classes.names) == 2:
         if row.shape[1] == 2:
             numbers = np.where(np.isfinite(numbers), numbers, row[:, 1])
         finite = np.isfinite(numbers)
-        scores, true = numbers[finite], truth[finite] == 1
+        scores = numbers[finite]
+        true = truth[finite] == 1
         bins = metrics.calibration(scores, true)
         return {
             "auc": metrics.auc(scores, true),

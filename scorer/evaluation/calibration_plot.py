@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.svg import TONES, matrix, picture, text
 
-SIDE, GAP, NAMES, TOP = 240, 60, 130, 64  # pixels
+# pixels
+SIDE = 240
+GAP = 60
+NAMES = 130
+TOP = 64
 ROW = SIDE + TOP + GAP
 WIDTH = 2 * (NAMES + SIDE) + GAP
 MOST = 12  # classes that a matrix is drawn of
@@ -35,7 +39,8 @@ def _version(each: Quality, top: int) -> Iterator[str]:
 
 def _calibration(each: Quality, left: int, top: int) -> Iterator[str]:
     """Yield the share of positive labels by mean score, as dots whose areas are the shares of events."""
-    bottom, ink = top + SIDE, TONES["mark"]
+    bottom = top + SIDE
+    ink = TONES["mark"]
     yield text(left, top - 24, "observed share by mean score", size=11)
     yield f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="{TONES["line"]}"/>'
     diagonal = f'x1="{left}" y1="{bottom}" x2="{left + SIDE}" y2="{top}"'

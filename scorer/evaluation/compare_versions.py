@@ -85,7 +85,8 @@ def compare(
     every = spans(reader, settings, window, newest)
     total = sum(high - low for low, high in every.values())
     left = {partition: high - low for partition, (low, high) in every.items()}
-    differences, timed = Differences(), _Timed(champion, candidate)
+    differences = Differences()
+    timed = _Timed(champion, candidate)
     both = BothAnswers(settings.region) if settings.labels.topic else None
     progress(0, total)
     for batch in reader.read(every):

@@ -43,7 +43,8 @@ def ks(expected: Numbers, actual: Numbers) -> float:
 
 
 def _binned(expected: Numbers, actual: Numbers) -> list[NDArray[np.int64]]:
-    reference, other = np.asarray(expected), np.asarray(actual)
+    reference = np.asarray(expected)
+    other = np.asarray(actual)
     inner = np.unique(np.quantile(reference, np.linspace(0, 1, BINS + 1)[1:-1]))
     places = [np.searchsorted(inner, column, side="right") for column in (reference, other)]
     return [np.bincount(each, minlength=len(inner) + 1) for each in places]

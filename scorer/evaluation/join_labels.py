@@ -43,8 +43,10 @@ def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
     labels_topic(settings)
     bus = TopicReader(settings.kafka, f"{settings.name}.labels")
     spans = _spans(bus, settings.output.topic, window)
-    answers, outputs = AnswerColumns(), DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
-    as_json, skipped = formats.as_json(settings), SkippedRecords(log)
+    answers = AnswerColumns()
+    outputs = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest))
+    as_json = formats.as_json(settings)
+    skipped = SkippedRecords(log)
     for batch in bus.read(spans):
         _add(answers, outputs, batch, window, _answers(batch, as_json, skipped))
     if (unreadable := skipped.counts.total()) and not len(answers.rows):

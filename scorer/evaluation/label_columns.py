@@ -89,7 +89,8 @@ class Refusals:
         """Count a label; `explain` is called if its position is the first of a reason so far."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
-            self.examples[reason], self.explanations[reason] = place, explain()
+            self.examples[reason] = place
+            self.explanations[reason] = explain()
 
     def copied(self) -> "Refusals":
         """Return an independent copy."""

@@ -44,7 +44,8 @@ class BothAnswers:
             )
             for row in rows
         ]
-        ids, times = hashed(named), [parts.every_time[row] for row in rows]
+        ids = hashed(named)
+        times = [parts.every_time[row] for row in rows]
         places = [offsets[row] for row in rows]
         for side, version_answers, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
             scores = orjson.loads(b"[%b]" % b",".join([version_answers.scores[row] for row in rows]))

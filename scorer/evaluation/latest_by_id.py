@@ -79,7 +79,8 @@ class RowsById:
             return NewestRows(np.empty((0, 2), np.uint64), {})
         ids = np.concatenate(self._ids)
         columns = {name: _joined([part[name] for part in self._columns]) for name in self._columns[0]}
-        high, low = ids[:, 0], ids[:, 1]
+        high = ids[:, 0]
+        low = ids[:, 1]
         order = np.lexsort((columns["offset"], columns["partition"], low, high))
         order = order[_last(ids[order], columns["partition"][order])]
         order = order[np.lexsort((columns["partition"][order], columns["time"][order], low[order], high[order]))]

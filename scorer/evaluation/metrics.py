@@ -26,7 +26,8 @@ def auc(scores: Numbers, true: Truth) -> float | None:
 
     It is the probability that a positive event scores higher than a negative one; None with only one outcome.
     """
-    positive, negative = int(true.sum()), int((~true).sum())
+    positive = int(true.sum())
+    negative = int((~true).sum())
     if not positive or not negative:
         return None
     order = np.argsort(scores, kind="stable")

@@ -79,14 +79,19 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
     """Store the scores of the readable events from `start` on."""
-    rows, encoded, decisions, finite = decoded.rows[start:], scores.encoded(), scores.decisions(), scores.finite()
+    rows = decoded.rows[start:]
+    encoded = scores.encoded()
+    decisions = scores.decisions()
+    finite = scores.finite()
     for at, row in enumerate(rows[: len(encoded)]):
         if finite[at]:
-            results.scores[row], results.decisions[row] = encoded[at], decisions[at]
+            results.scores[row] = encoded[at]
+            results.decisions[row] = decisions[at]
         else:
             error = f"the model answered {encoded[at].decode():.500}, which is not finite"
             results.rejected[row] = Poison(Reason.SCORE_NOT_FINITE, error)
-    results.output, results.several = scores.decided_output, len(scores.columns) > 1
+    results.output = scores.decided_output
+    results.several = len(scores.columns) > 1
     column = scores.decided_on()
     if column.ndim == 1 and column.dtype.kind in "biuf":
         results.numbers[rows[: len(encoded)]] = np.where(finite, column.astype(np.float64), np.nan)

@@ -29,7 +29,8 @@ class PairSample:
         self._parts.append(pairs[:, chosen])
         while sum(map(len, self._hashes)) > self._most:
             self._bound //= 2
-            hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._parts, axis=1)
+            hashes = np.concatenate(self._hashes)
+            numbers = np.concatenate(self._parts, axis=1)
             below = hashes <= np.uint64(self._bound)
             self._hashes = [hashes[below]]
             self._parts = [numbers[:, below]]

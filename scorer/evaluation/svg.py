@@ -47,14 +47,17 @@ def matrix(
     rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]], left: float, top: float, side: float
 ) -> Iterator[str]:
     """Yield a matrix of counts, `side` pixels wide: darker for a larger share of its row, with names left and above."""
-    wide, high = side / len(columns), side / len(rows)
+    wide = side / len(columns)
+    high = side / len(rows)
     for j, name in enumerate(columns):
         yield text(left + (j + 0.5) * wide, top - 6, short(name), anchor="middle", size=11)
     for i, (name, row) in enumerate(zip(rows, counts, strict=True)):
         yield text(left - 6, top + (i + 0.5) * high + 4, short(name), anchor="end", size=11)
         total = max(1, sum(row))
         for j, count in enumerate(row):
-            x, y, share = left + j * wide, top + i * high, count / total
+            x = left + j * wide
+            y = top + i * high
+            share = count / total
             place = f'x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{high:.1f}"'
             dark = f'fill="{TONES["good"]}" fill-opacity="{DARKEST * share:.3f}" stroke="{TONES["line"]}"'
             yield f'<rect {place} class="cell" {dark}/>'

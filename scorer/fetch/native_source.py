@@ -28,7 +28,8 @@ def plugin() -> LibrdkafkaPlugin | None:
 
 def open_fetch_source(consumer: Consumer) -> FetchSource:
     """Return the native source if this consumer was created for it, else the one in Python."""
-    native, handle = librdkafka_plugin(), getattr(consumer, "handle", 0)
+    native = librdkafka_plugin()
+    handle = getattr(consumer, "handle", 0)
     return NativeFetchSource(consumer, NativeFetcher(native, handle)) if native and handle else PythonFetchSource(consumer)
 
 

@@ -11,7 +11,9 @@ from model_registry.channels.history import ChannelMove
 from publisher.kafka import source_position
 from scorer.settings import Settings
 
-SCORE, DEAD_LETTER, CORRECTION = "score", "dead letter", "correction"
+SCORE = "score"
+DEAD_LETTER = "dead letter"
+CORRECTION = "correction"
 
 
 class InputPosition(NamedTuple):

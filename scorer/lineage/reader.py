@@ -54,7 +54,8 @@ class CutOverRecord(msgspec.Struct):
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] | None = None
 
 
-_swaps, _records = DocumentDecoder(CutOverRecord), DocumentDecoder(dict[str, Any])
+_swaps = DocumentDecoder(CutOverRecord)
+_records = DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
@@ -189,7 +190,8 @@ class LineageReader:
 
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
         """Return the dead letter, or else the score: a binary search by event order comes first, then a full search."""
-        letters, scores = self._settings.dead_letter.topic, self._settings.output.topic
+        letters = self._settings.dead_letter.topic
+        scores = self._settings.output.topic
         if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
             return letter
         partition, (start, end) = self._bounds(scores, place, event)
@@ -250,7 +252,8 @@ class LineageReader:
 
     def _as_letter(self, message: Message) -> LineageAnswer | None:
         headers = headers_of_one(message) or []
-        source, facts = _dead_source(headers), dead_letters.dead_letter_facts(headers)
+        source = _dead_source(headers)
+        facts = dead_letters.dead_letter_facts(headers)
         name, _, digest = facts.get("model", "").partition("@")
         return (
             None if source is None else LineageAnswer(DEAD_LETTER, _at(message), source, facts, name.rpartition(":")[2], digest)
@@ -262,19 +265,22 @@ class LineageReader:
         since = (-1, -1)
         for message in self._records(self._settings.swaps_topic, TimeRange()):
             try:
-                swap, record = _swaps.decode(message.value()), _records.decode(message.value())
+                swap = _swaps.decode(message.value())
+                record = _records.decode(message.value())
             except UnreadableDocument as error:
                 self._skip(message, error)
                 continue
             if (swap.topic, swap.partition) == place[:2] and swap.cut_over_offset <= place.offset:
                 if (swap.cut_over_offset, swap.revision) != since:
-                    since, last = (swap.cut_over_offset, swap.revision), {}
+                    since = (swap.cut_over_offset, swap.revision)
+                    last = {}
                 last[swap.role] = record
         return list(last.values())
 
     def _registry(self, lineage: Lineage) -> None:
         """Add the move of the channel and the signer of the version, as far as the registry has them."""
-        answer, model = lineage.answer, self._settings.model
+        answer = lineage.answer
+        model = self._settings.model
         if answer is None:
             return
         try:

@@ -41,7 +41,8 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
     Raises:
         Fatal: With code 2 if the event is missing or the answer has no score.
     """
-    event, answer = lineage.event, lineage.answer
+    event = lineage.event
+    answer = lineage.answer
     if event is None or answer is None:
         raise Fatal(f"the score cannot be recomputed: {'; '.join(lineage.missing)}", "the event must be retained", USAGE)
     if (status := answer.record.get("status", SCORED)) != SCORED:

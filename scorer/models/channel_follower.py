@@ -30,12 +30,15 @@ class ChannelFollower:
 
     def poll(self) -> tuple[Resolution, str] | None:
         """Return the target of the channel and the reason of its move; None if it cannot have changed. Raises RegistryError."""
-        validator, now = self._store.validator(self._tag), time.monotonic()
+        validator = self._store.validator(self._tag)
+        now = time.monotonic()
         if validator == self._validator and now < self._resolved_at + RESOLVE_SECONDS:
             return None
         resolution = channel.resolve(self._store, self._tag)
         reason = self._find_reason(resolution)
-        self._validator, self._resolved_at, self.named = validator, now, resolution
+        self._validator = validator
+        self._resolved_at = now
+        self.named = resolution
         return resolution, reason
 
     def forget(self) -> None:

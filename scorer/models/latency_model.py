@@ -27,7 +27,8 @@ class LatencyModel:
         """Return (a, b) in seconds, neither negative. If all sizes are equal, the whole cost is attributed to b."""
         if not self.weight:
             return 0.0, 0.0
-        mean_b, mean_t = self.b / self.weight, self.t / self.weight
+        mean_b = self.b / self.weight
+        mean_t = self.t / self.weight
         variance = self.bb / self.weight - mean_b * mean_b
         if variance <= 1e-9 * max(mean_b * mean_b, 1.0):
             return 0.0, mean_t / mean_b if mean_b else 0.0

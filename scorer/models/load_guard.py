@@ -6,8 +6,12 @@ from typing import Protocol
 
 from model_registry.package import Package
 
-ACCEPTED, REFUSED, DIED, SUPERSEDED = "accepted", "refused", "died", "superseded"
-TOO_LARGE, TOO_LONG = "too-large", "too-long"
+ACCEPTED = "accepted"
+REFUSED = "refused"
+DIED = "died"
+SUPERSEDED = "superseded"
+TOO_LARGE = "too-large"
+TOO_LONG = "too-long"
 OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
 """The outcomes of a trial."""
 

@@ -170,7 +170,8 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
         on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
-        most, rows = settings.batching.max_events, decoded.tensors if decoded else None
+        most = settings.batching.max_events
+        rows = decoded.tensors if decoded else None
         batch_probe.check_batch_independence(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
 
 
@@ -204,7 +205,8 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
         return
     for output in signature.outputs:
         if kind := _unsupported_part(output, scores):
-            name, format_ = output.name or output.tensor, settings.output.format
+            name = output.name or output.tensor
+            format_ = settings.output.format
             error = f"output {name!r} has {kind}, which records in {format_} cannot represent"
             raise ModelRefused(f"{error}; set output.format to json")
 

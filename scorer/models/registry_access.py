@@ -41,7 +41,8 @@ def pull_version(settings: Settings) -> tuple[Package, Resolution]:
     Raises:
         RegistryError: The version does not exist, is not admitted or cannot be pulled.
     """
-    store, cache = open_source(settings), open_cache(settings.model)
+    store = open_source(settings)
+    cache = open_cache(settings.model)
     resolution = channel.resolve(store, settings.model.tag)
     admission(settings.model.policy, cache.root).check(store, resolution.digest, resolution.version, datetime.now(UTC))
     return cache.fetch(store, resolution.digest, version=resolution.version), resolution

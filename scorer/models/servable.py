@@ -53,7 +53,8 @@ class Servable:
 
     def reads_as(self, other: "Servable") -> bool:
         """Return whether both versions decode an event to the same tensors."""
-        ours, theirs = self.loaded, other.loaded
+        ours = self.loaded
+        theirs = other.loaded
         return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs
 
     @property

@@ -128,8 +128,10 @@ class VersionManager:
         self._thread = threading.Thread(target=self._run, name="model-versions", daemon=True)
 
     def _read_policy(self) -> None:
-        policy_file, folder = self._settings.model.policy, self._cache.root
-        self._admission, self._moves = admission(policy_file, folder), move_admission(policy_file, folder)
+        policy_file = self._settings.model.policy
+        folder = self._cache.root
+        self._admission = admission(policy_file, folder)
+        self._moves = move_admission(policy_file, folder)
 
     def start(self) -> None:
         """Load and serve the aspired version, else the last good version in the channel's history; then follow the channel.
@@ -352,18 +354,24 @@ class VersionManager:
             aspired = self._by_role(resolution)
             for version in aspired.values():
                 self._shared.refused.pop(version.digest, None)
-            self._shared.named, self._shared.fault = resolution, None
+            self._shared.named = resolution
+            self._shared.fault = None
             self._shared.accepted_revision = max(self._shared.accepted_revision, resolution.revision)
-            self._shared.aspired, self._shared.reason = aspired, reason
-        self._earlier, self._before = None, resolution.revision
+            self._shared.aspired = aspired
+            self._shared.reason = reason
+        self._earlier = None
+        self._before = resolution.revision
 
     def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
         """Record a state of the channel that is not accepted; states before the revision `before` may be served instead."""
         with self._lock:
             if self._shared.fault == refusal:
                 return
-            self._shared.named, self._shared.fault, self._shared.aspired = named, refusal, {}
-        self._earlier, self._before = None, before
+            self._shared.named = named
+            self._shared.fault = refusal
+            self._shared.aspired = {}
+        self._earlier = None
+        self._before = before
         self._report("the state of the channel", refusal, hint)
 
     def _report(self, outcome: str, refusal: VersionRefusal, hint: str) -> None:
@@ -373,7 +381,8 @@ class VersionManager:
     def _forget_refusals(self) -> None:
         with self._lock:
             self._shared.refused.clear()
-            self._shared.fault, self._shared.aspired = None, {}
+            self._shared.fault = None
+            self._shared.aspired = {}
         self._earlier = None
 
     def _by_role(self, resolution: Resolution) -> dict[str, Resolution]:
@@ -401,7 +410,8 @@ class VersionManager:
                 aspired = self._by_role(state[0])
                 for version in aspired.values():
                     self._forget_older_refusal(version)
-                self._shared.aspired, self._shared.reason = aspired, state[1]
+                self._shared.aspired = aspired
+                self._shared.reason = state[1]
             self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
@@ -472,7 +482,8 @@ class VersionManager:
                 return
 
     def _load_version(self, digest: str) -> None:
-        load, settings = self._load, self._settings
+        load = self._load
+        settings = self._settings
         role, aspired = next((role, aspired) for role, aspired in self._shared.aspired.items() if aspired.digest == digest)
         try:
             if reason := self._crash_refusal(role, aspired):

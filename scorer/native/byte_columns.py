@@ -84,7 +84,8 @@ class ByteColumn(LazySequence[bytes | None]):
 
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Return the strings of these rows, (n,), without creating the others."""
-        text, bounds = self.text.data, zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
+        text = self.text.data
+        bounds = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
         strings: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
         for at in [] if self.nulls is None else np.flatnonzero(self.nulls[rows]).tolist():
             strings[at] = None

@@ -124,10 +124,12 @@ class NativeFetcher:
 
     def ends(self) -> dict[Place, int]:
         """Return the partitions whose end was reached since the last call, each with the next offset to read there."""
-        count, self.sizes.ends = self.sizes.ends, 0
+        count = self.sizes.ends
+        self.sizes.ends = 0
         if not count:
             return {}
-        lanes, offsets = np.empty(count, np.int32), np.empty(count, np.int64)
+        lanes = np.empty(count, np.int32)
+        offsets = np.empty(count, np.int64)
         self._read_lanes(self._library.fetcher_ends(self._fetcher, address(lanes), address(offsets)))
         return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
@@ -137,11 +139,14 @@ class NativeFetcher:
 
     def columns(self) -> MessageColumns:
         """Return the collected messages and release them."""
-        sizes, self.sizes = self.sizes, CollectedSizes(ends=self.sizes.ends)
+        sizes = self.sizes
+        self.sizes = CollectedSizes(ends=self.sizes.ends)
         count = sizes.messages
-        offsets, times = np.empty(count, np.int64), np.empty(count, np.int64)
+        offsets = np.empty(count, np.int64)
+        times = np.empty(count, np.int64)
         lanes, codes, leader_epochs = (np.empty(count, np.int32) for _ in range(3))
-        values, keys = _StringArrays(count, sizes.bytes), _StringArrays(count, sizes.key_bytes)
+        values = _StringArrays(count, sizes.bytes)
+        keys = _StringArrays(count, sizes.key_bytes)
         at = _Columns(
             *(address(column) for column in (offsets, times, lanes, codes, leader_epochs)),
             *values.addresses(),
@@ -192,10 +197,8 @@ class _HeaderArrays:
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
-        self._names, self._values = (
-            _StringArrays(sizes.headers, sizes.name_bytes),
-            _StringArrays(sizes.headers, sizes.header_bytes),
-        )
+        self._names = _StringArrays(sizes.headers, sizes.name_bytes)
+        self._values = _StringArrays(sizes.headers, sizes.header_bytes)
         at.header_counts = address(self._counts)
         at.names, at.name_ends, _ = self._names.addresses()
         at.header_values, at.header_ends, at.header_nulls = self._values.addresses()
@@ -214,7 +217,8 @@ class HeaderColumns:
 
     def by_name(self) -> dict[str, ByteColumn] | None:
         """Return the values by name if all messages have the same names in order; the last value of a repeated name."""
-        count, each = len(self._counts), int(self._counts[0])
+        count = len(self._counts)
+        each = int(self._counts[0])
         if (self._counts != each).any():
             return None
         ends = self._names.ends.reshape(count, each)
@@ -238,7 +242,8 @@ class HeaderColumns:
     def _of(self, at: int, each: int) -> ByteColumn:
         values = self._values
         nulls = None if values.nulls is None else np.ascontiguousarray(values.nulls[at::each])
-        starts, ends = np.ascontiguousarray(values.starts[at::each]), np.ascontiguousarray(values.ends[at::each])
+        starts = np.ascontiguousarray(values.starts[at::each])
+        ends = np.ascontiguousarray(values.ends[at::each])
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
@@ -248,7 +253,8 @@ class HeaderColumns:
         every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
         start = 0
         for row, count in enumerate(self._counts.tolist()):
-            message_headers, start = every[start : start + count], start + count
+            message_headers = every[start : start + count]
+            start = start + count
             try:
                 headers.append([(name.decode(), value) for name, value in message_headers] or None)
             except UnicodeDecodeError:

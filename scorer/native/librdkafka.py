@@ -47,7 +47,8 @@ FUNCTIONS = (
     "rd_kafka_purge",
     "rd_kafka_poll",
 )
-POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
+POINTER = ctypes.c_void_p
+NUMBER = ctypes.c_int64
 
 log = logging.getLogger(__name__)
 
@@ -179,5 +180,6 @@ def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     }
     for name, (result, arguments) in types.items():
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = result
+        function.argtypes = arguments
     return library

@@ -6,7 +6,8 @@ from functools import cache
 
 from scorer.native.compiler import OBJECT, SWITCH, source_digest, switched_off
 
-POINTER, COUNT = ctypes.c_void_p, ctypes.c_uint32
+POINTER = ctypes.c_void_p
+COUNT = ctypes.c_uint32
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,10 @@ def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
 
 def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
     """Concatenate the parts of each of `count` texts."""
-    size, c_pieces = count * sum(piece.largest() for piece in pieces), _c(pieces)
-    text, bounds = np.empty(size + 1, np.uint8), np.zeros(count + 1, np.int64)
+    size = count * sum(piece.largest() for piece in pieces)
+    c_pieces = _c(pieces)
+    text = np.empty(size + 1, np.uint8)
+    bounds = np.zeros(count + 1, np.int64)
     records = _Records(count, len(pieces), ctypes.addressof(c_pieces))
     plugin.library.records_values(ctypes.addressof(records), address(text), address(bounds[1:]))
     return ByteColumn(text[: bounds[-1]], bounds[:-1], bounds[1:])
@@ -136,7 +138,8 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
             rejected record separately to learn the reason.
         """
         value = np.empty(self._largest + 1, np.uint8)
-        handle, topic = getattr(producer, "handle", 0), self._topic.encode()
+        handle = getattr(producer, "handle", 0)
+        topic = self._topic.encode()
         next_row: int = self._plugin.library.records_write(ctypes.addressof(self._c), handle, topic, first, address(value))
         return next_row
 

@@ -124,11 +124,9 @@ class Scanner:
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
         )
         size = int(lengths.sum())
-        rows, kinds, ids = (
-            np.empty((count, self._width), np.float32),
-            np.empty(count, np.uint8),
-            np.empty(count + size, np.uint8),
-        )
+        rows = np.empty((count, self._width), np.float32)
+        kinds = np.empty(count, np.uint8)
+        ids = np.empty(count + size, np.uint8)
         step = max(1, count * TEXT_BYTES // max(1, size))
         written = 0
         for start in range(0, count, step):

@@ -25,12 +25,10 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
     if library is None:
         return None
     count = len(rows)
-    starts, ends, firsts, offsets = (
-        records.starts[rows],
-        records.ends[rows],
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
+    starts = records.starts[rows]
+    ends = records.ends[rows]
+    firsts = np.empty(count, np.int64)
+    offsets = np.empty(count, np.int64)
     bounds = address(starts), address(ends)
     library.source_positions_scan(address(records.text), *bounds, count, address(firsts), address(offsets))
     return firsts, offsets

@@ -41,7 +41,8 @@ class CallCoalescer:
         """Return whether a call is due; it covers all requests so far."""
         if not self._pending or now < self._last + self._seconds:
             return False
-        self._pending, self._last = False, now
+        self._pending = False
+        self._last = now
         return True
 
 

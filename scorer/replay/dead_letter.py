@@ -16,7 +16,8 @@ from scorer.decoding.decoder_factory import IdReader
 from scorer.decoding.headers import HeaderValues, event_id
 
 ID_ROOM = 64  # bytes that an additional header needs besides its name and value
-ID_HEADER, DEADLINE_HEADER = "ce_id", "deadline"
+ID_HEADER = "ce_id"
+DEADLINE_HEADER = "deadline"
 
 
 class NotReplayable(Exception):

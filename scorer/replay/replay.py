@@ -141,7 +141,8 @@ def _name(settings: Settings) -> str:
 
 
 def _session(settings: Settings, batch_bytes: int) -> TransactionSession:
-    name, seconds = _name(settings), settings.kafka.transaction_timeout_ms / 1_000
+    name = _name(settings)
+    seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(transactional_id: str) -> Producer:
         return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)
@@ -205,7 +206,8 @@ class _ReplayRun:
                 continue
             if chunk and (len(chunk) >= most or size + letter.size > CHUNK_BYTES):
                 yield chunk
-                chunk, size = [], 0
+                chunk = []
+                size = 0
             chunk.append((place, letter))
             size += letter.size
         if chunk:
@@ -221,7 +223,8 @@ class _ReplayRun:
     def _unreplayed(self) -> Iterator[tuple[Position, Message]]:
         topic = self._settings.dead_letter.topic
         for message in self._messages(topic):
-            partition, offset = message.partition() or 0, message.offset() or 0
+            partition = message.partition() or 0
+            offset = message.offset() or 0
             if self._replayed.setdefault(partition, Bitmap()).add(np.array([offset], np.int64))[0]:
                 yield Position(self._settings.region, topic, partition, offset), message
             else:

@@ -137,9 +137,12 @@ def rescore(
         saved = JobProgress(settings, job.name)
         saved.read(reader)
         saved.check(job.name, requested)
-        summary.findings, summary.total = correcting.findings, saved.total()
+        summary.findings = correcting.findings
+        summary.total = saved.total()
         writer = _Writer(session, saved, requested, correcting, summary)
-        began, done, scanned = time.monotonic(), 0, 0
+        began = time.monotonic()
+        done = 0
+        scanned = 0
         stretches = remaining_offsets(settings, reader, saved)
         most = sum(each.records for each in stretches.values())
         for chunk in remaining_chunks(settings, job, reader, stretches, rate):
@@ -170,7 +173,8 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
     summary = RescoreSummary(total=saved.total())
     retained = reader.spans(reader.partitions(settings.input.topics))
     stretches = remaining_offsets(settings, reader, saved)
-    scanned, most = 0, sum(each.records for each in stretches.values())
+    scanned = 0
+    most = sum(each.records for each in stretches.values())
     for chunk in remaining_chunks(settings, job, reader, stretches, None):
         for tally in chunk.tallies.values():
             summary.run.add(tally)
@@ -269,7 +273,8 @@ def _name(settings: Settings) -> str:
 
 
 def _session(settings: Settings, job: str, batch_bytes: int) -> TransactionSession:
-    name, seconds = _name(settings), settings.kafka.transaction_timeout_ms / 1_000
+    name = _name(settings)
+    seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(transactional_id: str) -> Producer:
         return kafka.transactional_producer(settings.kafka, transactional_id, name, batch_bytes)

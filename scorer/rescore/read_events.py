@@ -29,7 +29,8 @@ def at(reader: TopicReader, wanted: Mapping[Partition, Collection[int]], most: i
     """
     if not wanted:
         return
-    lows, ends = reader.earliest(wanted), reader.visible(wanted)
+    lows = reader.earliest(wanted)
+    ends = reader.visible(wanted)
     retained = {place: {o for o in offsets if lows[place] <= o < ends[place]} for place, offsets in wanted.items()}
     stretches = {place: spans(offsets) for place, offsets in retained.items() if offsets}
     while stretches:

@@ -132,7 +132,8 @@ class ChunkRescorer:
 
     def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
         """Return the score or dead letter of the record's event, or the reason why it is not the same event."""
-        answer, record = scored.slots[slot], given.record
+        answer = scored.slots[slot]
+        record = given.record
         if event_ms != record.event_ms:
             return f"its event has the time {event_ms}, and the score {record.event_ms}: was the topic recreated?"
         if answer is None:
@@ -163,7 +164,8 @@ class ChunkRescorer:
 
     def _note_refused(self, chunk: RescoreChunk, given: SelectedScore, letter: Record) -> None:
         facts = dead_letter_facts(letter[5] or [])
-        tally, reason = chunk.tally(given.partition), facts.get("reason", "unknown")
+        tally = chunk.tally(given.partition)
+        reason = facts.get("reason", "unknown")
         tally.refused = dict(Counter(tally.refused) + Counter([reason]))
         self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {facts.get('error')}")
 

@@ -8,7 +8,9 @@ from model_registry.channels.history import ChannelMove
 from publisher.kafka.partitions import Partition
 from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, read
 
-FLIPPED, REFUSED, WAITING = "flipped", "refused", "waiting"
+FLIPPED = "flipped"
+REFUSED = "refused"
+WAITING = "waiting"
 SCORERS = 10_000  # the largest number of scorers of one status topic
 RECORD_BYTES = 16_000_000  # the largest size of their records
 WANTED_PARTITIONS = 100_000  # the largest number of partitions of a move
@@ -135,7 +137,8 @@ def add_partitions(wanted: set[Partition], partitions: Iterable[Partition]) -> N
 
 
 def _scorer_progress(move: ChannelMove, record: ScorerStatus) -> ScorerProgress:
-    champion, count = record.versions.get("champion"), len(record.partitions)
+    champion = record.versions.get("champion")
+    count = len(record.partitions)
     version, revision = (champion.version, champion.revision) if champion else ("", 0)
     answering = {version.version for version in record.versions.values()} if revision >= move.revision else {version}
     wanted = [name for name in (move.to_version, *(role.version for role in move.roles)) if name not in answering]

@@ -50,7 +50,8 @@ class StatusTopic:
 
     def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
         """Poll until every scorer has flipped or refused, or the time is over; `changed` is called with each new state."""
-        deadline, reported = time.time() + seconds, None
+        deadline = time.time() + seconds
+        reported = None
         while True:
             verdict = self.poll(move, POLL_SECONDS)
             if verdict != reported:

@@ -21,7 +21,8 @@ class BatchAnswers:
     ) -> None:
         self.status = status
         self.columns = columns
-        self._scores, self._decisions = scores, decisions
+        self._scores = scores
+        self._decisions = decisions
 
     @cached_property
     def scores(self) -> Sequence[bytes]:

@@ -59,7 +59,8 @@ def packed(
         scored_ms: the time of the scores in Unix ms.
         carried: the carried fields of each event; None if no fields are configured.
     """
-    native, encoder = librdkafka_plugin(), parts[0].encoder
+    native = librdkafka_plugin()
+    encoder = parts[0].encoder
     if native is None or not isinstance(batch, ColumnarBatch) or len(batch) < FEWEST:
         return None
     if batch.carried is not None or not encoder.plain:
@@ -69,7 +70,8 @@ def packed(
     id_pieces = None if scores is None else _id_pieces(ids, columns, encoder.provenance["region"])
     if scores is None or id_pieces is None:
         return None
-    count, lanes = len(columns), columns.lanes
+    count = len(columns)
+    lanes = columns.lanes
     decisions, indices = _join_decisions(parts, count)
     last = _join_ends([part.encoder.tail("scored", scored_ms) for part in parts], parts, count)
     pieces = [
@@ -97,9 +99,12 @@ def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | Non
         columns.append(ByteColumn.split(joined[0], 1, joined[1]))
     if len(columns) == 1:
         return columns[0]
-    starts, ends, base = np.empty(count, np.int64), np.empty(count, np.int64), 0
+    starts = np.empty(count, np.int64)
+    ends = np.empty(count, np.int64)
+    base = 0
     for part, texts in zip(parts, columns, strict=True):
-        starts[part.at], ends[part.at] = texts.starts + base, texts.ends + base
+        starts[part.at] = texts.starts + base
+        ends[part.at] = texts.ends + base
         base += len(texts.text)
     return ByteColumn(np.concatenate([texts.text for texts in columns]), starts, ends)
 

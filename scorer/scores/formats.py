@@ -33,7 +33,8 @@ def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
         Fatal: the format's library is missing, or the schema registry rejects the schema.
         DependencyUnavailable: the schema registry does not answer.
     """
-    output, carry = settings.output.format, tuple(settings.output.carry)
+    output = settings.output.format
+    carry = tuple(settings.output.carry)
     if output == "json":
         return RecordEncoder(carry, **provenance)
     header = _create_header(settings, schema(output, carry))
@@ -65,7 +66,8 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
     """Return a function that converts a record of the configured format to JSON and raises ValueError for any other value."""
     if settings.output.format == "json":
         return bytes
-    start, carry = ID_BYTES if settings.schema_registry.url else 0, tuple(settings.output.carry)
+    start = ID_BYTES if settings.schema_registry.url else 0
+    carry = tuple(settings.output.carry)
     if settings.output.format == "avro":
         from scorer.scores import avro_record
 

@@ -107,7 +107,8 @@ class Scores:
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
         """Return the possible decisions, and (B,) indices of the decision of each row."""
-        rule, column = self._signature.decision, self.decided_on()
+        rule = self._signature.decision
+        column = self.decided_on()
         if isinstance(rule, Argmax):
             return self._decide_by_label(rule, column)
         if rule is not None:
@@ -118,7 +119,8 @@ class Scores:
 
     def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
         """Decide by the label of the largest value of (B, n), or by `below` if that value is under the threshold."""
-        labels, indices = self._signature.labels_of(self._signature.decided), column.argmax(axis=1).astype(np.int32)
+        labels = self._signature.labels_of(self._signature.decided)
+        indices = column.argmax(axis=1).astype(np.int32)
         if rule.threshold is None:
             return labels, indices
         indices[column.max(axis=1) < rule.threshold] = len(labels)

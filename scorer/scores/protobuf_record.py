@@ -71,7 +71,9 @@ class ProtobufRecordEncoder(RecordEncoder):
         rows = zip(*columns._replace(scores=values(columns.scores)), self._ends(last, columns.carried), strict=True)
         for id_, value, decision, (topic, partition), offset, ms, _, end in rows:
             record = self._new(id=id_, decision=decision, event_ms=ms)
-            record.source.topic, record.source.partition, record.source.offset = topic, partition, offset
+            record.source.topic = topic
+            record.source.partition = partition
+            record.source.offset = offset
             _set_score(record.score, value)
             records.append(self._header + record.SerializeToString() + end)
         return records

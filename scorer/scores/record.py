@@ -99,7 +99,8 @@ class RecordEncoder:
         """
         other = copy.copy(self)
         other.provenance = {**self.provenance, "role": role, "arm": arm}
-        other.revision, other.fallback = revision, fallback
+        other.revision = revision
+        other.fallback = fallback
         return other
 
     def named(self, version: str, digest: str) -> Self:
@@ -171,7 +172,8 @@ class RecordEncoder:
         return [self._with_carried(last, named) for named in self._name_fields(carried)]
 
     def _name_fields(self, carried: Sequence[Row | None]) -> Iterator[dict[str, Scalar]]:
-        absent_values, names = [None] * len(self.carry), self._names
+        absent_values = [None] * len(self.carry)
+        names = self._names
         return (dict(zip(names, absent_values if row is None else row, strict=True)) for row in carried)
 
     def _with_carried(self, last: bytes, carried: Mapping[str, Scalar]) -> bytes:

@@ -165,7 +165,8 @@ class Service:
 
     def _start_health_server(self) -> HealthServer:
         """Start the HTTP server. It starts first and closes last, so that probes cover the whole run."""
-        progress, metrics = self._progress, self._metrics
+        progress = self._progress
+        metrics = self._metrics
         return HealthServer(
             self._settings.http.listen,
             metrics.registry,
@@ -180,8 +181,10 @@ class Service:
             Aborted: A stop was requested meanwhile.
             Fatal: The worker cannot start.
         """
-        settings, brokers = self._settings, self._brokers
-        metrics, progress = self._metrics, self._progress
+        settings = self._settings
+        brokers = self._brokers
+        metrics = self._metrics
+        progress = self._progress
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
@@ -228,7 +231,8 @@ class Service:
 
     def _load_version(self, quarantine: Quarantine, stop: ExitStack) -> VersionManager:
         """Return the versions of the model after one of them is ready to serve."""
-        settings, metrics = self._settings, self._metrics
+        settings = self._settings
+        metrics = self._metrics
         trials = TrialLoads(settings, self._journal, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
         metrics.loading(trials.age_seconds)
         versions = VersionManager(

@@ -64,7 +64,8 @@ class Settings(Configuration):
     @classmethod
     def _deadline_from_target(cls, values: dict[str, Any]) -> dict[str, Any]:
         """Set the default of `model.deadline_ms` to a multiple of the latency target."""
-        model, batching = values.get("model"), values.get("batching")
+        model = values.get("model")
+        batching = values.get("batching")
         if not isinstance(model, dict) or "deadline_ms" in model:
             return values
         try:

@@ -16,7 +16,8 @@ TYPES = ("string", "long", "double", "boolean")
 LONGEST = 1_024  # bytes of a string in UTF-8
 LONGEST_NAME = 200  # characters
 MAX_FIELDS = 32
-MIN_LONG, MAX_LONG = -(1 << 63), (1 << 63) - 1
+MIN_LONG = -(1 << 63)
+MAX_LONG = (1 << 63) - 1
 MAX_WHOLE = (1 << 64) - 1  # the largest number that JSON libraries read as an integer
 KEYS = ("path", "as", "type")
 WRITTEN = "write its path, or {path: after.id, as: customer, type: string}"
@@ -51,7 +52,8 @@ class CarriedField:
             raise ValueError(f"this is not a carried field; {WRITTEN}")  # noqa: TRY004 - pydantic reports ValueError
         if unknown := [str(key) for key in entry if key not in KEYS]:
             raise ValueError(f"{unknown[0]!r} is not a key of a carried field; {WRITTEN}")
-        path, type_ = json_path.parse_object_path(entry["path"]), entry.get("type")
+        path = json_path.parse_object_path(entry["path"])
+        type_ = entry.get("type")
         if type_ is not None and type_ not in TYPES:
             raise ValueError(f"type {type_!r} is not one of {', '.join(TYPES)}")
         name = entry.get("as")

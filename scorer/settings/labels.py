@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 from model_registry.package import json_path
 from publisher.runtime.configuration import Section, TopicName
 
-KEY, HEADER = "record:key", "header:"
+KEY = "record:key"
+HEADER = "header:"
 Class = Annotated[str, Field(min_length=1, max_length=200)]
 
 

@@ -74,8 +74,11 @@ class BatchMetrics:
 
     def observe(self, pending: PendingBatch) -> None:
         """Report a committed batch. The time of commits includes those since the last batch."""
-        metrics, progress, counters = self._metrics, self._progress, self._counters
-        batch, scored = pending.batch, pending.scored
+        metrics = self._metrics
+        progress = self._progress
+        counters = self._counters
+        batch = pending.batch
+        scored = pending.scored
         commit = counters.commit_seconds - self._reported_commit_seconds
         self._reported_commit_seconds = counters.commit_seconds
         stages = {**scored.stages, "produce": pending.producing, "commit": max(commit, 0.0)}
@@ -101,11 +104,13 @@ class BatchMetrics:
 
     def observe_partitions(self) -> None:
         """Report how far behind each partition is, and which cannot be read."""
-        intake, progress = self._intake, self._progress
+        intake = self._intake
+        progress = self._progress
         progress.lag = lag = intake.lag()
         progress.joined = intake.joined
         progress.paused = intake.unavailable_reasons()
-        level, answered = intake.partitions.level_ms(), progress.last_event_ms
+        level = intake.partitions.level_ms()
+        answered = progress.last_event_ms
         level = {partition: max(at, answered.get(partition, 0)) for partition, at in level.items()}
         progress.lag_seconds = seconds = self._lag.seconds(lag, level, now_ms())
         self._metrics.partitions(len(intake.partitions), progress.paused, lag, seconds)

@@ -146,7 +146,8 @@ class RejectedBatchPublisher:
 
     def _dead_letter(self, pending: PendingBatch, row: int, error: str) -> Record | None:
         poison = Poison(Reason.RECORD_REFUSED, error)
-        at_ms, arm = self._context.clock.now_ms(), pending.scored.arm(row)
+        at_ms = self._context.clock.now_ms()
+        arm = pending.scored.arm(row)
         dead_letter = self._scorer.dead_letter(pending.batch, row, poison, pending.servable, at_ms, arm)
         if dead_letter is None:
             return None

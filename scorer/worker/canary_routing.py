@@ -19,7 +19,10 @@ from scorer.worker.circuit_breaker import OPEN_SECONDS, CircuitBreaker
 
 log = logging.getLogger(__name__)
 
-REFUSED, BREAKER, CRASH, AWAY = "refused", "breaker", "crash", "away"
+REFUSED = "refused"
+BREAKER = "breaker"
+CRASH = "crash"
+AWAY = "away"
 """The reasons, besides those of dead letters, why the champion answers events of the canary."""
 
 

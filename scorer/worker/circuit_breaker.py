@@ -16,7 +16,9 @@ class CircuitBreaker:
     def allows(self, digest: str, now: float) -> bool:
         """Return whether this candidate may be asked."""
         if digest != self._digest:
-            self._digest, self._failing, self._until = digest, 0, float("-inf")
+            self._digest = digest
+            self._failing = 0
+            self._until = float("-inf")
         return now >= self._until
 
     def observe(self, requested: int, failed: int, now: float) -> bool:
@@ -26,5 +28,6 @@ class CircuitBreaker:
         self._failing = self._failing + 1 if 2 * failed >= requested else 0
         if not self._failing or (requested < ENOUGH and self._failing < BATCHES):
             return False
-        self._failing, self._until = 0, now + OPEN_SECONDS
+        self._failing = 0
+        self._until = now + OPEN_SECONDS
         return True

@@ -38,7 +38,8 @@ class BackendOutage:
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
         """Return whether the fallback answers until it makes sense to retry."""
-        now, due_at = self._note(error), self._due(error)
+        now = self._note(error)
+        due_at = self._due(error)
         if due_at is None or now < due_at:
             return False
         self._outages.begin(error.dependency, error, optional=True)
@@ -81,4 +82,5 @@ class BackendOutage:
         """Record that a model answered a batch."""
         if self._dependency:
             self._outages.end(self._dependency)
-            self._dependency, self._covered_until = "", float("-inf")
+            self._dependency = ""
+            self._covered_until = float("-inf")

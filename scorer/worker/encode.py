@@ -78,7 +78,8 @@ def encode(
     at_ms: int,
 ) -> EncodedRows:
     """Encode the records of answered events, made at `at_ms` (Unix ms)."""
-    rows, answer = answers.rows, answers.answer
+    rows = answers.rows
+    answer = answers.answer
     if answer.columns is not None and len(rows) == len(batch):
         version_scores = [VersionScores(np.arange(len(rows)), answer.columns, encoder)]
         columns = encode_columns(batch, headers, version_scores, answers, settings, target, at_ms)
@@ -134,7 +135,8 @@ def _encode_values(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: Target, at_ms: int
 ) -> Sequence[bytes]:
     """Encode the values of score records. Carried fields are omitted from a value that they make too large."""
-    rows, answer = answers.rows, answers.answer
+    rows = answers.rows
+    answer = answers.answer
     positions = select_rows(batch.places, rows), select_rows(batch.offsets, rows), select_rows(batch.timestamps, rows)
     columns = ids, answer.scores, answer.decisions, *positions, answer.status, at_ms
     values = encoder.encode(*columns, answers.carried)
@@ -153,7 +155,8 @@ def _record_headers(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, settings: Settings
 ) -> Sequence[Headers]:
     """Return the headers of the records: the configured fields, and the headers that a copy of the relay carries over."""
-    names, answer = settings.output.headers, answers.answer
+    names = settings.output.headers
+    answer = answers.answer
     headers: Sequence[Headers] = [None] * len(answers.rows)
     if names:
         headers = encoder.headers(names, ids, answer.decisions, answer.status)

@@ -108,7 +108,8 @@ class Pipeline:
         Raises:
             LookUpsPending: the schemas of the events were not looked up within `look_up_seconds`.
         """
-        values, metadata = select_rows(batch.values, rows), BatchMetadata(batch, rows)
+        values = select_rows(batch.values, rows)
+        metadata = BatchMetadata(batch, rows)
         decoded = decode_after_look_ups(decoder, values, metadata, context.beat, self.look_up_seconds)
         rejected = {rows[index]: poison for index, poison in decoded.rejected.items()}
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
@@ -172,7 +173,10 @@ def score_in_halves(
         context: is kept alive before each span.
         hopeless: after this many failed events without a success, a span is rejected whole; None: always halve.
     """
-    spans, scored, rejected, any_success = [rows], list[ScoredRows](), dict[int, Poison](), False
+    spans = [rows]
+    scored = list[ScoredRows]()
+    rejected = dict[int, Poison]()
+    any_success = False
     failures = 0
     while spans:
         span = spans.pop()

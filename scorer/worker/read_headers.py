@@ -57,7 +57,8 @@ class BatchHeaders:
             if (names := field_ids(fields)) is not None:
                 return names
         values = repeat(NO_HEADER_VALUES, len(rows)) if self.values is None else select_rows(self.values, rows)
-        places, offsets = select_rows(batch.places, rows), select_rows(batch.offsets, rows)
+        places = select_rows(batch.places, rows)
+        offsets = select_rows(batch.offsets, rows)
         return [
             event_id(value, field_id, region, (*place, offset))
             for value, field_id, place, offset in zip(values, fields, places, offsets, strict=True)
@@ -92,7 +93,8 @@ def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
     """Read headers that are columns of plain ids and future deadlines; None if there are others."""
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
         return None
-    names, deadlines = columns.get(CE_ID), columns.get("deadline")
+    names = columns.get(CE_ID)
+    deadlines = columns.get("deadline")
     if names is None and ORIGIN in columns:
         return None
     if deadlines is not None and ((times := parse_numbers(deadlines)) is None or (times < now_ms).any()):

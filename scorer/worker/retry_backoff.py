@@ -48,11 +48,14 @@ class RetryBackoff:
     def _judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
         """Return the failure to recover from, and the delay in seconds."""
         if commits != self._commits:
-            self._commits, self._failures, self._refused = commits, 0, None
+            self._commits = commits
+            self._failures = 0
+            self._refused = None
         if not isinstance(error, Evicted | Fenced):
             self._failures += 1
             return error, backoff(self._failures - AT_ONCE) if self._failures > AT_ONCE else 0.0
-        previous, self._last = self._last, now
+        previous = self._last
+        self._last = now
         if self._refused is None or now - previous > SERIES_SECONDS:
             self._refused = now
         elif now - self._refused > REFUSED_SECONDS:

@@ -49,7 +49,8 @@ class ShadowSampler(ArmAssigner):
         """Sample this percentage of the keys for this candidate from now on; "" for none."""
         if (digest, share) == self._sampled:
             return
-        self._sampled, self._sample = (digest, share), TrafficSplit.sample(digest, share)
+        self._sampled = (digest, share)
+        self._sample = TrafficSplit.sample(digest, share)
         if digest:
             log.info("sampling %d %% of the keys to compare %s with the champion", share, digest)
         else:

@@ -48,7 +48,8 @@ class VersionFence:
         """
         if not self._until:
             return
-        now, partitions = self._clock(), self._intake.partitions
+        now = self._clock()
+        partitions = self._intake.partitions
         self._until = {p: until for p, until in self._until.items() if p in partitions}
         reached = {p for p in self._until if partitions.mark(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached

@@ -314,7 +314,8 @@ class Worker:
             self._session.wait_for_publish()
         except RecordRejected as error:
             self._dead_letter_rejected(error)
-        pending, self._pending = self._pending, None
+        pending = self._pending
+        self._pending = None
         if pending is not None:
             self._metrics.outages.end(COMMITS)
             self._intake.partitions.commit(pending.batch, pending.metadata)
@@ -376,7 +377,8 @@ class Worker:
         return True
 
     def _report_serving(self) -> None:
-        serving, champion = self._versions.serving, self._versions.champion
+        serving = self._versions.serving
+        champion = self._versions.champion
         revision = champion.resolution.revision
         self._metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
         canary = self._versions.canary

@@ -24,7 +24,8 @@ def document(folder: Path) -> dict[str, Any]:
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
     results = {step: msgspec.json.decode(entry.result) for step, entry in entries.items()}
-    rows, end = results.get("join", {}), results.get(END, {})
+    rows = results.get("join", {})
+    end = results.get(END, {})
     return {
         "folder": str(folder),
         "began": iso(results["plan"]["began_ms"]) if "plan" in results else None,
@@ -45,7 +46,8 @@ def document(folder: Path) -> dict[str, Any]:
 
 
 def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | None:
-    frozen, copied = journal.result("freeze", Frozen), results.get("copy")
+    frozen = journal.result("freeze", Frozen)
+    copied = results.get("copy")
     return {"frozen": iso(frozen.now_ms), "cluster": frozen.cluster_id, **(copied or {})} if frozen else None
 
 

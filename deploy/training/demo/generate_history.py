@@ -14,9 +14,13 @@ import orjson
 from scorer.demo.flights import EXTRACT, Event, flights
 from training.demo_dataset.extract import EARLIER
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
 AGO_MS = HOUR_MS  # before now the last flight has left
-SILENT, TWICE, CORRECTED = range(10), range(10, 15), range(15, 20)  # of a thousand flights
+# of a thousand flights
+SILENT = range(10)
+TWICE = range(10, 15)
+CORRECTED = range(15, 20)
 REPORTED_HOURS = 12  # after its arrival, at the latest
 CORRECTED_HOURS = 30  # after the first report
 
@@ -49,7 +53,9 @@ def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
     omitted.
     """
     shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])
-    events, outcomes, counts = [], [], dict.fromkeys(("silent", "twice", "corrected"), 0)
+    events = []
+    outcomes = []
+    counts = dict.fromkeys(("silent", "twice", "corrected"), 0)
     for event, late in labelled:
         time_ms = departure_ms(event) + shift
         events.append(Record(f"{event['carrier']}-{event['flight']}", orjson.dumps(event), time_ms))
@@ -70,7 +76,8 @@ def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Recor
     """Return the kind of the outcome's report, and its records."""
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())
-    chance, hours = drawn % 1_000, 1 + drawn // 1_000 % REPORTED_HOURS
+    chance = drawn % 1_000
+    hours = 1 + drawn // 1_000 % REPORTED_HOURS
     at = departed_ms + int(event["scheduled_minutes"] or 0) * MINUTE_MS + hours * HOUR_MS
     right = _outcome(name, late, at)
     if chance in SILENT:

@@ -54,7 +54,8 @@ GOING_ON = (
 
 def demo(keep: bool, view: DemoView) -> Summary:
     """Run the demo. Raises Fatal if a step fails; all processes and files are removed in any case."""
-    began, options = time.monotonic(), DemoOptions(kill=False, keep=keep)
+    began = time.monotonic()
+    options = DemoOptions(kill=False, keep=keep)
     with ThreadPoolExecutor(1) as pool:
         flown = pool.submit(generate_history.history, now_ms())  # while Kafka starts
         with open_sandbox(options, view, GOING_ON) as where:
@@ -66,7 +67,8 @@ class DemoTraining(Demo):
 
     def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
-        self._began, self._flown = began, flown
+        self._began = began
+        self._flown = flown
         self._folder = where.folder
         for name in ("training.yaml", "policy.yaml"):
             (self._folder / name).write_text(files("training.demo").joinpath(name).read_text("utf-8"), "utf-8")
@@ -102,7 +104,8 @@ class DemoTraining(Demo):
         self.view.step(
             f"2. flight-delay {OLD} into a model registry: built by hand, attested by hand, signed; prod points to it"
         )
-        repository, package = self.options.repository, flights.DATA / f"flight-delay-{OLD}"
+        repository = self.options.repository
+        package = flights.DATA / f"flight-delay-{OLD}"
         version = f"{repository}:{OLD}"
         self.shell.run("model-registry", "keygen", KEY)
         digest = self.shell.run("model-registry", "push", str(package), version)["digest"]
@@ -173,7 +176,8 @@ class DemoTraining(Demo):
     def counted(self, document: dict[str, Any], kept_steps: list[str], swapped: float) -> Summary:
         """Read all topics from the start and count."""
         self.view.step("8. Reading all topics from the start, read_committed, and counting")
-        version, repository = document["version"], self.options.repository
+        version = document["version"]
+        repository = self.options.repository
         report = audit_topics.audit(self.settings.kafka, audit_plan(self.settings))
         verified = self.shell.run("model-registry", "verify", f"{repository}:{version}", "--policy", "policy.yaml")
         moves = self.shell.run("model-registry", "history", f"{repository}:prod")["moves"]

@@ -65,7 +65,8 @@ class Summary:
 
 
 def _judged(comparison: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    difference, metric = comparison["difference"], comparison["metric"]
+    difference = comparison["difference"]
+    metric = comparison["metric"]
     for name in ("champion", "challenger"):
         side = comparison[name]
         yield f"{name} {side['version']}", f"{metric.upper()} {side['metrics'][metric]:.4f}"

@@ -41,7 +41,8 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
     first: list[NDArray[np.float64]] = []
     worst = 0.0
     for changed, tensors in _cases(rows.tensors, signature):
-        exported, trained = scores(run, signature, tensors), fitted.scores(tensors)
+        exported = scores(run, signature, tensors)
+        trained = fitted.scores(tensors)
         first = first or [exported]
         difference = np.nan_to_num(np.abs(exported - trained), nan=np.inf)
         at = int(difference.argmax())

@@ -25,7 +25,8 @@ def evaluate(run: Run) -> Evaluated:
     """Measure the version on the hold-out rows and name the champion to compare it with. Raises Fatal."""
     version_scores, rejected = _scored(run, _own_version(run))
     chosen = np.isfinite(version_scores.scores)
-    rows, selected = run.split.hold_out.select(chosen), version_scores.select(chosen)
+    rows = run.split.hold_out.select(chosen)
+    selected = version_scores.select(chosen)
     counts = matrix(selected, rows.outcomes == 1).tolist()
     metrics = figures(selected, rows.outcomes == 1, run.joined.classes)
     serves = run.serves()

@@ -30,7 +30,8 @@ STEPS: Mapping[str, Callable[[Run], object]] = {
     "sign": publish_steps.sign,
     "promote": publish_steps.promote,
 }
-COMMIT, END = "commit", "end"
+COMMIT = "commit"
+END = "end"
 """The last steps of every run: the offsets of the trigger are committed whatever the outcome is."""
 AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
 """The steps that are repeated if the channel was moved meanwhile."""

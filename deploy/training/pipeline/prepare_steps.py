@@ -78,7 +78,8 @@ def _stated(path: Path) -> Signature:
 
 
 def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
-    times, positives = rows.places.time_ms, int(rows.outcomes.sum())
+    times = rows.places.time_ms
+    positives = int(rows.outcomes.sum())
     counts = dict(zip(classes, (len(rows) - positives, positives), strict=True))
     return Part(name, int(times[0]), int(times[-1]), len(rows), counts, rows.digest())
 
@@ -89,7 +90,8 @@ def _nothing_new_since(run: Run) -> str:
     if not ended or run.plan.anew:
         return ""
     last = Journal(ended[-1] / STEPS)
-    planned, frozen = last.result("plan", RunPlan), last.result("freeze", Frozen)
+    planned = last.result("plan", RunPlan)
+    frozen = last.result("freeze", Frozen)
     if not planned or not frozen or planned.config != run.plan.config or frozen.ids != run.frozen.ids:
         return ""
     ends = [[stop for _, stop in snapshot.spans("labels").values()] for snapshot in (frozen, run.frozen)]

@@ -61,7 +61,9 @@ def promote(run: Run) -> Promotion:
     """
     standing = run.result("evaluate", Evaluated).champion
     judged = ComparedChampion(standing.digest, standing.revision) if standing else ComparedChampion()
-    version, digest, name = run.rows.version, run.pushed.digest, run.rows.run
+    version = run.rows.version
+    digest = run.pushed.digest
+    name = run.rows.run
     if plan := run.training.publish.rollout:
         begun = start_rollout.begin_once(run.settings, plan, version, digest, judged, name, current_actor())
         if isinstance(begun, Overtaken):
@@ -86,7 +88,8 @@ def commit(run: Run) -> dict[str, int]:
 
 def provenance(run: Run) -> dict[str, Any]:
     """Build the SLSA provenance of the version: the same for an interrupted and an uninterrupted run."""
-    searched, standing = run.result("search", Searched), run.result("evaluate", Evaluated).champion
+    searched = run.result("search", Searched)
+    standing = run.result("evaluate", Evaluated).champion
     inside = {
         "run": run.rows.run,
         "seed": run.training.seed,

@@ -125,7 +125,8 @@ def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> 
 
 def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings:
     """Return the recorded scorer settings with the broker, registry and files of this machine. Raises RegistryError."""
-    stated, own_schema = config["scorer"], schema(settings)
+    stated = config["scorer"]
+    own_schema = schema(settings)
     if stated["schema"] != own_schema:
         hint = "name that schema in input.schema_file"
         raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {own_schema}", hint)

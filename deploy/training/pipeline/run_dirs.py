@@ -8,7 +8,8 @@ from pathlib import Path
 from model_registry import atomic_files
 from publisher.errors import REFUSED, Fatal
 
-LOCK, STEPS = ".lock", "steps"
+LOCK = ".lock"
+STEPS = "steps"
 
 
 @contextlib.contextmanager

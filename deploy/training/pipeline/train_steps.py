@@ -20,10 +20,12 @@ UNITS = {"trees": "trees", "network": "epochs"}
 
 def search(run: Run) -> Searched:
     """Search the parameters. Raises Fatal."""
-    parts, shown = run.split, partial(run.progress, "trained")
+    parts = run.split
+    shown = partial(run.progress, "trained")
     folder = run.folder / "search"
     results = searched(parts.training, parts.validation, run.signature, run.training, run.recipe, folder, shown)
-    document, unit = documents.read(as_json(results), documents.SearchDocument), UNITS[run.training.recipe]
+    document = documents.read(as_json(results), documents.SearchDocument)
+    unit = UNITS[run.training.recipe]
     run.draw("rungs", plots.rungs(document, unit))
     run.draw("curves", plots.curve(document, unit))
     return results
@@ -32,13 +34,15 @@ def search(run: Run) -> Searched:
 def train(run: Run) -> Trained:
     """Train the final model. Raises Fatal."""
     fitted(run)
-    parts, best = run.split, run.result("search", Searched).best
+    parts = run.split
+    best = run.result("search", Searched).best
     return Trained(len(parts.training) + len(parts.validation), best.budget, dict(best.parameters))
 
 
 def fitted(run: Run) -> Fitted:
     """Return the trained model, from its checkpoints if it is trained already."""
-    parts, best = run.split, run.result("search", Searched).best
+    parts = run.split
+    best = run.result("search", Searched).best
     return trained(parts.training, parts.validation, run.signature, run.training, run.recipe, best, run.folder / "model")
 
 

@@ -132,10 +132,8 @@ def evidence(
 def _joined(
     digest: str, made_by: Attestation, definition: _Definition, judged_by: Attestation, judged: _Compared
 ) -> DecisionEvidence:
-    inside, named = (
-        definition.internal_parameters,
-        {dependency.name: dependency for dependency in definition.resolved_dependencies},
-    )
+    inside = definition.internal_parameters
+    named = {dependency.name: dependency for dependency in definition.resolved_dependencies}
     spans = tuple(_span(dependency, digest) for dependency in definition.resolved_dependencies if dependency.name in KINDS)
     for kind in KINDS:
         if not any(span.kind == kind for span in spans):
@@ -191,7 +189,8 @@ def _span(dependency: _Dependency, digest: str) -> Span:
     """Parse `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
     cluster, _, rest = dependency.uri.removeprefix("kafka:").partition("/")
     topic, _, partition = rest.rpartition("/")
-    begin, end = dependency.annotations.get("from"), dependency.annotations.get("to")
+    begin = dependency.annotations.get("from")
+    end = dependency.annotations.get("to")
     if not (dependency.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
         raise Refused(f"{digest}: its provenance has {dependency.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
     if not isinstance(begin, int) or not isinstance(end, int) or not 0 <= begin <= end:

@@ -166,7 +166,9 @@ class _Growth:
     """Grows the chunks of one training in order, or reads them from the folder."""
 
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
-        self._prepared, self._folder, self._threads = prepared, folder, threads
+        self._prepared = prepared
+        self._folder = folder
+        self._threads = threads
         self._params = FIXED | dict(params) | {"num_threads": threads}
         positives = int(prepared.outcomes.sum())
         self.start = math.log(positives / (len(prepared.outcomes) - positives))
@@ -222,14 +224,16 @@ def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
     Without these samples LightGBM treats NaN as 0, and a new name as the one with the smallest share.
     """
     encoding = learned(rows.tensors, rows.outcomes, signature)
-    matrices, outcomes = [encoding.matrix(rows.tensors)], [rows.outcomes]
+    matrices = [encoding.matrix(rows.tensors)]
+    outcomes = [rows.outcomes]
     for number, gap in enumerate(gaps(signature)):
         drawn = np.random.default_rng([seed, number]).choice(len(rows), round(TAUGHT * len(rows)), replace=False)
         without = matrices[0][np.sort(drawn)]
         without[:, list(gap.columns)] = gap.value
         matrices.append(without)
         outcomes.append(rows.outcomes[np.sort(drawn)])
-    matrix, truth = np.concatenate(matrices), np.concatenate(outcomes)
+    matrix = np.concatenate(matrices)
+    truth = np.concatenate(outcomes)
     digest = hashlib.sha256(matrix.data)
     digest.update(truth.data)
     digest.update(signature.to_json().encode())

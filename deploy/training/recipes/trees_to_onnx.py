@@ -92,7 +92,8 @@ class _Nodes:
 
     def probabilities(self, total: str, signature: Signature) -> None:
         """Add the output, computed from (B, 1) log odds."""
-        output, row = signature.outputs[0].tensor, check_signature.output_row(signature)
+        output = signature.outputs[0].tensor
+        row = check_signature.output_row(signature)
         if row == (1,):
             self.add("Sigmoid", total, output=output)
             return

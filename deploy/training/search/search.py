@@ -57,7 +57,8 @@ def search(
     except OSError as error:
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
     trial, budget, score = halving.best(rungs)
-    budgets, counts = settings.search.rungs, [len(rung.trials) for rung in rungs]
+    budgets = settings.search.rungs
+    counts = [len(rung.trials) for rung in rungs]
     return Searched(
         METRIC,
         tuple(rungs),
@@ -84,13 +85,20 @@ class _Search:
     """Trains and scores trials, or reads their scores from the folder."""
 
     def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
-        self._folder, self._key, self._workers, self._trials, self._progress = folder, key, workers, trials, progress
+        self._folder = folder
+        self._key = key
+        self._workers = workers
+        self._trials = trials
+        self._progress = progress
 
     def rungs(self, settings: TrainingSettings) -> list[Rung]:
         budgets = settings.search.rungs
         counts = halving.sizes(len(self._trials), len(budgets), settings.search.reduction)
-        total, done, reached = halving.units(budgets, counts), 0, 0
-        going, completed = tuple(self._trials), list[Rung]()
+        total = halving.units(budgets, counts)
+        done = 0
+        reached = 0
+        going = tuple(self._trials)
+        completed = list[Rung]()
         for budget, keep in zip(budgets, [*counts[1:], 1], strict=True):
             scores: dict[int, float] = {}
             for trial, score in self._scores(going, budget):
@@ -98,7 +106,8 @@ class _Search:
                 done += budget - reached
                 self._progress(done, total)
             completed.append(halving.rung(budget, scores, keep))
-            going, reached = completed[-1].kept, budget
+            going = completed[-1].kept
+            reached = budget
         return completed
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:

@@ -48,7 +48,8 @@ class Workers:
     """Up to `count` processes. They start when there is work and end with the context."""
 
     def __init__(self, bench: Bench, count: int) -> None:
-        self._bench, self._count = bench, count
+        self._bench = bench
+        self._count = count
         self._idle: list[_TrialProcess] = []
 
     def __enter__(self) -> "Workers":
@@ -60,12 +61,14 @@ class Workers:
 
     def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
         """Yield each task with its score as it ends. Raises Fatal from the recipe, or 3 if processes die over a task."""
-        waiting, attempts = list(reversed(tasks)), dict.fromkeys((task.trial for task in tasks), 0)
+        waiting = list(reversed(tasks))
+        attempts = dict.fromkeys((task.trial for task in tasks), 0)
         busy: dict[Any, tuple[_TrialProcess, Task]] = {}
         try:
             while waiting or busy:
                 while waiting and len(busy) < self._count:
-                    worker, task = self._idle.pop() if self._idle else _TrialProcess(self._bench), waiting.pop()
+                    worker = self._idle.pop() if self._idle else _TrialProcess(self._bench)
+                    task = waiting.pop()
                     busy[worker.connection] = worker, task
                     worker.give(task)
                 for ready in wait(list(busy)):
@@ -132,7 +135,8 @@ def _serve(connection: Connection, bench: Bench) -> None:
     """Train and score tasks until the parent ends. Ctrl-C is handled by the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    training, validation = shared_rows.read(bench.training), shared_rows.read(bench.validation)
+    training = shared_rows.read(bench.training)
+    validation = shared_rows.read(bench.validation)
     while True:
         try:
             task: Task = connection.recv()

@@ -24,7 +24,8 @@ from model_registry.stores.base import Store
 from training.snapshot.files import MANIFEST, Copied, digest_of
 
 DATASET_TYPE = "application/vnd.scorestream.dataset.v1"
-PARQUET_TYPE, JSON_TYPE = "application/vnd.apache.parquet", "application/json"
+PARQUET_TYPE = "application/vnd.apache.parquet"
+JSON_TYPE = "application/json"
 SNAPSHOT = "io.scorestream.dataset.snapshot"
 ATTEMPTS = 5  # without a referrers API, a registry may keep only one of two concurrent additions
 MAX_FILES = 5_000

@@ -109,7 +109,8 @@ class PartitionFile:
         while (stop := int(np.searchsorted(ends, self._limit)) + 1) <= len(ends):
             self._waiting.append(records.slice(start, stop - start))
             self._flush()
-            start, ends = stop, ends - ends[stop - 1]
+            start = stop
+            ends = ends - ends[stop - 1]
         self._waiting.append(records.slice(start))
         self._size = int(ends[-1])
 

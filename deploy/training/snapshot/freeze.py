@@ -62,7 +62,8 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
     reader = TopicReader(settings.kafka, _client(settings))
     spans_by_kind: dict[Kind, Spans] = {kind: frozen.spans(kind) for kind in KINDS}
     of = sum(stop - start for spans in spans_by_kind.values() for start, stop in spans.values())
-    done, records = 0, dict[str, int]()
+    done = 0
+    records = dict[str, int]()
     for kind, spans in spans_by_kind.items():
         _check_still_there(settings, reader, frozen, spans)
         room = max(LEAST_GROUP_BYTES, GROUPS_BYTES // max(1, len(spans)))

@@ -37,7 +37,10 @@ from training.snapshot.rows import Beside, LabelledRows, Places, Split
 from training.snapshot.skip_counts import SkipCounts
 
 Columns = dict[str, list[Any]]
-WITHOUT_EVENT, CONFLICTING, WITHDRAWN, REPLACED = "without-event", "conflicting", "withdrawn", "replaced"
+WITHOUT_EVENT = "without-event"
+CONFLICTING = "conflicting"
+WITHDRAWN = "withdrawn"
+REPLACED = "replaced"
 PARTS = ("training", "validation", "hold-out")
 
 
@@ -118,7 +121,8 @@ def join(
 
 def find_classes(settings: Settings, signature: Signature) -> Classes:
     """Return the two classes: configured, else from the decision of the signature, else 0 and 1. Raises Fatal (2)."""
-    configured, signature_names = settings.labels.classes, decided(signature)
+    configured = settings.labels.classes
+    signature_names = decided(signature)
     names = tuple(configured or signature_names)
     if not names:
         return BINARY
@@ -139,7 +143,8 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
     Raises:
         Fatal: 3 if there are too few rows, or a part lacks a class.
     """
-    rows, times = joined.rows, joined.rows.places.time_ms
+    rows = joined.rows
+    times = joined.rows.places.time_ms
     hold_out = joined.mature_ms - training.snapshot.hold_out
     validation = hold_out - training.snapshot.validation
     parts = Split(
@@ -175,7 +180,8 @@ class _Events:
         self.left_out = SkipCounts()
         self.rows = latest_by_id.RowsById()
         self.mature_ms = frozen.now_ms - training.labels.after
-        self._begin_ms, self._now_ms = frozen.now_ms - training.snapshot.window, frozen.now_ms
+        self._begin_ms = frozen.now_ms - training.snapshot.window
+        self._now_ms = frozen.now_ms
         self._places = list(frozen.spans("events"))
         self._topics = tuple(frozen.events)
         self._region = settings.region
@@ -205,7 +211,8 @@ class _Events:
             )
             for row, id_ in zip(decoded.rows, decoded.ids, strict=True)
         )
-        places, moments = np.array(offsets, np.int64)[decoded.rows], np.array(times, np.int64)[decoded.rows]
+        places = np.array(offsets, np.int64)[decoded.rows]
+        moments = np.array(times, np.int64)[decoded.rows]
         at = np.arange(len(self._values), len(self._values) + len(decoded.rows))
         self.rows.add(latest_by_id.hashed(named), self._places.index(partition), places, moments, at=at)
         self._values += [values[row] for row in decoded.rows]
@@ -259,8 +266,10 @@ def _truths(
     folder: Path, copied: Copied, settings: Settings, classes: Classes, events: NewestRows
 ) -> tuple[NewestRows, SkipCounts]:
     """Return the newest label of each event id (`truth`: 0, 1, or NaN if withdrawn), and the labels that do not count."""
-    unused, rows = SkipCounts(), latest_by_id.RowsById()
-    ids, truths = [np.empty((0, 2), np.uint64)], [np.empty(0)]
+    unused = SkipCounts()
+    rows = latest_by_id.RowsById()
+    ids = [np.empty((0, 2), np.uint64)]
+    truths = [np.empty(0)]
     partitions = list(copied.frozen.spans("labels"))
     for partition, columns in batches(folder, copied, "labels"):
         labels = list(_read(columns, settings))
@@ -305,6 +314,7 @@ def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
     """Count the ids (n, 2) that have labels of both outcomes."""
     order = np.lexsort((truths, ids[:, 1], ids[:, 0]))
-    ids, truths = ids[order], truths[order]
+    ids = ids[order]
+    truths = truths[order]
     same = (ids[1:] == ids[:-1]).all(axis=1)
     return int((same & (truths[:-1] == 0) & (truths[1:] == 1)).sum())

@@ -72,7 +72,8 @@ class LabelledRows:
         """Return the rows at these indices, or where the booleans (B,) are true."""
         indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
-        values, beside = [self.values[row] for row in indices.tolist()], self.beside and self.beside.select(indices)
+        values = [self.values[row] for row in indices.tolist()]
+        beside = self.beside and self.beside.select(indices)
         return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:

@@ -68,13 +68,15 @@ class Blocks:
 
     def ratio(self, numerator: NDArray[Any], denominator: NDArray[Any] | None = None) -> Figure:
         """Return the sum of one (B,) column divided by that of another, or its mean."""
-        above, below = self._sums(numerator), self._sums(np.ones(len(self.of)) if denominator is None else denominator)
+        above = self._sums(numerator)
+        below = self._sums(np.ones(len(self.of)) if denominator is None else denominator)
         return Figure(_over(above.sum(), below.sum()), _each_over(self.draws @ above, self.draws @ below))
 
     def auc(self, scores: Numbers, positive: Truth) -> Figure:
         """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947), exactly for every resample."""
         wins = self._wins(scores, positive)
-        positives, negatives = self._sums(positive), self._sums(~positive)
+        positives = self._sums(positive)
+        negatives = self._sums(~positive)
         won = ((self.draws @ wins) * self.draws).sum(axis=1)
         pairs = (self.draws @ positives) * (self.draws @ negatives)
         return Figure(_over(wins.sum(), positives.sum() * negatives.sum()), _each_over(won, pairs))
@@ -87,7 +89,8 @@ class Blocks:
         """Return (K, K): pairs of a positive of block i ranked above a negative of block j; ties count half."""
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
-        positive_blocks, ascending = self.of[positive][order], scores[positive][order]
+        positive_blocks = self.of[positive][order]
+        ascending = scores[positive][order]
         for block in range(self.count):
             negative = np.sort(scores[~positive & (self.of == block)])
             below = np.searchsorted(negative, ascending, "left") + np.searchsorted(negative, ascending, "right")

@@ -33,7 +33,8 @@ class Learned:
         """Return how many of these rows of this cluster are in the training data."""
         if cluster != self.cluster:
             return 0
-        places, used = rows.places, np.zeros(len(rows), np.bool_)
+        places = rows.places
+        used = np.zeros(len(rows), np.bool_)
         for (topic, partition), (begin, end) in self.spans.items():
             if topic in places.topics:
                 in_partition = (places.topic == places.topics.index(topic)) & (places.partition == partition)
@@ -48,9 +49,11 @@ def learned(provenance: Mapping[str, Any]) -> Learned | None:
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:
         return None
-    clusters, spans = set(), {}
+    clusters = set()
+    spans = {}
     for dependency in definition.get("resolvedDependencies", ()):
-        uri, noted = str(dependency.get("uri", "")), dependency.get("annotations", {})
+        uri = str(dependency.get("uri", ""))
+        noted = dependency.get("annotations", {})
         if dependency.get("name") == "events" and uri.startswith("kafka:"):
             cluster, topic, partition = uri.removeprefix("kafka:").split("/")
             clusters.add(cluster)

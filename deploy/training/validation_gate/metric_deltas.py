@@ -55,7 +55,8 @@ def _slices(evidence: VerdictEvidence, blocks: Blocks, parts: list[tuple[str, st
     assert evidence.champion is not None
     for field, value in parts:
         chosen = evidence.slices[field] == value
-        slice_blocks, true = blocks.select(chosen), evidence.true[chosen]
+        slice_blocks = blocks.select(chosen)
+        true = evidence.true[chosen]
         challenger_auc, champion_auc = (
             slice_blocks.auc(version.scored.scores[chosen], true) for version in (evidence.challenger, evidence.champion)
         )

@@ -47,7 +47,8 @@ def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
 
 def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
     """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
-    count, mature = len(evidence.rows), len(evidence.mature_times)
+    count = len(evidence.rows)
+    mature = len(evidence.mature_times)
     if evidence.champion is not None:
         message = f"the champion was trained on {evidence.leaked or 0:,} of the {count:,} rows of this evaluation"
         yield _unknown("leak") if evidence.leaked is None else _at_most("leak", evidence.leaked, 0, message)
@@ -75,7 +76,8 @@ def of_first(interval: Interval | None) -> Iterator[Ruled]:
 def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
     """Check a challenger beside the champion."""
     assert evidence.champion is not None
-    challenger_scores, champion_scores = evidence.challenger.scored, evidence.champion.scored
+    challenger_scores = evidence.challenger.scored
+    champion_scores = evidence.champion.scored
     largest_difference = float(np.abs(challenger_scores.scores - champion_scores.scores).max(initial=0.0))
     yield _above(DIFFERS, largest_difference, 0.0, "the challenger gives the champion's score on every row")
     yield from _of_metric(intervals[gate.metric], gate)

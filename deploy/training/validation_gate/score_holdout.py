@@ -37,7 +37,9 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
             f"{name} is rejected: {error}", "scorer check reports the same; promote a version that loads", REFUSED
         ) from None
     signature = loaded.model.signature()
-    scores, decided, rejected = np.full(len(rows), np.nan), classes_of(signature), SkipCounts()
+    scores = np.full(len(rows), np.nan)
+    decided = classes_of(signature)
+    rejected = SkipCounts()
     positive = np.zeros(len(rows), np.bool_)
     with contextlib.closing(loaded.model):
         _check(name, signature, rows)

@@ -92,7 +92,8 @@ def _discordant(both: VerdictEvidence) -> Discordant | None:
     if both.champion is None:
         return None
     champion_right, challenger_right = (version.scored.positive == both.true for version in (both.champion, both.challenger))
-    lost, won = int(np.sum(champion_right & ~challenger_right)), int(np.sum(challenger_right & ~champion_right))
+    lost = int(np.sum(champion_right & ~challenger_right))
+    won = int(np.sum(challenger_right & ~champion_right))
     p = float(binomtest(lost, lost + won).pvalue) if lost + won else 1.0
     return Discordant(lost, won, p)
 

@@ -24,7 +24,9 @@ LIBRARIES = {
 DRIVER = "libcuda.so.1"
 MODULE = Path("/sys/module/nvidia/version")
 RUNTIME = "libcudart.so"
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CUdevice_attribute
+# CUdevice_attribute
+CAPABILITY_MAJOR = 75
+CAPABILITY_MINOR = 76
 HINTS = {
     DRIVER: "run on a machine with an NVIDIA driver (in a container: with the NVIDIA runtime), or set model.device: cpu",
     "libnvinfer": "pip install 'tensorrt-cu13<11', or set model.device: cuda",
@@ -94,7 +96,9 @@ def _load(device: str, library: str, load: Callable[[str], Any]) -> Any:
 
 
 def _describe(driver: Any, module: Path) -> Gpu:
-    name, version, number = ctypes.create_string_buffer(100), ctypes.c_int(), ctypes.c_int()
+    name = ctypes.create_string_buffer(100)
+    version = ctypes.c_int()
+    number = ctypes.c_int()
     driver.cuDeviceGetName(name, len(name), 0)
     driver.cuDriverGetVersion(ctypes.byref(version))
     parts = []

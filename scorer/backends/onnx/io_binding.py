@@ -66,7 +66,8 @@ class BucketBinding:
     """Runs batches of any size in buckets, whose `sizes` ascend. Calls come from one thread at a time."""
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
-        self._model, self._device = model, device
+        self._model = model
+        self._device = device
         self._exclusive: AbstractContextManager[object] = _CAPTURE if device.graphs else nullcontext()
         device_constants = {
             name: ort.OrtValue.ortvalue_from_numpy(one, device.name, 0) for name, one in model.constants.items()
@@ -112,7 +113,9 @@ class _Bucket:
     """The buffers of one batch size. `constants` are on the device."""
 
     def __init__(self, model: BindableSession, device: BufferDevice, size: int, constants: dict[str, Any]) -> None:
-        self._session, self._device, self._binding = model.session, device, model.session.io_binding()
+        self._session = model.session
+        self._device = device
+        self._binding = model.session.io_binding()
         self._host = {one.name: np.zeros(_shape(one, size), one.dtype) for one in model.inputs}
         self._inputs = {one.name: _on_device(one, size, device) for one in model.inputs}
         self._outputs = {one.name: _on_device(one, size, device) for one in model.outputs}

@@ -179,7 +179,8 @@ class OnnxModel:
 
     def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
         self._session = session
-        inputs, outputs = _tensors(session.get_inputs()), _tensors(session.get_outputs())
+        inputs = _tensors(session.get_inputs())
+        outputs = _tensors(session.get_outputs())
         self._signature = package.signature or _derive_signature(inputs, outputs)
         if fault := tensors.find_fault(self._signature, inputs, outputs):
             raise ModelRefused(fault)

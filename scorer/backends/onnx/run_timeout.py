@@ -50,7 +50,9 @@ class RunTimeout:
         """Return the result of `run`, which uses these options of ONNX Runtime. Raises InferenceFailed if the run was ended."""
         now = self._clock()
         with self._lock:
-            self._options, self._now, self._ends = options, now, now() + self.seconds
+            self._options = options
+            self._now = now
+            self._ends = now() + self.seconds
         try:
             return run()
         except Exception as error:
@@ -59,7 +61,8 @@ class RunTimeout:
             raise
         finally:
             with self._lock:
-                self._options, options.terminate = None, False
+                self._options = None
+                options.terminate = False
 
     def check(self) -> None:
         """End the current run if it has exceeded the limit."""

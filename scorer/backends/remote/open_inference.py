@@ -30,7 +30,9 @@ from scorer.backends.remote.remote_model import (
 class OpenInference(RemoteBackend):
     """The backend. Raises BackendMissing if a setting is missing."""
 
-    NAME, FILES, ENDPOINT = "open-inference", "repository", "127.0.0.1:8081"
+    NAME = "open-inference"
+    FILES = "repository"
+    ENDPOINT = "127.0.0.1:8081"
 
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> "_OipVersion":
         if named.label:

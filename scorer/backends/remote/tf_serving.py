@@ -27,14 +27,19 @@ from scorer.backends.remote.remote_model import (
 )
 from scorer.backends.remote.tf_codec import NAMES, M, decode, encode
 
-LOADING, AVAILABLE, END = 20, 30, 50  # ModelVersionStatus.State
+# ModelVersionStatus.State
+LOADING = 20
+AVAILABLE = 30
+END = 50
 SERVED = range(LOADING, AVAILABLE + 1)
 
 
 class TensorFlowServing(RemoteBackend):
     """The backend. Raises BackendMissing if a setting is missing."""
 
-    NAME, FILES, ENDPOINT = "tf-serving", "saved_model", "127.0.0.1:8500"
+    NAME = "tf-serving"
+    FILES = "saved_model"
+    ENDPOINT = "127.0.0.1:8500"
 
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> "_TfServingVersion":
         return _TfServingVersion(self._channels, package, named, folder, outputs)
@@ -143,7 +148,8 @@ class _TfServingVersion:
 
 class _TfServingCalls:
     def __init__(self, channel: grpc.Channel) -> None:
-        prediction, models = "/tensorflow.serving.PredictionService", "/tensorflow.serving.ModelService"
+        prediction = "/tensorflow.serving.PredictionService"
+        models = "/tensorflow.serving.ModelService"
         self.predict = unary_method(channel, f"{prediction}/Predict", M["PredictResponse"])
         self.metadata = unary_method(channel, f"{prediction}/GetModelMetadata", M["GetModelMetadataResponse"])
         self.status = unary_method(channel, f"{models}/GetModelStatus", M["GetModelStatusResponse"])

@@ -126,7 +126,8 @@ def _document(selection: BestAttestations, type_: str, document: type[Document])
     attestation = selection.best.get(type_)
     if attestation is None:
         return None
-    content, fault = None, ""
+    content = None
+    fault = ""
     try:
         content = documents.read(attestation.predicate, document)
     except ValueError as error:

@@ -13,7 +13,8 @@ from msgspec import Meta
 from model_registry.signing.predicates import COMPARISON, EVALUATION, PROVENANCE
 
 TRAINING_BUILD = "https://scorestream.io/training/v1"
-MAX_TRIALS, MAX_RUNGS = 512, 12
+MAX_TRIALS = 512
+MAX_RUNGS = 12
 LARGEST = 1 << 53  # integers up to here are exact in a float
 
 Text = Annotated[str, Meta(max_length=200)]

@@ -52,7 +52,8 @@ class AttestationReader:
             RegistryError: If the registry is unavailable; the versions read so far are kept.
         """
         every = newest_first(tags.versions(self._store.tags()))
-        wanted, left_out = every[: self._most], max(0, len(every) - self._most)
+        wanted = every[: self._most]
+        left_out = max(0, len(every) - self._most)
         self._versions = {version: earlier for version, earlier in self._versions.items() if version in set(wanted)}
         trusted = frozenset(key.id for key in self._keys if key.not_after is None or now < key.not_after)
         for version in self._due(wanted, trusted):
@@ -73,7 +74,8 @@ class AttestationReader:
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
         """Read a version and return True if its attestations changed."""
         earlier = self._versions.get(version)
-        digest, listed = earlier.attestations.digest if earlier else "", None
+        digest = earlier.attestations.digest if earlier else ""
+        listed = None
         try:
             digest = digest or self._store.resolve(version).digest
             descriptors = referrers.listed(self._store, digest)

@@ -9,8 +9,13 @@ from scorer.console.training.documents import AttestedMatrix, ComparisonDocument
 from scorer.evaluation.svg import TONES, line, matrix, picture, short, text
 
 WIDTH = 420  # pixels: fits a phone's screen
-EDGE, STRIP, RULE = 14, 56, 40
-HEIGHT, AXIS, SIDE, NAMES = 250, 60, 250, 140
+EDGE = 14
+STRIP = 56
+RULE = 40
+HEIGHT = 250
+AXIS = 60
+SIDE = 250
+NAMES = 140
 MAX_CLASSES = 12
 MATRIX_AXES = "true class by row, predicted by column"
 Point = tuple[float, float]
@@ -22,10 +27,12 @@ def rungs(search: SearchDocument, unit: str = "trees") -> str:
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:
         return ""
-    low, high = min(scores), max(scores)
+    low = min(scores)
+    high = max(scores)
     parts = []
     for k, (rung, trials) in enumerate(steps):
-        top, last = k * STRIP, k == len(steps) - 1
+        top = k * STRIP
+        last = k == len(steps) - 1
         continued = set(rung.kept) if not last or search.best is None else {search.best.trial}
         result = "" if last else f", {len(continued):,} continue{'s' if len(continued) == 1 else ''}"
         plural = "" if len(rung.trials) == 1 else "s"
@@ -52,7 +59,10 @@ def curve(search: SearchDocument, unit: str = "trees") -> str:
     if not paths:
         return ""
     scores = [score for path in paths.values() for _, score in path]
-    low, high, first, last = min(scores), max(scores), steps[0].budget, steps[-1].budget
+    low = min(scores)
+    high = max(scores)
+    first = steps[0].budget
+    last = steps[-1].budget
     bottom = HEIGHT - 44
 
     def at(point: Point) -> Point:
@@ -91,7 +101,8 @@ def matrices(comparison: ComparisonDocument) -> str:
     across = NAMES + SIDE + EDGE
     parts: list[str] = []
     for k, (title, confusion) in enumerate(titled):
-        left, names = k * across + NAMES, confusion.names
+        left = k * across + NAMES
+        names = confusion.names
         parts.append(text(left, 18, short(title, 36), weight="bold"))
         if len(names) > MAX_CLASSES:
             parts.append(text(left, 60, f"{len(names)} classes: too many to draw"))
@@ -109,7 +120,8 @@ def rules(comparison: ComparisonDocument) -> str:
         return ""
     parts = []
     for k, rule in enumerate(comparison.rules):
-        top, tone = k * RULE, "good" if rule.passed else "bad"
+        top = k * RULE
+        tone = "good" if rule.passed else "bad"
         numbers = [f"{value:.4g}" for value in (rule.value, rule.bound) if value is not None]
         parts.append(text(EDGE, top + 16, short(rule.name, 40), weight="bold"))
         label = f"{'passed' if rule.passed else 'failed'}{': ' if numbers else ''}{', bound '.join(numbers)}"

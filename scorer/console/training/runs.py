@@ -21,9 +21,12 @@ from scorer.console.training.documents import (
 )
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
-SHORTEST, LONGEST = 1.5, 4.0  # range of a bar, in margins
+# range of a bar, in margins
+SHORTEST = 1.5
+LONGEST = 4.0
 RUN = re.compile(r"[0-9a-f]{12}")
-UNREADABLE, UNJUDGED = "unreadable", "not judged"
+UNREADABLE = "unreadable"
+UNJUDGED = "not judged"
 TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", UNJUDGED: "wait"}
 
 
@@ -195,10 +198,12 @@ def bar(difference: MetricDifference | None, margin: float | None) -> Difference
     if difference is None:
         return None
     margin = margin if margin is not None and margin > 0 else None
-    low, high = min(difference.low, difference.high), max(difference.low, difference.high)
+    low = min(difference.low, difference.high)
+    high = max(difference.low, difference.high)
     unit = margin or max(abs(low), abs(high), abs(difference.value), 1e-12) / SHORTEST
     most = max(LONGEST * unit, SHORTEST * abs(difference.value))
-    start, end = max(min(low, -SHORTEST * unit), -most), min(max(high, SHORTEST * unit), most)
+    start = max(min(low, -SHORTEST * unit), -most)
+    end = min(max(high, SHORTEST * unit), most)
 
     def x(value: float) -> float:
         return round(WIDTH * (min(max(value, start), end) - start) / (end - start), 1)
@@ -219,7 +224,8 @@ def _trained(attestations: VersionAttestations) -> bool:
 
 def _run(attestations: VersionAttestations, channels: Sequence[Channel]) -> TrainingRun:
     named = RUN_VERSION.fullmatch(attestations.version)
-    comparison, provenance = attestations.comparison, attestations.provenance
+    comparison = attestations.comparison
+    provenance = attestations.provenance
     compared = comparison.document if comparison else None
     origin = provenance.document if provenance else None
     documented = [compared.run if compared else "", origin.run.run if origin else ""]

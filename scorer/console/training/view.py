@@ -61,7 +61,8 @@ class RunPage:
 def training(library: AttestationLibrary, channels: Iterable[Channel], query: dict[str, str]) -> TrainingPage:
     """Return the page of a query: all runs, or the run whose version or id is `run`."""
     every = runs(library.versions, channels, trusting=library.trusting)
-    asked, verdict = query.get("run", ""), query.get("show", "")
+    asked = query.get("run", "")
+    verdict = query.get("show", "")
     rows = page(every, query.get("page"), lambda run: not verdict or run.verdict == verdict)
     run = next((each for each in every if asked and asked in (each.version, each.id)), None)
     counted = Counter(each.verdict for each in every)
@@ -71,7 +72,8 @@ def training(library: AttestationLibrary, channels: Iterable[Channel], query: di
 
 def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
     """Return the page of one run."""
-    search, attested = run.training.search, run.attestations.provenance
+    search = run.training.search
+    attested = run.attestations.provenance
     provenance = attested.document if attested else None
     spans = [*provenance.named("events"), *provenance.named("labels")] if provenance else []
     commands = [("cli-show", "The run, on the machine that trained it", lines.show(run.id))] if run.id else []

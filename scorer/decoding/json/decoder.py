@@ -31,7 +31,8 @@ class JsonDecoder(MsgspecRows):
         fields = RowSchema(signature, id_field, max_event_bytes)
         super().__init__(fields, fields.struct, fields.row, lambda event: fields.checked(an_object(event)))
         if fewest is not None and not fields.nested:
-            self.scanned, self.fewest = NativeRows.of_objects(signature, fields.id_name), fewest
+            self.scanned = NativeRows.of_objects(signature, fields.id_name)
+            self.fewest = fewest
 
 
 class JsonIdReader:

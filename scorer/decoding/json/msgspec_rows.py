@@ -73,7 +73,8 @@ class MsgspecRows:
 
         After the lenient parser, `checked` rejects invalid values of the fields that the model reads.
         """
-        original, value = value, without_prefix(value)
+        original = value
+        value = without_prefix(value)
         try:
             value.decode("utf-8")
         except UnicodeDecodeError as error:

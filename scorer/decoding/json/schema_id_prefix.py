@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from scorer.native.byte_columns import ByteColumn
 
-PREFIX_BYTES, LONG_PREFIX_BYTES = 5, 9
+PREFIX_BYTES = 5
+LONG_PREFIX_BYTES = 9
 
 
 def without_prefix(value: bytes) -> bytes:

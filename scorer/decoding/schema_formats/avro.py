@@ -125,7 +125,8 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
         return [defined_once(part, namespace, defined) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kind, name = schema.get("type"), schema.get("name")
+    kind = schema.get("type")
+    name = schema.get("name")
     if isinstance(kind, str) and kind in NAMED and isinstance(name, str):
         around = schema.get("namespace", namespace)
         name = name if "." in name or not around else f"{around}.{name}"
@@ -264,7 +265,8 @@ def _union_items(union: list[Any], name: str, lengths: Mapping[str, int | None])
 
 def _compound_items(type_: Mapping[str, Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
     """Yield the parts of a type that the schema writes as an object."""
-    kind, length = type_["type"], lengths.get(name)
+    kind = type_["type"]
+    length = lengths.get(name)
     if kind == "fixed":
         yield FixedNumbers(None, "u1", type_["size"])
     elif kind == "record":

@@ -27,7 +27,8 @@ from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import ByteColumn
 from scorer.settings import Settings
 
-FEWEST_PREFIX, MOST_PREFIX = 1, 1 << 20
+FEWEST_PREFIX = 1
+MOST_PREFIX = 1 << 20
 """Range of the ids that registries assign. A value without a prefix rarely begins with the five bytes of such an id."""
 
 
@@ -133,7 +134,8 @@ class SchemaDecoder:
         return True
 
     def _decode_group(self, key: Key, values: Sequence[bytes]) -> Decoded:
-        reader, start = self._readers[key], start_of(key)
+        reader = self._readers[key]
+        start = start_of(key)
         view = reader.layout.view(values, start) if reader.layout else None
         if view is None:
             return self._decode_rows(reader, start, values)

@@ -149,7 +149,8 @@ class FixedLayout:
         rows = cuts.rows
         if not keep.all():
             kept_rows = np.flatnonzero(keep).tolist()
-            matrix, rows = matrix[kept_rows], rows[kept_rows]
+            matrix = matrix[kept_rows]
+            rows = rows[kept_rows]
             texts = {field: [column[k] for k in kept_rows] for field, column in texts.items()}
             numbers_by_field = {field: numbers[kept_rows] for field, numbers in numbers_by_field.items()}
         return self._view(rows.tolist(), _SlicedFields(matrix, texts, numbers_by_field)) if len(rows) else None
@@ -173,7 +174,9 @@ class FixedLayout:
         buffer, begins, ends = _join(values)
         positions = begins + start
         valid = np.ones(len(values), np.bool_)
-        runs, texts, numbers = [positions], [], []
+        runs = [positions]
+        texts = []
+        numbers = []
         positions = positions + self._runs[0]
         for item, size in zip(self._variable, self._runs[1:], strict=True):
             number, positions, fits = varints(buffer, positions)
@@ -235,11 +238,13 @@ class FixedLayout:
         if any(field.name in parts.whole for field in tensor.fields):
             return self._column_by_column(tensor, parts)
         places = [self._places[field.name] for field in tensor.fields]
-        starts, dtype = [start for start, _ in places], places[0][1]
+        starts = [start for start, _ in places]
+        dtype = places[0][1]
         step = starts[1] - starts[0] if len(starts) > 1 else dtype.itemsize
         with np.errstate(over="ignore", invalid="ignore"):
             if all(other == dtype for _, other in places) and starts == [starts[0] + k * step for k in range(len(starts))]:
-                shape, strides = (count, tensor.width), (self._width, step if step else dtype.itemsize)
+                shape = (count, tensor.width)
+                strides = (self._width, step if step else dtype.itemsize)
                 columns = np.ndarray(shape, dtype, parts.matrix, starts[0], strides)
                 return columns.astype(tensor.dtype)
         return self._column_by_column(tensor, parts)

@@ -37,7 +37,10 @@ WRAPPERS = frozenset(
 )
 DECIMAL = frozenset({"value", "scale", "precision"})
 """The fields of a decimal; `precision` is optional."""
-WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 0, 1, 2, 5
+WIRE_VARINT = 0
+WIRE_64 = 1
+WIRE_BYTES = 2
+WIRE_32 = 5
 FIXED = {
     FieldDescriptor.TYPE_FLOAT: (WIRE_32, "<f4"),
     FieldDescriptor.TYPE_DOUBLE: (WIRE_64, "<f8"),
@@ -136,7 +139,8 @@ def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container
         return lambda field_values: list(map(read_value, field_values)) or None
     if not is_array(below):
         return lambda field_values: list(field_values) or None
-    count, readers = length(below), {index: _value_reader(field, part, texts) for index, part in below.items()}
+    count = length(below)
+    readers = {index: _value_reader(field, part, texts) for index, part in below.items()}
     if message is None:
         return lambda values: [readers.get(index, _identity)(value) for index, value in enumerate(values[:count])] or None
     return lambda values: (

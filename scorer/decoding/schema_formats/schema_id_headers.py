@@ -10,8 +10,10 @@ from scorer.decoding.schema_formats.schema import LARGEST_ID, SchemaId
 from scorer.decoding.schema_formats.varints import message_path
 
 CONFLUENT = "__value_schema_id"
-GLOBAL_ID, CONTENT_ID = "apicurio.value.globalId", "apicurio.value.contentId"
-ENCODING, MESSAGE = "apicurio.value.encoding", "apicurio.protobuf.type"
+GLOBAL_ID = "apicurio.value.globalId"
+CONTENT_ID = "apicurio.value.contentId"
+ENCODING = "apicurio.value.encoding"
+MESSAGE = "apicurio.protobuf.type"
 NAMING = frozenset(
     {CONFLUENT, GLOBAL_ID, CONTENT_ID}
     | {f"apicurio.value.{name}" for name in ("artifactId", "contentHash", "schema")}
@@ -21,8 +23,11 @@ NAMING = frozenset(
 READ = NAMING | {ENCODING, MESSAGE}
 MARKS = (CONFLUENT.encode(), b"apicurio.")
 """Each name in READ contains one of these."""
-LONG_BYTES, GUID_BYTES = 8, 16
-PREFIX, BY_GUID = 0, 1  # the first byte of Confluent's header: an id follows, or a GUID
+LONG_BYTES = 8
+GUID_BYTES = 16
+# the first byte of Confluent's header: an id follows, or a GUID
+PREFIX = 0
+BY_GUID = 1
 
 
 class HeaderFrame(NamedTuple):
@@ -70,7 +75,8 @@ def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame 
 def _parse_confluent(value: bytes, format_: str) -> HeaderFrame:
     """Parse the value of Confluent's header. Raises ValueError or IndexError if it is not an id."""
     size = GUID_BYTES if value[0] == BY_GUID else 4
-    text, end = value[1 : 1 + size], 1 + size
+    text = value[1 : 1 + size]
+    end = 1 + size
     if value[0] not in (PREFIX, BY_GUID) or len(text) < size:
         raise ValueError
     path, end = message_path(value, end) if format_ == "protobuf" else (None, end)

@@ -29,9 +29,11 @@ SLICE_SECONDS = 0.5
 """Time after which a waiting caller must report that it is alive, far less than the watchdog allows."""
 HUNG_SECONDS = 20.0
 """Time after which a look-up has failed: the client's time-outs do not end a response that arrives byte by byte."""
-ATTEMPTS, RETRY_SECONDS = 3, 1.0
+ATTEMPTS = 3
+RETRY_SECONDS = 1.0
 """Attempts and interval of a look-up that fails temporarily, such as with 500 or a time-out, while others are answered."""
-UNKNOWN_SECONDS, FAILED_SECONDS = 10.0, 60.0
+UNKNOWN_SECONDS = 10.0
+FAILED_SECONDS = 60.0
 """Time until an id is looked up again: an unknown id, which may be registered later, and an id whose look-up fails."""
 MOST_FAILED = 100_000
 """Limit of the ids whose failures are stored: as many as the largest batch has events."""
@@ -181,7 +183,8 @@ class SchemaRegistry:
                 del self._running[future]
                 self._record(look_up.schema_id, future)
         if self._probe is not None and self._probe.future in done:
-            probe, self._probe = self._probe, None
+            probe = self._probe
+            self._probe = None
             self._record_failures(probe)
 
     def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:

@@ -77,7 +77,8 @@ class SchemaRegistryHttpClient:
         raise next((error for error in failures if not error.denied), failures[0])
 
     def _fetch_confluent(self, schema_id: SchemaId) -> Schema:
-        session, value = self._session, schema_id.value
+        session = self._session
+        value = schema_id.value
         schema = session.get_schema(value) if isinstance(value, int) else session.get_schema_by_guid(value)
         references = resolve(_references(schema), self._fetch_version)
         if isinstance(value, int):

@@ -231,7 +231,8 @@ class EmbeddedBroker:
 
     def _end(self, first: signal.Signals) -> None:
         """Send the signal to the process, then SIGKILL after STOP_SECONDS, and reap it."""
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is None:
             return
         for number in (signal.SIGCONT, first):  # a paused process does not handle SIGTERM
@@ -244,7 +245,8 @@ class EmbeddedBroker:
 
     def _release(self) -> None:
         atexit.unregister(self.stop)
-        reaper, self._reaper = self._reaper, None
+        reaper = self._reaper
+        self._reaper = None
         if reaper is not None:
             reaper.release()
 

@@ -188,7 +188,8 @@ class CanaryAnalyzer:
 
     def report(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
         """Return the report of a verdict, with the offsets and figures that it is based on."""
-        reached, sums = self._feed.reached, self._sums
+        reached = self._feed.reached
+        sums = self._sums
         read = {
             partition: ReadRange(self._starts[partition], end, self.records[partition]) for partition, end in reached.items()
         }

@@ -59,8 +59,10 @@ class UnreadableAnswer(ValueError):
         self.row = row
 
 
-_places, _answers = DocumentDecoder(PositionedRecord), DocumentDecoder(VersionAnswer)
-_place_lines, _answer_lines = msgspec.json.Decoder(PositionedRecord), msgspec.json.Decoder(VersionAnswer)
+_places = DocumentDecoder(PositionedRecord)
+_answers = DocumentDecoder(VersionAnswer)
+_place_lines = msgspec.json.Decoder(PositionedRecord)
+_answer_lines = msgspec.json.Decoder(VersionAnswer)
 """Decoders of many records in one call. If one is rejected, or a score is not PLAIN, DocumentDecoder decodes each record."""
 PLAIN = frozenset({float, str, bool, type(None)})
 """Types of scores, and of list elements, that need no check of nesting depth or of integer size."""

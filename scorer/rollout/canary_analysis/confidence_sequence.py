@@ -50,7 +50,8 @@ def boundary(variance: float, alpha: float) -> float:
 
 def variance(cells: Cells) -> float:
     """Return the variance of the sum of differences: the variance across cells, and at least that of independent pairs."""
-    pairs, active = cells.pairs, cells.active
+    pairs = cells.pairs
+    active = cells.active
     mean = float(cells.sums.sum()) / pairs
     across = float(np.square(cells.sums - mean * cells.counts).sum()) * active / (active - 1)
     apart = float(cells.squares.sum()) - pairs * mean * mean
@@ -59,7 +60,8 @@ def variance(cells: Cells) -> float:
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
     """Return the interval of the mean difference; infinite if fewer than two cells have pairs, since the spread is unknown."""
-    pairs, active = cells.pairs, cells.active
+    pairs = cells.pairs
+    active = cells.active
     if not pairs:
         return ConfidenceInterval()
     estimate = float(cells.sums.sum()) / pairs

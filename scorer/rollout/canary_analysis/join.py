@@ -181,7 +181,8 @@ class MergeJoin:
         if side is JoinSide.SHADOW:
             self._close(lane, lane.passed[side] - self.late)
         self._make_room()
-        joined, matches = offsets[rows], records[rows]
+        joined = offsets[rows]
+        matches = records[rows]
         if side is JoinSide.ANSWERED:
             return JoinedPairs(joined, matches, partners)
         return JoinedPairs(joined, partners, matches)

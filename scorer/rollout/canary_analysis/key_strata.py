@@ -43,7 +43,8 @@ class Cells:
 
     def added(self, cells: Sequence[int] | NDArray[np.intp], differences: Sequence[float] | Column) -> Self:
         """Return the cells with further pairs added: the cell of each (n,), and its difference (n,), finite, from -1 to 1."""
-        places, rounded = np.asarray(cells, np.intp), np.round(np.asarray(differences, np.float64) / GRAIN) * GRAIN
+        places = np.asarray(cells, np.intp)
+        rounded = np.round(np.asarray(differences, np.float64) / GRAIN) * GRAIN
         more = (np.bincount(places, weights, CELLS) for weights in (rounded, np.square(rounded), None))
         return type(self)(*(current + new for current, new in zip(self._columns(), more, strict=True)))
 

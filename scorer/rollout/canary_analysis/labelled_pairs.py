@@ -102,7 +102,8 @@ class LabelledPairs:
         Raises:
             Fatal: With code 2 if no topic of labels is configured or if it does not exist.
         """
-        answered, label_settings = self.newest(), settings.labels.model_dump()
+        answered = self.newest()
+        label_settings = settings.labels.model_dump()
         if not len(answered):
             join_labels.labels_topic(settings)
             return LabelledSums(Cells(), dict(reached), {}, {}, "no event was scored by both versions", label_settings)
@@ -115,7 +116,8 @@ class LabelledPairs:
 
     def newest(self) -> NewestRows:
         """Return the newest row of each id; the same for the same pairs in any order of their partitions."""
-        rows, places = RowsById(), {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
+        rows = RowsById()
+        places = {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
             rest = {name: part[name] for name in ("cell", "champion", "candidate", "decision")}
             for number in np.unique(part["partition"]).tolist():
@@ -127,13 +129,15 @@ class LabelledPairs:
 
 def losses(answered: NewestRows, labels: Labels) -> Cells:
     """Return the differences of squared errors by cell; empty unless the labels are of two classes. Pure."""
-    newest_labels, classes = labels.rows.newest(), labels.classes
+    newest_labels = labels.rows.newest()
+    classes = labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
         return Cells()
     answer_rows, label_rows = answered.joined(newest_labels)
     truth = newest_labels.columns["truth"][label_rows]
     columns = {name: column[answer_rows] for name, column in answered.columns.items()}
-    champion, candidate = columns["champion"], columns["candidate"]
+    champion = columns["champion"]
+    candidate = columns["candidate"]
     usable = np.isin(truth, (0.0, 1.0)) & np.isfinite(champion) & np.isfinite(candidate)
     difference = np.square(candidate - truth) - np.square(champion - truth)
     return Cells().added(columns["cell"][usable], difference[usable])

@@ -79,7 +79,8 @@ class PairSums:
     def share_room(self, partitions: Collection[Partition]) -> None:
         """Divide the number of answers that may wait among these partitions."""
         width = max(1, sum(topic == self._settings.output.topic for topic, _ in partitions))
-        self._most_held, self._join.late = MOST // (2 * width), MOST // (4 * width)
+        self._most_held = MOST // (2 * width)
+        self._join.late = MOST // (4 * width)
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -141,7 +142,8 @@ class PairSums:
         return JoinSide.SHADOW if partition[0] == self._settings.shadow_topic else JoinSide.ANSWERED
 
     def _records(self, records: FetchedRecords, parts: Sequence[PartitionRecords]) -> None:
-        values, lanes = records.values, []
+        values = records.values
+        lanes = []
         for part in parts:
             rows = part.rows
             try:
@@ -152,7 +154,8 @@ class PairSums:
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
             self._read_any |= len(rows) > 0
-        first, pairs = self._waiting.put(values, records.keys, records.size), list[tuple[Partition, JoinedPairs]]()
+        first = self._waiting.put(values, records.keys, records.size)
+        pairs = list[tuple[Partition, JoinedPairs]]()
         for part, groups in zip(parts, lanes, strict=True):
             side = self._side(part.partition)
             self._lanes.setdefault(part.partition, set()).update(groups)
@@ -203,19 +206,22 @@ class PairSums:
         joined = [(lane, pairs) for lane, pairs in joined if len(pairs.offsets)]
         if not joined:
             return
-        lanes, pairs = [lane for lane, _ in joined], concatenate([pairs for _, pairs in joined])
+        lanes = [lane for lane, _ in joined]
+        pairs = concatenate([pairs for _, pairs in joined])
         of = np.repeat(np.arange(len(lanes)), [len(each.offsets) for _, each in joined])
         try:
             answered, shadow = (self._waiting.answers(side) for side in (pairs.answered, pairs.shadow))
         except UnreadableAnswer:
             readable = self._readable_pairs(of, lanes, pairs)
-            of, pairs = of[readable], JoinedPairs(*(column[readable] for column in pairs))
+            of = of[readable]
+            pairs = JoinedPairs(*(column[readable] for column in pairs))
             answered, shadow = (self._waiting.answers(side) for side in (pairs.answered, pairs.shadow))
         if self._window != ALWAYS:
             inside = [row for row, each in enumerate(shadow) if self._window.contains(each.event_ms)]
             if len(inside) < len(shadow):
                 answered, shadow = ([side[row] for row in inside] for side in (answered, shadow))
-                of, pairs = of[inside], JoinedPairs(*(column[inside] for column in pairs))
+                of = of[inside]
+                pairs = JoinedPairs(*(column[inside] for column in pairs))
         self._count(lanes, of, pairs, self.outputs.answers(answered), self.outputs.answers(shadow))
 
     def _count(
@@ -227,7 +233,8 @@ class PairSums:
         shadow: Sequence[VersionAnswer],
     ) -> None:
         """Count pairs inside the window; `of` is the index in `lanes` of the source partition of each pair."""
-        differences, keys = self._comparer.differences(answered, shadow), self._waiting.hashes(pairs.answered)
+        differences = self._comparer.differences(answered, shadow)
+        keys = self._waiting.hashes(pairs.answered)
         places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)
         cells = np.array([cell(key, lanes[at], offset) for key, at, offset in places], np.intp)
         self.tally.add(cells, differences)

@@ -14,7 +14,8 @@ from model_registry.untrusted_input.documents import Int64
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.verdict import ERRORS, FLIPS
 
-SCORED, FAILED = "scored", "dead_lettered"
+SCORED = "scored"
+FAILED = "dead_lettered"
 """The statuses of an event that a version scored, and of one that it failed. Other statuses are no answer of a version."""
 CRASH = "crash"
 """A process died, and the cause is found later: a version that was in flight at two crashes is `refused`."""
@@ -88,12 +89,15 @@ def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAn
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
     if answered.digest == contest.champion and shadow.digest == contest.candidate:
-        champion, candidate = answered, shadow
+        champion = answered
+        candidate = shadow
     elif shadow.digest == contest.champion and answered.digest == contest.candidate:
-        champion, candidate = shadow, answered
+        champion = shadow
+        candidate = answered
     else:
         return None
-    decisions, swapped = (champion.decision, candidate.decision), champion is shadow
+    decisions = (champion.decision, candidate.decision)
+    swapped = champion is shadow
     if answered.status == SCORED == shadow.status and answered.fallback is None:
         undecided = decisions == (None, None)
         return PairDifference(0, None if undecided else int(decisions[0] != decisions[1]), decisions, undecided, swapped)

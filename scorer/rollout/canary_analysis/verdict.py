@@ -13,9 +13,12 @@ from typing import Any
 from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterval, interval
 from scorer.rollout.canary_analysis.key_strata import Cells
 
-ERRORS, FLIPS, BRIER = "errors", "flips", "brier"
+ERRORS = "errors"
+FLIPS = "flips"
+BRIER = "brier"
 ALPHA = 0.05  # the share of streams with a wrong verdict by chance, over all rules and steps together
-MIN_PAIRS, MIN_CELLS = 3_000, 400
+MIN_PAIRS = 3_000
+MIN_CELLS = 400
 """The minimum for a pass. With less, a model exactly at its margin passes too often: the interval needs many pairs to hold."""
 
 
@@ -59,13 +62,16 @@ class MetricResult:
     @property
     def is_worse(self) -> bool:
         """Whether the candidate is significantly worse than the champion, with an estimate above the margin."""
-        estimate, margin = self.interval.estimate, self.rule.margin
+        estimate = self.interval.estimate
+        margin = self.rule.margin
         return estimate is not None and estimate > margin and self.interval.low > (0.0 if self.rule.signed else margin)
 
     @property
     def shortfall(self) -> str | None:
         """Why the rule does not pass; None if it passes."""
-        name, interval, margin = self.rule.name, self.interval, self.rule.margin
+        name = self.rule.name
+        interval = self.interval
+        margin = self.rule.margin
         if interval.estimate is None:
             return f"{name}: no pairs" + (f": {self.reason}" if self.reason else "")
         if interval.pairs < MIN_PAIRS:

@@ -105,7 +105,8 @@ class StepAnalyzer:
 
     def _read(self, analyzer: CanaryAnalyzer, seconds: float) -> AnalyzerLag:
         if self._to_end:
-            lag, deadline = analyzer.follow(seconds), time.monotonic() + END_SECONDS
+            lag = analyzer.follow(seconds)
+            deadline = time.monotonic() + END_SECONDS
             while lag.behind > 2 * seconds and time.monotonic() < deadline:
                 lag = analyzer.follow(seconds)
             return lag

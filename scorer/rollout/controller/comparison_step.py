@@ -80,7 +80,8 @@ class ComparisonProcess:
         self._process = None
 
     def _begin(self, plan: RolloutPlan, digest: str) -> None:
-        rules, options = plan.rules, plan.steps[0].compare
+        rules = plan.rules
+        options = plan.steps[0].compare
         limits = ["--max-errors", str(rules.errors), "--max-flips", str(rules.flips), "--max-psi", str(rules.psi)]
         if rules.cost is not None:
             limits += ["--max-cost", str(rules.cost)]

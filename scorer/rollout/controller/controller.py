@@ -125,7 +125,8 @@ def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: fl
         Fatal: As `LeaderTerm` does.
         Aborted: As `LeaderTerm` does.
     """
-    name, deadline = f"{settings.name}.rollout.step", time.monotonic() + seconds
+    name = f"{settings.name}.rollout.step"
+    deadline = time.monotonic() + seconds
     with closing(LeaderTerm(settings, name, config, flags, to_end=True)) as term:
         while True:
             action = term.run_cycle(CYCLE_SECONDS)

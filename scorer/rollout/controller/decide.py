@@ -34,7 +34,10 @@ class Observation:
 class ActionKind(StrEnum):
     """The kinds of actions. `COMPARE` runs the comparison, `MOVE` moves the channel, `END` ends without a move."""
 
-    COMPARE, MOVE, END, WAIT = "compare", "move", "end", "wait"
+    COMPARE = "compare"
+    MOVE = "move"
+    END = "end"
+    WAIT = "wait"
 
 
 @dataclass(frozen=True, slots=True)

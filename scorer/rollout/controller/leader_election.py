@@ -37,7 +37,8 @@ class LeaderElection:
             raise connection.refused(self._settings.kafka, self._watch.fatal)
         error = message.error() if message is not None else None
         if error is not None and error in error_codes.REFUSED:
-            topic, group = self._settings.rollouts_topic, self._settings.rollout_group
+            topic = self._settings.rollouts_topic
+            group = self._settings.rollout_group
             lacking = [Right(READ, acls.TOPIC, topic), Right(READ, acls.GROUP, group)]
             raise acls.refused(self._settings.kafka, lacking)
         if error is not None and error.fatal():

@@ -285,13 +285,15 @@ class LeaderTerm:
         state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(action.why), for_person=action.for_person)
         if snapshot is not None:
             state = replace(state, baked=snapshot.bake.baked, seen=snapshot.bake.seen, judgement=snapshot.judgement)
-        topic, key = self._settings.rollouts_topic, f"{rollout.id}/{STATE}".encode()
+        topic = self._settings.rollouts_topic
+        key = f"{rollout.id}/{STATE}".encode()
         self._session.publish([(topic, log_records.encode(state), key, -1, 0, None)])
         rollout.state = state
 
 
 def _session(settings: Settings, context: Context | None) -> TransactionSession:
-    name, seconds = f"{settings.name}.rollout", settings.kafka.transaction_timeout_ms / 1_000
+    name = f"{settings.name}.rollout"
+    seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def producer(transactional_id: str) -> Producer:
         return kafka.warm_up(kafka.transactional_producer(settings.kafka, transactional_id, name), settings.rollouts_topic)

@@ -12,25 +12,37 @@ import msgspec
 from model_registry.untrusted_input.documents import DocumentDecoder, Int64, Unix
 from publisher.kafka.partitions import Offsets
 
-STATE, COMMAND = "state", "command"
+STATE = "state"
+COMMAND = "command"
 
 
 class EntryKind(StrEnum):
     """The kinds of entries: an operator `STARTED` a rollout; `INTENDED` precedes a move of the channel, `MOVED` follows it."""
 
-    STARTED, COMPARED, INTENDED, MOVED, ENDED = "started", "compared", "intended", "moved", "ended"
+    STARTED = "started"
+    COMPARED = "compared"
+    INTENDED = "intended"
+    MOVED = "moved"
+    ENDED = "ended"
 
 
 class Outcome(StrEnum):
     """The outcome of a rollout. `REJECTED`: nothing was moved. `OVERTAKEN`: another process moved the channel."""
 
-    COMPLETED, ROLLED_BACK, REJECTED, ABORTED, OVERTAKEN = "completed", "rolled back", "rejected", "aborted", "overtaken"
+    COMPLETED = "completed"
+    ROLLED_BACK = "rolled back"
+    REJECTED = "rejected"
+    ABORTED = "aborted"
+    OVERTAKEN = "overtaken"
 
 
 class Verb(StrEnum):
     """The commands of operators."""
 
-    PAUSE, RESUME, APPROVE, ABORT = "pause", "resume", "approve", "abort"
+    PAUSE = "pause"
+    RESUME = "resume"
+    APPROVE = "approve"
+    ABORT = "abort"
 
 
 class LoggedVersion(msgspec.Struct, frozen=True):

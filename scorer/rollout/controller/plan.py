@@ -55,7 +55,10 @@ Multiple = Annotated[float, BeforeValidator(_multiple), Field(gt=0)]
 class StepKind(StrEnum):
     """The kinds of steps."""
 
-    COMPARE, SHADOW, CANARY, PROMOTE = "compare", "shadow", "canary", "promote"
+    COMPARE = "compare"
+    SHADOW = "shadow"
+    CANARY = "canary"
+    PROMOTE = "promote"
 
 
 class CompareOptions(Section):

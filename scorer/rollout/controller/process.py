@@ -31,16 +31,20 @@ class _ControllerStatus:
         self._first = True
 
     def record_cycle(self, term: LeaderTerm | None, action: NextAction | None) -> None:
-        state, self._first = self.state, False
-        state.looked, state.leads = time.monotonic(), term is not None
+        state = self.state
+        self._first = False
+        state.looked = time.monotonic()
+        state.leads = term is not None
         rollout = term.rollout if term is not None else None
         state.running = rollout is not None
         state.registry_away = term is not None and bool(term.registry_away)
         state.for_person = action is not None and action.for_person
         if term is None or rollout is None:
             return
-        step, snapshot = rollout.at(), term.snapshot
-        state.step, state.steps = rollout.step, len(rollout.plan.steps)
+        step = rollout.at()
+        snapshot = term.snapshot
+        state.step = rollout.step
+        state.steps = len(rollout.plan.steps)
         state.wanted_seconds = step.seconds if step is not None else 0.0
         state.baked_seconds = snapshot.bake.baked if snapshot is not None else 0.0
         state.behind_seconds = snapshot.pace.behind if snapshot is not None else None

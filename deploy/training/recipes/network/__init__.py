@@ -120,7 +120,9 @@ class Perceptron:
     """A trained network (`training.recipes.Fitted`)."""
 
     def __init__(self, signature: Signature, encoding: TensorEncodings, weights: list[NDArray[np.float32]]) -> None:
-        self._signature, self._encoding, self._weights = signature, encoding, weights
+        self._signature = signature
+        self._encoding = encoding
+        self._weights = weights
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
         """Return the probabilities (B,) of the second class, computed by torch on a CPU."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Signature
 
-RARE, MOST = 5, 10_000
+RARE = 5
+MOST = 10_000
 DEVIATIONS = 10.0
 STRING = "string"
 Floats = tuple[float, ...]
@@ -104,7 +105,8 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
         return 0.0, 0.0, 0.0, 0.0, 0.0
     median = float(np.median(values))
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = float(values.mean()), float(values.std())
+        mean = float(values.mean())
+        deviation = float(values.std())
         reach = DEVIATIONS * deviation
         limits = mean - reach, mean + reach
     if values.min() == values.max() or not deviation or not np.isfinite([1 / deviation, *limits]).all():

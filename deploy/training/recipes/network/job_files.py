@@ -19,7 +19,10 @@ from publisher.errors import REFUSED, Fatal
 from training.recipes.network.encoding import TensorEncodings
 from training.recipes.network.model import Parameters, Shape, first, shapes
 
-JOB, ROWS, LOCK, CHECKPOINT = "job.json", "rows.npz", ".lock", ".npz"
+JOB = "job.json"
+ROWS = "rows.npz"
+LOCK = ".lock"
+CHECKPOINT = ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -26,7 +26,8 @@ from training.recipes.network.train_loop import Share
 def main(arguments: Sequence[str]) -> None:
     """Train the job in the folder up to this many epochs. Raises Fatal (2)."""
     die_with_parent()
-    folder, target_steps = Path(arguments[0]), int(arguments[1])
+    folder = Path(arguments[0])
+    target_steps = int(arguments[1])
     share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     if train_loop.processes(share.processes) != share.processes:
         raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS}", USAGE)

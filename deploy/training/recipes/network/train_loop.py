@@ -16,7 +16,8 @@ import numpy as np
 from training.recipes.network.job_files import Encoded, Job, State, forget, keep
 from training.recipes.network.model import HIDDEN_SHARE, MASKS, ORDER, SHARDS, Parameters, chance, logits, settled, views
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
 
 
 class Share(NamedTuple):
@@ -46,7 +47,8 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
     Every process of the group calls this with equal arguments except its share. The last batch of an epoch has the remaining
     rows.
     """
-    torch, steps = settled(), state.steps
+    torch = settled()
+    steps = state.steps
     data = [torch.tensor(array, device=device) for array in rows]
     weights, mean, square = vectors = [torch.tensor(array, device=device) for array in state[2:]]
     parts = [part.detach().requires_grad_() for part in views(weights, job.shapes)]
@@ -117,7 +119,8 @@ class ShardedBatch(NamedTuple):
         import torch
         from torch.nn import functional
 
-        draw, device = chance(*self.place, shard), self.data[0].device
+        draw = chance(*self.place, shard)
+        device = self.data[0].device
         chosen = torch.from_numpy(self.shards[shard]).to(device)
         numbers, names, outcomes = (array.index_select(0, chosen) for array in self.data)
         hidden = torch.from_numpy(draw.random(tuple(names.shape), np.float32) < HIDDEN_SHARE).to(device)
