@@ -69,5 +69,5 @@ def test_a_job_continues_at_its_recorded_position_and_ignores_other_jobs() -> No
         repeated._apply(key or b"", value or b"")
     repeated.check("a", asked)
     assert (repeated.places[2].next, repeated.total()) == (20, RescoreCounts(corrected=4, refused={"malformed": 1}))
-    with pytest.raises(Fatal, match=r"begun with statuses \['fallback', 'scored'\], not \['expired'\]"):
+    with pytest.raises(Fatal, match=r"started with statuses \['fallback', 'scored'\], not \['expired'\]"):
         repeated.check("a", definition(ScoreSelection(DIGEST, ("expired",)), None, "out", "id"))
