@@ -51,7 +51,7 @@ def test_sign_and_verify_a_version_and_the_channel_that_names_it() -> None:
     run("promote", REPO, "--to", "1.0.0")
     signed = answer("sign", f"{REPO}:prod", "--key", "release.key")
     assert signed["signature"].startswith("sha256:")
-    assert "before" in run("sign", REF, "--key", "release.key").stdout
+    assert "already has this signature" in run("sign", REF, "--key", "release.key").stdout
     assert answer("verify", f"{REPO}@{signed['digest']}", "--key", "release.pub") == {
         "digest": signed["digest"],
         "keys": ["release.pub"],
