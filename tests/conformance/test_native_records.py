@@ -208,7 +208,7 @@ def test_columns_of_two_versions_become_the_records_that_lists_become(
     arms = Arms(np.array([bool(keys >> row & 1) for row in range(len(listed))]), servable_of(candidate, "canary"), alike=True)
     wanted, found = scored(listed, model, ROOM, arms), scored(columns, model, ROOM, arms)
     assert list(found.records) == list(wanted.records)
-    for name in ("asked", "failed", "fallbacks", "expired"):
+    for name in ("requested", "failed", "fallbacks", "expired"):
         assert getattr(found, name) == getattr(wanted, name)
     assert (+found.outcomes, +found.reasons) == (+wanted.outcomes, +wanted.reasons)
 
