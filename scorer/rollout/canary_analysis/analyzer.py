@@ -204,6 +204,7 @@ class CanaryAnalyzer:
 
     def close(self) -> None:
         """Close the consumer."""
+        self._feed.close()
 
     def _add_partitions(self) -> None:
         """Start to read added partitions from their start; check for them every TOPIC_CHECK_SECONDS."""
