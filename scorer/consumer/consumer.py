@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
 from publisher.kafka.partitions import Partition, in_ranges
+from publisher.runtime.context import Context
 from publisher.transactions.protocol import Session
 from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
@@ -58,7 +59,7 @@ class EventConsumer:
         session: completes pending commits before committed offsets are read, and before partitions are released.
         fence: ends the transactions of dead owners of partitions, and returns these owners. It is called at an assignment,
             before positions are read.
-        waiting: is called repeatedly while no broker answers, and may raise Aborted.
+        context: the clock, and the check that is called repeatedly while no broker answers. It may raise Aborted.
         renew: returns another client for one that is no longer a member.
         offsets_command: the command that moves the group's positions.
         suspects: reads partitions in the sandbox whose records may end this process.
@@ -77,7 +78,7 @@ class EventConsumer:
         session: Session,
         *,
         fence: Callable[[Sequence[TopicPartition]], Collection[str]] = lambda _: (),
-        waiting: Callable[[], None] = lambda: None,
+        context: Context | None = None,
         renew: Callable[[], Consumer] | None = None,
         offsets_command: str = "scorer offsets CONFIG",
         suspects: SandboxedInputPartitions | None = None,
@@ -89,7 +90,7 @@ class EventConsumer:
         self._start_positions = start_positions
         self._session = session
         self._fence = fence
-        self._waiting = waiting
+        self._context = context or Context()
         self._renew = renew
         self._offsets_command = offsets_command
         self._table = PartitionTable()
@@ -129,7 +130,7 @@ class EventConsumer:
             self._record_fetch(batch)
         if taken.ends:
             ends = {partition: end for partition, end in taken.ends.items() if partition not in dropped}
-            self.partitions.reach(ends, time.time_ns() // 1_000_000)
+            self.partitions.reach(ends, self._context.clock.now_ms())
         return batch
 
     def passed(self, owner: str) -> list[TopicPartition]:
@@ -414,7 +415,7 @@ class EventConsumer:
         Partitions without a leader are omitted. Raises MemberLost if another client must read.
         """
         self._session.wait_for_commit()
-        committed = group_offsets.committed(self._consumer, partitions, self._waiting)
+        committed = group_offsets.committed(self._consumer, partitions, self._context)
         starts = self._start_positions.determine(self._consumer, list(map(self.partitions.remembered, committed)))
         self._member.check_topics(starts)
         return starts

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, ANSWERED_LATER, EVICTED
 from publisher.kafka.partitions import Partition, leaders
+from publisher.runtime.context import Context
 
 ANSWER_SECONDS = 5.0  # the time-out of one request
 RETRY_SECONDS = 60.0  # a restarted broker is available again by then; after that, another consumer has better chances
@@ -24,10 +25,10 @@ END_SECONDS = 1.0  # after one request that takes longer, the broker is not aske
 log = logging.getLogger(__name__)
 
 
-def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting: Callable[[], None]) -> list[TopicPartition]:
+def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context: Context) -> list[TopicPartition]:
     """Return the committed offsets with their metadata, after pending transactions.
 
-    `waiting` is called before each retry and may raise to end the wait.
+    `context` is checked before each retry; its check may raise to end the wait.
 
     Raises:
         Evicted: The group rejects this member.
@@ -36,11 +37,11 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], waiting:
     """
     if not partitions:
         return []
-    return _request(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), waiting)
+    return _request(lambda: consumer.committed(list(partitions), timeout=ANSWER_SECONDS), context)
 
 
 def edges(
-    consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, waiting: Callable[[], None]
+    consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, context: Context
 ) -> dict[Partition, int]:
     """Return one edge of each partition, as this consumer can read it.
 
@@ -52,7 +53,7 @@ def edges(
         led = [TopicPartition(*partition, edge) for partition in with_leader(admin, partitions)]
         return consumer.offsets_for_times(led, timeout=ANSWER_SECONDS) if led else []
 
-    return {(p.topic, p.partition): p.offset for p in _request(request, waiting)} if partitions else {}
+    return {(p.topic, p.partition): p.offset for p in _request(request, context)} if partitions else {}
 
 
 def partition_bounds(
@@ -130,7 +131,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
     )
 
 
-def _request(request: Callable[[], list[TopicPartition]], waiting: Callable[[], None]) -> list[TopicPartition]:
+def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
     """Return the answer to a request, which is repeated until every partition has one."""
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
@@ -156,5 +157,5 @@ def _request(request: Callable[[], list[TopicPartition]], waiting: Callable[[], 
         if not logged:
             logged = True
             log.info("%s", failure)
-        waiting()
+        context.check()
         time.sleep(PAUSE_SECONDS)

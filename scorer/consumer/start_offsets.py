@@ -21,6 +21,7 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.kafka.topics import Bounds, Topic, Topics
 from publisher.relay.topic_ids_watch import TopicPoller
+from publisher.runtime.context import Context
 from scorer.consumer import group_offsets
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.settings import Settings
@@ -100,17 +101,17 @@ class StartPositions:
     All methods are called from the thread that owns the consumer. Each of them may raise the error that ended the polls.
     """
 
-    def __init__(self, settings: Settings, waiting: Callable[[], None], skipped: SkippedRecords | None = None) -> None:
+    def __init__(self, settings: Settings, context: Context, skipped: SkippedRecords | None = None) -> None:
         """Start to poll the topics.
 
         Args:
             settings: the settings of the scorer.
-            waiting: is called repeatedly during a wait, and may raise Aborted.
+            context: is checked repeatedly during a wait. Its check may raise Aborted.
             skipped: counts unreadable records of the topic of version changes, and unreadable metadata of committed offsets.
         """
         self._settings = settings
         self._skipped = skipped or SkippedRecords(log)
-        self._waiting = waiting
+        self._context = context
         self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
         self._looks = TopicPoller(self._cluster, settings.owner, settings.input.topics)
         self._compared: Mapping[str, Topic] = {}  # the last answer that `recreated` has compared
@@ -235,7 +236,7 @@ class StartPositions:
         """Return the topics in which the group has a committed offset in any partition."""
         topics = self._looks.found
         every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
-        return {p.topic for p in group_offsets.committed(consumer, every, self._waiting) if p.offset >= 0}
+        return {p.topic for p in group_offsets.committed(consumer, every, self._context) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         """Return, by partition, the topic ids under which it was scored. Read from the topic of version changes."""
@@ -245,7 +246,7 @@ class StartPositions:
         ends = reader.visible(partitions)
         topic_ids: dict[Partition, set[str]] = {}
         for batch in reader.read({p: (starts[p], ends[p]) for p in partitions}):
-            self._waiting()
+            self._context.check()
             for message in batch.messages:
                 try:
                     swap = _scored.decode(message.value())
@@ -281,7 +282,7 @@ class StartPositions:
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         topics = self._looks.found
         every = [(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
-        offsets = group_offsets.edges(consumer, self._cluster.client, every, edge, self._waiting)
+        offsets = group_offsets.edges(consumer, self._cluster.client, every, edge, self._context)
         positions = [
             TopicPartition(*partition, offset, OffsetMetadata(topic_id=ids[partition[0]]).encode())
             for partition, offset in offsets.items()
@@ -336,7 +337,7 @@ class StartPositions:
         while self._looks.seen <= after:
             if self._looks.failure is not None:
                 raise self._looks.failure
-            self._waiting()
+            self._context.check()
             time.sleep(PAUSE_SECONDS)
 
     def _retry(self, request: Callable[[], Answer]) -> Answer:
@@ -356,10 +357,10 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait unless a stop is requested. Raises the errors of `waiting`."""
+        """Wait unless a stop is requested. Raises the errors of the context."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self._waiting()
+            self._context.check()
             time.sleep(min(left, PAUSE_SECONDS * 10))
 
 

@@ -113,7 +113,7 @@ class BrokerConnections:
             worker_variants.start_positions(settings, self._waiter.context, self._skipped),
             session,
             fence=partial(fence_dead_owners, settings),
-            waiting=self._waiter.context.check,
+            context=self._waiter.context,
             renew=commits.renew,
             offsets_command=settings.offsets_command,
             suspects=SandboxedInputPartitions(sandbox, settings.owner),

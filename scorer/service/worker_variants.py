@@ -60,4 +60,4 @@ def arm_assigner(settings: Settings, quarantine: Quarantine) -> ArmAssigner:
 def start_positions(settings: Settings, context: Context, skipped: SkippedRecords) -> StartPositions:
     """Return the start positions of assigned partitions."""
     positions = ShadowStartPositions if isinstance(settings, ShadowWorkerSettings) else StartPositions
-    return positions(settings, context.check, skipped)
+    return positions(settings, context, skipped)

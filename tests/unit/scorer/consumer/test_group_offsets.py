@@ -1,6 +1,5 @@
 """What is asked again while no broker tells the committed offsets, and what is not."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
@@ -11,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Aborted, Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ANSWERED_LATER
+from publisher.runtime.context import Context
 from scorer.consumer import group_offsets
 
 HERE = TopicPartition("flights", 0, 7)
@@ -35,11 +35,16 @@ class Told:
         self.consumer.committed.side_effect = list(answers)
         self.consumer.offsets_for_times.side_effect = list(answers)
 
-    def wait(self) -> None:
+    @property
+    def context(self) -> Context:
+        """A context that counts its checks."""
+        return Context(beat=self._count)
+
+    def _count(self) -> None:
         self.waits += 1
 
-    def committed(self, waiting: Callable[[], None] | None = None) -> list[TopicPartition]:
-        return group_offsets.committed(self.consumer, [HERE], waiting or self.wait)
+    def committed(self, context: Context | None = None) -> list[TopicPartition]:
+        return group_offsets.committed(self.consumer, [HERE], context or self.context)
 
 
 @pytest.fixture(autouse=True)
@@ -56,8 +61,8 @@ def test_brokers_that_are_away_are_asked_again(code: int) -> None:
 
 def test_the_edges_are_asked_again_too() -> None:
     told = Told(failing(KafkaError._TIMED_OUT), [HERE])
-    assert group_offsets.edges(told.consumer, told.asking, [("flights", 0)], OFFSET_END, told.wait) == {("flights", 0): 7}
-    assert group_offsets.edges(told.consumer, told.asking, [], OFFSET_END, told.wait) == {}
+    assert group_offsets.edges(told.consumer, told.asking, [("flights", 0)], OFFSET_END, told.context) == {("flights", 0): 7}
+    assert group_offsets.edges(told.consumer, told.asking, [], OFFSET_END, told.context) == {}
     assert told.waits == 1
 
 
@@ -68,7 +73,7 @@ def test_the_edges_of_partitions_without_a_leader_are_left_out() -> None:
     told.asking.list_topics.return_value = SimpleNamespace(
         topics={"flights": SimpleNamespace(error=None, partitions=partitions)}
     )
-    found = group_offsets.edges(told.consumer, told.asking, [("flights", 0), ("flights", 1)], OFFSET_END, told.wait)
+    found = group_offsets.edges(told.consumer, told.asking, [("flights", 0), ("flights", 1)], OFFSET_END, told.context)
     assert found == {("flights", 0): 7}
     ((asked,), _) = told.consumer.offsets_for_times.call_args
     assert not told.consumer.list_topics.called, "within a rebalance callback that would end the process"
@@ -81,7 +86,7 @@ def test_a_stop_ends_the_waiting_and_after_a_while_it_is_for_another_to_ask(monk
 
     told = Told(failing(KafkaError._TRANSPORT), [HERE])
     with pytest.raises(Aborted, match="asked to stop"):
-        told.committed(stopping)
+        told.committed(Context(raise_if_cancelled=stopping))
     monkeypatch.setattr(group_offsets, "RETRY_SECONDS", -1.0)
     with pytest.raises(MemberLost, match="the group's offsets cannot be read"):
         Told(failing(KafkaError._TIMED_OUT), [HERE]).committed()

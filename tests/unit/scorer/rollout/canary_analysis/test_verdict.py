@@ -42,7 +42,9 @@ def test_without_rules_or_data_nothing_is_promoted() -> None:
     assert (rule["estimate"], rule["low"], rule["high"], rule["pairs"]) == (None, None, None, 0)
 
 
-@pytest.mark.parametrize(("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs of 3,000"), (50_000, 399, "400 are required")])
+@pytest.mark.parametrize(
+    ("pairs", "cells", "missing"), [(MIN_PAIRS - 1, CELLS, "pairs of 3,000"), (50_000, 399, "400 are required")]
+)
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
     held = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
     assert held.decision is CanaryDecision.HOLD
