@@ -40,7 +40,7 @@ Reason = Annotated[str, typer.Option(help="The reason, recorded in the channel's
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version to serve.", show_default=False)]
 Canary = Annotated[
     str | None,
-    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys (5%); the champion stays."),
+    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys (5%)."),
 ]
 Shadow = Annotated[
     str | None,
@@ -51,7 +51,7 @@ Shadow = Annotated[
 ExpectDigest = Annotated[str | None, typer.Option(metavar="DIGEST", help="Fail unless the version has this digest.")]
 ExpectRevision = Annotated[int | None, typer.Option(metavar="N", help="Fail unless the channel is at this revision.", min=0)]
 ToRevision = Annotated[
-    int | None, typer.Option(metavar="N", help="The revision to return to. Default: what was served before.", min=1)
+    int | None, typer.Option(metavar="N", help="The revision to return to. Default: that of the version served before.", min=1)
 ]
 MoveKey = Annotated[
     Path | None, typer.Option("--key", metavar="FILE", help="Sign the move with this private key.", show_default=False)

@@ -54,8 +54,8 @@ class CopyReader:
             copy_offset = cast("int", message.offset())
             if origin is None or origin != Position(region, *source, origin.offset):
                 raise Fatal(
-                    f"{copy[0]}[{copy[1]}] is not only a copy of {source[0]}[{source[1]}] in {region}: the record at offset "
-                    f"{copy_offset} has the origin {origin or 'of its own partition'}",
+                    f"{copy[0]}[{copy[1]}] does not contain only copies of {source[0]}[{source[1]}] in {region}: the record at "
+                    f"offset {copy_offset} {f'is a copy of {origin}' if origin else 'was not copied'}",
                     "positions can be translated only if a topic contains the copies of one topic and nothing else",
                     REFUSED,
                 )

@@ -33,7 +33,7 @@ Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hel
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 LogLevel = Annotated[str, typer.Option()]
 From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
-Last = Annotated[str | None, typer.Option("--last", help="Events of so long before now: 90s, 15m, 1h, 7d.")]
+Last = Annotated[str | None, typer.Option("--last", help="Only events of the last DURATION: 90s, 15m, 1h, 7d.")]
 To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
 
 

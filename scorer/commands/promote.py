@@ -1,6 +1,6 @@
 """`scorer promote` and `scorer rollback`: move the channel of a configuration and notify its scorers.
 
-With --wait they wait until every scorer has flipped or refused. `model-registry promote` moves the channel only.
+With --wait they wait until every scorer serves or refuses the version. `model-registry promote` moves the channel only.
 """
 
 import contextlib
@@ -46,7 +46,8 @@ from scorer.rollout.status_topic import StatusTopic, notify
 from scorer.settings import load
 
 Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait until every scorer has flipped. Exit code 3 if one refused, 1 on a timeout.")
+    bool,
+    typer.Option("--wait", help="Wait until every scorer serves the version. Exit code 3 if one refuses it, 1 on a timeout."),
 ]
 WaitSeconds = Annotated[float, typer.Option(help="The timeout of --wait, in seconds.", min=0.1)]
 
@@ -135,7 +136,7 @@ def _move(
 
 
 def _print_outcomes() -> Callable[[MoveProgress], None]:
-    """Return a callback that prints on stderr, once per scorer, that it has flipped or refused."""
+    """Return a callback that prints on stderr, once per scorer, that it serves or refuses the version."""
     printed: set[tuple[str, str]] = set()
 
     def changed(verdict: MoveProgress) -> None:

