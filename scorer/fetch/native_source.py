@@ -66,7 +66,7 @@ class NativeFetchSource:
     def _begin(self) -> None:
         self._failures = []
         if self.count or self._taker.sizes.ends:  # an earlier fetch was interrupted
-            self._taker.drop()
+            self._taker.discard()
 
     def more(self, most: int, wait: float) -> int:
         until = time.monotonic() + wait

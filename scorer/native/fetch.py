@@ -116,9 +116,9 @@ class NativeFetcher:
             raise MemoryError
         return count
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         """Release the collected messages."""
-        self._library.fetcher_drop(self._fetcher)
+        self._library.fetcher_discard(self._fetcher)
         self.ends()
         self.sizes = CollectedSizes()
 

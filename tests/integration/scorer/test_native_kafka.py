@@ -130,6 +130,17 @@ def test_some_partitions_of_what_was_taken_are_left_out(broker: Broker, make_top
 
 
 @pytest.mark.parametrize("native", [False, True])
+def test_a_fetch_discards_the_events_of_an_interrupted_one(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
+    (topic,) = make_topics("in", partitions=2)
+    write(broker, topic, RECORDS[:1] * 2)
+    with reading(broker, native=native, at=[TopicPartition(topic, 0, 0)]) as source:
+        until(lambda: source.first(0.2) is not None, "the first event")
+        batches, failures = taken(source, 1)
+    assert failures == []
+    assert [batch.offsets for batch in batches] == [[1]]
+
+
+@pytest.mark.parametrize("native", [False, True])
 def test_what_comes_while_there_is_time_belongs_to_the_batch(broker: Broker, make_topics: MakeTopics, native: bool) -> None:
     (topic,) = make_topics("in", partitions=2)
     write(broker, topic, RECORDS[:1])

@@ -1,6 +1,7 @@
 """The plugin is used with the librdkafka that it was written for, and refused with another version or layout."""
 
 import ctypes
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -119,3 +120,15 @@ def test_a_path_with_a_semicolon_is_reported(functions: dict[str, Any]) -> None:
 
 def test_a_version_number_is_formatted_by_its_bytes() -> None:
     assert format_version(0x021000FF) == "2.16.0"
+
+
+def test_every_function_that_python_calls_is_exported() -> None:
+    library = ctypes.CDLL(str(OBJECT))
+    sources = Path(__file__).parents[4].glob("scorer/**/*.py")
+    called = {
+        name
+        for source in sources
+        for name in re.findall(r"\blibrary\.(\w+)\(", source.read_text().replace("_library", "library"))
+    }
+    assert {"fetcher_collect", "records_write"} <= called
+    assert [name for name in sorted(called) if not hasattr(library, name)] == []
