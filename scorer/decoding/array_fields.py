@@ -1,4 +1,7 @@
-"""Array fields with a shape: events hold the elements flat, row by row, or nested in that shape."""
+"""Conversion and checks of array fields that have a shape.
+
+An event holds such an array nested in its shape, or as a flat list of the elements in row-major order.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -15,11 +18,11 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
 from scorer.decoding.integers import is_integral, packed
 
-SHOWN = 200  # characters of a fault that an error shows
+SHOWN = 200  # maximum number of characters of an element's error text in a message
 
 
 class ShapedArrays:
-    """The arrays of one field whose shape is fixed."""
+    """Builder of a tensor from the arrays of one field that has a fixed shape."""
 
     def __init__(self, field: InputField) -> None:
         element = element_type(field.dtype)
@@ -28,7 +31,10 @@ class ShapedArrays:
         self._types = {nested: array_type(shape, element) for nested, shape in ((False, (field.array,)), (True, field.shape))}
 
     def tensor(self, rows: Sequence[list[Any]]) -> NDArray[Any]:
-        """Return the flat elements of each list as (B, n). Raises ValueError, TypeError or OverflowError."""
+        """Convert the list of each row, flat or nested, to a (B, n) tensor of its n elements.
+
+        Raises ValueError, TypeError or OverflowError if a list does not fit the field.
+        """
         if not rows:
             return np.empty((0, self._field.array or 0), self._dtype)
         return np.stack([self._row(row) for row in rows])
@@ -38,12 +44,12 @@ class ShapedArrays:
         return as_array(converted, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the fault of an array, or None; see `array_poison`."""
+        """Return the error of an invalid array as a Poison, or None; see `array_poison`."""
         return array_poison(self._field, value)
 
 
 class VariableLengthArrays:
-    """The arrays of one field in whose shape one length varies."""
+    """Builder of object arrays from the arrays of one field whose shape has one dimension of varying length."""
 
     def __init__(self, field: InputField) -> None:
         self._shape = field.shape or ()
@@ -53,7 +59,10 @@ class VariableLengthArrays:
         self._dtype = np.dtype(array_dtype(field.dtype))
 
     def rows(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Return (B,) arrays, each of its own length. Raises ValueError, TypeError or OverflowError."""
+        """Convert B lists or float64 buffers to a (B,) object array, which holds one array of its own length per row.
+
+        Raises ValueError, TypeError or OverflowError if a value does not fit the field.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             return ragged(map(self._row, values), len(values))
 
@@ -71,7 +80,11 @@ class VariableLengthArrays:
 
 
 def array_poison(field: InputField, value: Any) -> Poison | None:
-    """Return the Poison of an invalid array, with the field and the position; None if the array is valid or not a list."""
+    """Return the Poison of an invalid array, which names the field and the position of the invalid element.
+
+    Returns:
+        None if the array is valid, or if the value is not a list.
+    """
     if not isinstance(value, list):
         return None
     if field.dtype not in ("string", "bool"):
@@ -88,9 +101,10 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
 
 
 def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
-    """Convert a list with `levels` levels of nesting to a msgspec type. Raises ValueError.
+    """Convert a list with `levels` levels of nesting to the msgspec type `type_`.
 
-    Elements may be decimals that contain their scale.
+    An element may be a decimal object that contains its scale (Debezium's VariableScaleDecimal). Raises ValueError if the list
+    does not match the type.
     """
     try:
         return msgspec.convert(value, type_)
@@ -104,10 +118,10 @@ def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def element_type(dtype: str) -> Any:
-    """Return the msgspec type of a value of a dtype.
+    """Return the msgspec type that accepts the values of a dtype.
 
-    64-bit integers have no limits here, because msgspec does not accept limits that large. Floats are accepted in place of
-    integers, because 7.0 counts as an integer; `integers` rejects other floats.
+    The type of a 64-bit integer has no limits, because msgspec does not accept limits that large. The type of an integer also
+    accepts floats, because 7.0 counts as an integer; `integers` rejects floats with a fraction.
     """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
@@ -117,7 +131,7 @@ def element_type(dtype: str) -> Any:
 
 
 def array_type(shape: Any, element: Any) -> Any:
-    """Return the msgspec type of nested lists of exactly this shape; a dimension that varies accepts any length."""
+    """Return the msgspec type of nested lists of exactly this shape; a dimension of varying length accepts any length."""
     for length in reversed(shape):
         limits = msgspec.Meta() if length == VARIES else msgspec.Meta(min_length=length, max_length=length)
         element = Annotated[list[element], limits]
@@ -125,7 +139,10 @@ def array_type(shape: Any, element: Any) -> Any:
 
 
 def _element_fault(value: object, dtype: str) -> str | None:
-    """Return the reason why a value is not a valid element, or None. NaN and infinities are detected later, in the tensor."""
+    """Return the error text of a value that is not a valid element; None if the element is valid.
+
+    NaN and infinities are accepted here, because the finished tensor is checked for them.
+    """
     if type(value) is float and dtype in FLOAT_LIMITS:
         return None
     if dtype in FLOAT_LIMITS and isinstance(value, int | float) and not isinstance(value, bool):

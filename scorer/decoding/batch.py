@@ -1,4 +1,4 @@
-"""A batch of events as columns, which the consumer passes to the worker. Does not depend on a Kafka client."""
+"""Batches of events as columns, which the consumer passes to the worker. This module does not depend on a Kafka client."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ End = Literal["empty", "events", "bytes"]
 
 
 class UnreadableRange(NamedTuple):
-    """A range of records that cannot be read, which begins at the offset `first`, and the reason."""
+    """A range of offsets whose records cannot be read: its first offset, and the reason."""
 
     first: int
     reason: str
@@ -36,15 +36,15 @@ class Batch:
     """The events of a batch as parallel lists, one entry per event, in order of arrival (offset order within a partition).
 
     Attributes:
-        timestamps: Unix ms, 0 without a timestamp.
+        timestamps: the timestamp of each event in Unix ms; 0 for an event without a timestamp.
         end: why the batch ended.
         unread: the indices of events whose headers cannot be read; the headers of these events are None.
-        unreadable: by index, entries that represent a range of unreadable records. The offset of the entry is the last one of
-            the range.
+        unreadable: by index, the entries that represent a range of unreadable records in place of one event. The offset of
+            such an entry is the last offset of the range.
         leader_epochs: the leader epoch of the last event of each partition.
-        carried: the headers that are copied from each event to its score, if any.
-        epochs: the assignment epoch of each partition at the time of the fetch. The batch may be published only while they are
-            unchanged.
+        carried: for each event, the headers that are copied to its score; None if no headers are copied.
+        epochs: the assignment epoch of each partition at the time of the fetch. The batch may be published only while these
+            epochs are unchanged.
         places: the topic and partition of each event.
         last: the index of the last event of each partition.
         reached: the offset after the last event of each partition.
@@ -76,7 +76,7 @@ class Batch:
         return len(self.values)
 
     def times(self) -> NDArray[np.int64]:
-        """Return the timestamps as an array."""
+        """Return the timestamps as an array, in Unix ms."""
         return np.array(self.timestamps, np.int64)
 
     def tombstones(self) -> list[int]:
@@ -84,7 +84,7 @@ class Batch:
         return [row for row, value in enumerate(self.values) if value is None]
 
     def key_texts(self) -> Sequence[bytes | None]:
-        """Return the keys in the representation of the batch: a list or a native column."""
+        """Return the key of each event: as a native column if the batch is columnar, otherwise as a list."""
         return self.keys
 
     def keyless(self) -> NDArray[np.intp]:
@@ -92,7 +92,7 @@ class Batch:
         return np.flatnonzero([key is None for key in self.keys])
 
     def position_texts(self, rows: NDArray[np.intp]) -> Sequence[bytes | None]:
-        """Return the positions of these events in the format of `position_text`."""
+        """Return the position of each event at the indices `rows`, in the format of `position_text`."""
         return [position_text(self.places[row], self.offsets[row]) for row in rows.tolist()]
 
     def first_offsets(self) -> dict[Place, int]:
@@ -101,5 +101,5 @@ class Batch:
 
 
 def select_rows(column: Sequence[T], rows: list[int]) -> Sequence[T]:
-    """Return the entries at these ascending indices; the column itself if all rows are selected."""
+    """Return the entries of a column at the ascending indices `rows`; the column itself if `rows` selects all entries."""
     return column if len(rows) == len(column) else [column[row] for row in rows]

@@ -1,4 +1,4 @@
-"""Conversion of binary fields to tensors by one copy, without a Python object for each number."""
+"""Conversion of binary fields to tensors by one copy of the bytes, without a Python object for each number."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,14 +16,17 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class BinaryField:
-    """Converter of the values of one binary field."""
+    """Converter of one binary field, whose value is the bytes of its numbers (little-endian) or of a UTF-8 text."""
 
     def __init__(self, field: InputField) -> None:
         self._field = field
         self._stored = np.dtype("O" if field.dtype == "string" else field.dtype).newbyteorder("<")
 
     def tensor(self, rows: Sequence[bytes | None]) -> NDArray[Any]:
-        """Return a tensor of shape (B, n); (B, 1) for texts, or (B,) arrays if lengths vary.
+        """Convert the bytes of B rows to a tensor; None stands for an absent value.
+
+        Returns:
+            (B, n) for n numbers per row; (B, 1) for a text; a (B,) object array of arrays if the lengths of the rows vary.
 
         Raises:
             ValueError: the bytes of a row do not match the field.
@@ -42,7 +45,7 @@ class BinaryField:
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
     def view(self, texts: ByteColumn) -> NDArray[Any] | None:
-        """Return the tensor without a copy if the rows are contiguous in memory, else None."""
+        """Return the tensor as a view of the column's memory; None if the rows are not contiguous or must be converted."""
         size = binary_fields.size(self._field) if self._field.dtype != "string" else 0
         count = len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
@@ -52,7 +55,7 @@ class BinaryField:
         return self._rows(texts.text[: count * size], count)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the Poison of a row whose bytes do not match the field, or None."""
+        """Return the Poison of bytes that do not match the field; None for valid bytes and for other types."""
         fault = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
         return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {fault}") if fault else None
@@ -63,7 +66,7 @@ class BinaryField:
 
     @cached_property
     def _absent(self) -> bytes:
-        """The bytes that replace an absent row. Raises TypeError if the field is required."""
+        """The bytes of the field's default, which replace an absent value. Raises TypeError if the field is required."""
         field = self._field
         if field.required:
             raise TypeError(f"field {field.name!r} is absent")

@@ -14,9 +14,9 @@ from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
-    """A batch of native columns with at least one event and no errors.
+    """A batch with at least one event, whose columns are native arrays and whose fetch returned no errors.
 
-    The lists of `Batch` are created at first use.
+    The lists that `Batch` has as attributes are created from the columns at first use.
     """
 
     def __init__(self, columns: MessageColumns, end: End) -> None:
@@ -38,7 +38,7 @@ class ColumnarBatch(Batch):
         return len(self.columns)
 
     def __getattr__(self, name: str) -> Any:
-        """Create a list of `Batch` at its first use."""
+        """Create one of the lists of `Batch` at its first use, and store it as an attribute."""
         if name not in LISTS:
             raise AttributeError(name)
         column = LISTS[name](self.columns)

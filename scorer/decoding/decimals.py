@@ -21,14 +21,15 @@ HINT = (
 
 
 def number(unscaled: bytes, scale: int) -> int | float:
-    """Return a decimal as a number: an int if it has no fraction, else the nearest float.
+    """Return a decimal as a number: an int if the decimal has no fraction, else the nearest float.
 
     Args:
         unscaled: An integer in two's complement, big-endian.
         scale: The number of fractional digits; a negative scale appends zeros.
 
     Returns:
-        The number; an infinity if it is beyond the range of a float, or exceeds MOST_SCALE or MOST_BYTES.
+        The number. An infinity if the number is beyond the range of a float, `scale` exceeds MOST_SCALE, or `unscaled` has more
+        than MOST_BYTES bytes.
     """
     integer = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
     beyond = -math.inf if integer < 0 else math.inf
@@ -44,13 +45,17 @@ def number(unscaled: bytes, scale: int) -> int | float:
 
 
 def _in_range(integer: int) -> int:
-    """Return the integer. Raises OverflowError if it is beyond the range of a float."""
+    """Return the integer unchanged. Raises OverflowError if the integer is beyond the range of a float."""
     float(integer)
     return integer
 
 
 def variable(value: Any) -> int | float | None:
-    """Return the number of a VariableScaleDecimal, whose bytes may be base64; None for any other value."""
+    """Return the number of a VariableScaleDecimal: an object of scale and bytes, in which the bytes may be base64 text.
+
+    Returns:
+        The number; None for any other value.
+    """
     if not isinstance(value, Mapping) or value.keys() != VARIABLE:
         return None
     scale = value["scale"]
@@ -66,7 +71,10 @@ def variable(value: Any) -> int | float | None:
 
 
 def to_plain_numbers(value: Any, levels: int = 0) -> Any:
-    """Replace a VariableScaleDecimal, or those in lists down to `levels` levels, by numbers; other values are unchanged."""
+    """Replace each VariableScaleDecimal by its number: the value itself, or elements of lists nested up to `levels` levels.
+
+    Other values are returned unchanged.
+    """
     if levels and isinstance(value, list):
         plain_already = {dict, list}.isdisjoint(map(type, value))
         return value if plain_already else [to_plain_numbers(element, levels - 1) for element in value]
@@ -74,10 +82,10 @@ def to_plain_numbers(value: Any, levels: int = 0) -> Any:
 
 
 def hint(text: Any) -> str:
-    """Return a hint on how to write a value as a number if it may be a decimal: bytes, or text of digits or in base64.
+    """Return a hint for a rejected value that may be a decimal: it names the producer setting that writes decimals as numbers.
 
     Returns:
-        The end of an error message; an empty string for other values.
+        The end of an error message. Empty unless the value is bytes, text of digits, or base64 text.
     """
     if not isinstance(text, str | bytes):
         return ""

@@ -14,14 +14,14 @@ from scorer.settings.input_formats import INPUT_FORMATS
 
 
 class IdReader(Protocol):
-    """Reader of the id of an event, whose value may be invalid."""
+    """Reader of the event id from a record's value. The value may be invalid for the model."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id, or None if the event has no readable one. `headers` may name the event's schema."""
+        """Return the id; None if the value has no id or the id cannot be read. `headers` may name the event's schema."""
 
 
 def create_decoder(settings: Settings, signature: Signature) -> Decoder:
-    """Create the decoder of `input.format` for one signature, including the fields of `output.carry`.
+    """Create the decoder of `input.format` for one signature. The decoder also reads the fields of `output.carry`.
 
     Raises:
         FormatMismatch: the format cannot hold the fields of the signature.
@@ -50,7 +50,10 @@ def _select_header_marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Raise FormatMismatch if a field is the whole value as bytes but the format parses values: it would reject every event."""
+    """Check that the format can supply a binary field that is the whole value of a record.
+
+    Raises FormatMismatch if the format parses values, because the decoder would then reject every event.
+    """
     whole_value = next(
         (
             f
@@ -97,7 +100,10 @@ def _create_format_decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
-    """Create the reader of these paths in events of `input.format`, a format with named fields. Raises Fatal."""
+    """Create the reader of the values at `paths` in events of `input.format`, which must be a format with named fields.
+
+    Raises Fatal if the format's library or its schema is missing.
+    """
     if settings.input.format == "json":
         from scorer.decoding.json.passthrough import JsonPassthrough
 
@@ -108,7 +114,7 @@ def create_path_reader(settings: Settings, paths: Sequence[Path]) -> PathReader:
 
 
 def create_id_reader(settings: Settings) -> IdReader:
-    """Create the reader of the event field `input.id` for the configured format."""
+    """Create the reader of the event's id field (`input.id`) for the configured format."""
     from scorer.decoding.json.decoder import JsonIdReader
 
     if INPUT_FORMATS[settings.input.format].has_schema and settings.input.id_field:

@@ -24,7 +24,8 @@ class Float32Decoder:
     """Decoder of float32 rows for one signature.
 
     Raises:
-        FormatMismatch: a tensor does not hold floats, a length varies and there are several tensors, or a field has a path.
+        FormatMismatch: a tensor does not hold floats, a field has a path, or the signature has a field of varying length and
+            more than one tensor.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:
@@ -61,7 +62,10 @@ class Float32Decoder:
         return self._fields.tensors.finished(Decoded(rows, [None] * len(rows), self._columns.tensors(numbers), rejected))
 
     def _row(self, value: bytes) -> Row:
-        """Return a row with an array of varying length as a buffer of float64. Raises Poison."""
+        """Return the row of an event whose only field is an array of varying length. Raises Poison.
+
+        The array in the row is a buffer of float64.
+        """
         assert self._varying is not None
         most = self._varying.array or 0
         step = shapes.step_size(self._varying.shape or ())

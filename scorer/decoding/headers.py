@@ -1,4 +1,7 @@
-"""Values of an event's headers, and the event's id. Scores and replayed dead letters derive the id by the same rule."""
+"""The headers of an event that the scorer reads, and the id of an event.
+
+Scores and replayed dead letters derive the id by the same rule.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +17,15 @@ READ = frozenset({CE_ID, ORIGIN, "x-copied-to", "deadline"})
 
 @dataclass(frozen=True, slots=True)
 class HeaderValues:
-    """Values of one event's headers.
+    """The values of the headers that the scorer reads from one event.
 
     Attributes:
         ce_id: the header `ce_id`; None if it is absent, null or empty.
-        origin: the header `x-origin`, which is read only without a `ce_id`; None if it is absent, null or empty.
-        deadline: Unix ms; None if the header is absent, null or invalid.
-        bad_deadline: the text of an invalid deadline.
-        copied_to: the partition to which a relay copied the event.
-        bad_id: an error with the name and value of an id header that is not UTF-8.
+        origin: the header `x-origin`, which is read only if the event has no `ce_id`; None if it is absent, null or empty.
+        deadline: the header `deadline` in Unix ms; None if it is absent, null or invalid.
+        bad_deadline: the text of the header `deadline` if it is invalid.
+        copied_to: the header `x-copied-to`: the partition to which a relay copied the event.
+        bad_id: the error of an id header that is not UTF-8, with the header's name and value.
     """
 
     ce_id: str | None = None
@@ -34,7 +37,7 @@ class HeaderValues:
 
     @classmethod
     def from_headers(cls, headers: Headers) -> "HeaderValues":
-        """Read the headers of one event; the last value of a repeated header counts."""
+        """Read the headers of one event. If a header is repeated, its last value counts."""
         values = {name: value for name, value in headers or () if name in READ}
         deadline, bad_deadline = _deadline(values.get("deadline"))
         ce_id, bad_id = _identifier(CE_ID, values.get(CE_ID))
@@ -49,10 +52,16 @@ NO_HEADER_VALUES = HeaderValues()
 
 
 def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
-    """Return the id: header ce_id, else the configured field, else the position in x-origin, else the event's own position.
+    """Return the event's id: header `ce_id`, else the configured field, else the header `x-origin`, else the event's position.
 
-    `source` is (topic, partition, offset). An empty field counts as absent. `x-origin` does not count if the event was
-    forwarded from a copy in another partition, because several events may then have the same value.
+    `x-origin` holds the position of the event that a relay copied. It is ignored if `x-copied-to` names another partition: the
+    event was then forwarded from that copy, and several forwarded events may have the same `x-origin`.
+
+    Args:
+        facts: the values of the event's headers.
+        field: the configured id field; an empty text counts as absent.
+        region: the region of the event's position.
+        source: topic, partition and offset of the event.
     """
     if facts.ce_id is not None:
         return facts.ce_id
@@ -64,18 +73,23 @@ def event_id(facts: HeaderValues, field: str | int | None, region: str, source: 
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
-    """Return the configured field of each event as its id, or None if the field of any event is absent or empty."""
+    """Return the value of the configured id field of each event as text; None if it is absent or empty in any event."""
     return None if None in fields or "" in fields else list(map(str, fields))
 
 
 @lru_cache(maxsize=4_096)
 def partition_prefix(region: str, topic: str, partition: int) -> str:
-    """Return the position of a partition's events, without an offset."""
+    """Return the common start of the positions of a partition's events: `<region>/<topic>/<partition>/`."""
     return str(Position(region, topic, partition, 0)).removesuffix("0")
 
 
 def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
-    """Return the deadline, or the text of an invalid deadline; the other item is None, and both are None without a header."""
+    """Parse the header `deadline`.
+
+    Returns:
+        (deadline in Unix ms, None), or (None, text) if the text is no valid deadline, or (None, None) if the header is absent
+        or null.
+    """
     if value is None:
         return None, None
     text = _text(value)
@@ -84,7 +98,11 @@ def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
 
 
 def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str | None]:
-    """Return the text of a header that identifies the event, or the error if it is not UTF-8; the other item is None."""
+    """Decode a header that contains an id.
+
+    Returns:
+        (text, None), or (None, error) if the header is not UTF-8, or (None, None) if it is absent, null or empty.
+    """
     if isinstance(value, bytes):
         try:
             value = value.decode()

@@ -1,6 +1,6 @@
-"""Integers of events: a number without a fraction counts as an integer in every notation (`7`, `7.0`, `1e3`, `-0.0`).
+"""Conversion of event values to integers: a number without a fraction is an integer in any notation (`7.0`, `1e3`, `-0.0`).
 
-`struct` rejects floats while it packs, so batches of plain integers need no check of each value. Pure functions.
+`struct` raises an error if it packs a float as an integer, so a batch of plain integers needs no check of each value.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert numbers, or nested lists of numbers, to an integer array of the same shape.
 
     Raises:
-        ValueError, TypeError or OverflowError: A value is not a number without a fraction, or does not fit the dtype.
+        ValueError, TypeError or OverflowError: A value is not a number, has a fraction, or does not fit the dtype.
     """
     try:
         return np.frombuffer(struct.pack(f"<{len(values)}{PACK_CODES[dtype.name]}", *values), dtype)
@@ -33,7 +33,10 @@ def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert values that `struct` cannot pack, like `packed`: in one step if all are below EXACT, else value by value."""
+    """Convert values that `struct` cannot pack, with the result and the errors of `packed`.
+
+    All values are converted in one step if each of them is below EXACT, else value by value.
+    """
     low, high = INTEGER_LIMITS[dtype.name]
     with contextlib.suppress(ValueError, TypeError, OverflowError):
         floats = np.array(values, np.float64)
@@ -44,7 +47,10 @@ def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def integers(value: Any, dtype: str) -> Any:
-    """Convert a number without a fraction, or lists of them, to int. Raises ValueError, TypeError or OverflowError."""
+    """Convert a number without a fraction, or each number of nested lists, to an int.
+
+    Raises ValueError, TypeError or OverflowError if a value is not a number, has a fraction, or does not fit the dtype.
+    """
     if isinstance(value, list | tuple):
         return [integers(element, dtype) for element in value]
     if event_fault(value, dtype):
@@ -58,7 +64,11 @@ def is_integral(value: object) -> bool:
 
 
 def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
-    """Return the reason and the error of a value that is not an integer of the integer type `dtype`, or None."""
+    """Return the reason and the error text of a value that the integer type `dtype` cannot hold.
+
+    Returns:
+        None if the value is valid, or if `dtype` is not an integer type.
+    """
     error = event_fault(value, dtype) if dtype in INTEGER_LIMITS else None
     if error is None:
         return None
@@ -68,5 +78,5 @@ def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
 
 
 def row_packer(dtype: str, count: int) -> struct.Struct:
-    """Create a packer of `count` integers, which raises struct.error for any other values."""
+    """Create a `struct` packer of `count` integers of the dtype. It raises struct.error for any other value."""
     return struct.Struct(f"<{count}{PACK_CODES[dtype]}")

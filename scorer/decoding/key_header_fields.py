@@ -1,7 +1,7 @@
-"""Fields with a source (`from`) other than the event: key, header, timestamp or the whole value.
+"""Decoding of fields with a source (`from`) outside the event: the record's key, a header, the timestamp or the whole value.
 
-Each field is decoded as a column and added to the events that the format's decoder returns. The text of a key or header is
-parsed as a JSON number, or is the value of a string field; a binary field takes the bytes.
+Each field is decoded as a column and added to the events that the format's decoder returns. The text of a key or header is the
+value of a string field, and is parsed as JSON for a field of numbers. A binary field takes the bytes unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 class KeyHeaderDecoder:
-    """Decoder that adds the fields with other sources to the events of another decoder."""
+    """Decoder that adds fields from keys, headers, timestamps or whole values to the events of another decoder."""
 
     def __init__(self, decoder: Decoder, signature: Signature) -> None:
         self._decoder = decoder
@@ -63,7 +63,7 @@ class KeyHeaderDecoder:
 
 
 class _Column:
-    """Decoder of one field with another source."""
+    """Decoder of one field that has a source (`from`) outside the event."""
 
     def __init__(self, field: InputField) -> None:
         self.name = field.name
@@ -75,7 +75,10 @@ class _Column:
         self._numbers = msgspec.json.Decoder(list[element if field.required else element | None]).decode  # type: ignore[misc]
 
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
-        """Decode the field of a batch to a tensor of its name: (B, 1), (B, n) if binary, or (B,) arrays if lengths vary."""
+        """Decode the field for all records of a batch. The result has one tensor, named after the field.
+
+        The tensor is (B, 1); (B, n) for a binary field of n numbers; a (B,) object array of arrays if lengths vary.
+        """
         source_values = self._read_source(values, parts)
         if (
             self._raw is not None
@@ -92,7 +95,7 @@ class _Column:
             return self._parse_singly(source_values)
 
     def _read_source(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
-        """Return the source's value for each record: bytes, or Unix ms for a timestamp; None if it is absent."""
+        """Return the raw value of the field for each record: bytes, or Unix ms for a timestamp; None if the value is absent."""
         match self._field.source:
             case field_sources.VALUE:
                 return values
@@ -103,7 +106,7 @@ class _Column:
         return parts.header(str(self._field.source).removeprefix(field_sources.HEADER))
 
     def _parse_all(self, source_values: Sequence[Any]) -> Sequence[Any]:
-        """Parse all values in one call. Raises one of FAULTS if a value is invalid."""
+        """Parse the raw values of all records in one call. Raises one of FAULTS if a value is invalid."""
         if self._field.raw or self._field.source == field_sources.TIME:
             return source_values
         if self._field.dtype == "string":
@@ -116,13 +119,13 @@ class _Column:
         return numbers
 
     def _parse_singly(self, source_values: Sequence[Any]) -> Decoded:
-        """Parse one value at a time, so that each invalid value gets its own reason."""
+        """Parse one raw value at a time, so that each invalid value gets its own reason."""
         return self._fields.decode_each(
             source_values, lambda value: self._fields.checked({self.name: self._parse_value(value)})
         )
 
     def _parse_value(self, source_value: Any) -> Any:
-        """Parse one value. Raises Poison if the text is not a value of the field."""
+        """Parse one raw value. Raises Poison if the text is not a value of the field's dtype."""
         if not isinstance(source_value, bytes) or self._field.raw:
             return source_value
         field = self._field
@@ -143,12 +146,21 @@ class _Column:
 
 
 def _select_rows(tensor: NDArray[Any], rows: Sequence[int], selected: Sequence[int]) -> NDArray[Any]:
-    """Select the tensor rows of the events `selected`; `rows` has the ascending events of the whole tensor."""
+    """Select the rows of the tensor that belong to the events `selected`.
+
+    `rows` has the index of the event of each row of the tensor, ascending.
+    """
     return tensor if len(rows) == len(selected) else tensor[np.searchsorted(rows, selected)]
 
 
 def _assemble_tensor(tensor: TensorInput, inside: Columns, columns: Columns) -> NDArray[Any]:
-    """Assemble a tensor from columns with other sources and from columns that were decoded from the event."""
+    """Assemble a tensor from fields of the event and fields with another source.
+
+    Args:
+        tensor: the tensor of the signature.
+        inside: the tensors of the fields of the event.
+        columns: the columns of the fields with another source, by field name.
+    """
     first = columns[name] if (name := tensor.fields[0].name) in columns else inside[tensor.tensor]
     if len(tensor.fields) == 1:
         return first

@@ -1,4 +1,4 @@
-"""Nested fields of an event: one compiled msgspec type for whole batches, and the conversion of its events to rows."""
+"""Reading of nested fields: one compiled msgspec type for the events of a batch, and the conversion of events to rows."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -10,14 +10,15 @@ from model_registry.package.event_tree import Tree, is_array, length
 from scorer.decoding.tensors import Row
 
 Leaf = tuple[Any, ...]
-"""The msgspec type of a field and the default for an absent field; without a default if the field is required."""
+"""(msgspec type, default for an absent field), or only (msgspec type,) if the field is required."""
 OPTIONS: dict[str, Any] = {"kw_only": True, "gc": False}
 
 
 class NestedRows:
-    """The msgspec type of events with a tree of fields.
+    """The msgspec type of events whose fields lie at paths, and the conversion of such events to rows.
 
-    `leaves` has the type and the default of each field, in the order of the values of a row.
+    `tree` has the paths of the fields. `leaves` has the msgspec type and the default of each field, in the order of a row's
+    values.
     """
 
     def __init__(self, tree: Tree, leaves: Mapping[str, Leaf]) -> None:
@@ -31,7 +32,7 @@ class NestedRows:
         ]
 
     def row(self, event: Any) -> Row:
-        """Convert an event of the type to a row."""
+        """Return the row of an event that msgspec has decoded to `type`."""
         try:
             values = self._row(event)
         except AttributeError:  # an object or array is absent, with all its fields
@@ -39,7 +40,11 @@ class NestedRows:
         return (values,) if self._single else values
 
     def _build_type(self, part: Tree, leaves: Mapping[str, Leaf], above: str) -> tuple[type[msgspec.Struct], bool]:
-        """Return the type of an object or an array, and whether it has a required field."""
+        """Build the msgspec type of one object or array of the tree.
+
+        Returns:
+            The type, and whether it contains a required field.
+        """
         fields: dict[str, Leaf] = {}
         array = is_array(part)
         required = False

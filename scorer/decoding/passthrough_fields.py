@@ -1,4 +1,7 @@
-"""Fields of `output.carry`: copied from events into their scores. No event is rejected because of them."""
+"""Reading of the carried fields (`output.carry`), which are copied from events into their scores.
+
+An event is never rejected because of a carried field.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -15,17 +18,17 @@ Path = Sequence[Step]
 
 
 class PathReader(Protocol):
-    """Reader of the values at given paths of an event."""
+    """Reader of the values at given paths of an event, one value per path."""
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
-        """Return one value for each path, None for a missing value. `headers` may name the event's schema.
+        """Return one value for each path; None for a missing value, and for every path if the event is invalid.
 
-        Invalid events raise no error.
+        `headers` may name the event's schema. Invalid events raise no error.
         """
 
 
 class PassthroughDecoder:
-    """Decoder that adds the carried fields to the valid events of another decoder.
+    """Decoder that adds the carried fields (`output.carry`) to the valid events of another decoder.
 
     `marks` are substrings of the names of headers that identify a schema.
     """
@@ -57,7 +60,7 @@ class PassthroughDecoder:
 
 
 def follow_path(value: Any, path: Path) -> Any:
-    """Return the value at a path below a value, or None if the path does not exist."""
+    """Return the value at a path inside `value`, or None if the path does not exist."""
     try:
         return look_up(value, path)
     except WrongStep:

@@ -1,4 +1,7 @@
-"""Values that are not parsed (`input.format: bytes`): a field is the whole value, or comes from the record's metadata."""
+"""Decoding of values that are not parsed (`input.format: bytes`).
+
+Each field of the model is the whole value, or comes from the record's key, headers or timestamp.
+"""
 
 from collections.abc import Sequence
 
@@ -9,10 +12,10 @@ from scorer.decoding.types import Decoded, FormatMismatch
 
 
 class BytesDecoder:
-    """Decoder without fields, which rejects values that are absent or too large.
+    """Decoder that reads no fields from the value, and rejects values that are absent or too large.
 
     Raises:
-        FormatMismatch: a field of `signature` has to be read from the value.
+        FormatMismatch: a field of `signature` has to be read from inside the value.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:

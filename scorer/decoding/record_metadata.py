@@ -17,19 +17,22 @@ Text = bytes | None
 
 
 class RecordMetadata(Protocol):
-    """The metadata of B records: each method returns one entry per record, None for a missing key or header."""
+    """The keys, headers and timestamps of B records. `keys`, `times` and `header` return one entry per record."""
 
     def keys(self) -> Sequence[Text]:
-        """Return the keys."""
+        """Return the keys; None for a record without a key."""
 
     def times(self) -> Sequence[int]:
-        """Return the timestamps in Unix ms, 0 for a record without one."""
+        """Return the timestamps in Unix ms; 0 for a record without a timestamp."""
 
     def header(self, name: str) -> Sequence[Text]:
-        """Return the value of a header in each record; the last value of a repeated header counts."""
+        """Return the value of the header `name` in each record: the last value if it is repeated, None if it is absent."""
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether a header's name may contain one of these strings. The check takes a few microseconds if none does."""
+        """Return whether the name of any header may contain one of these strings.
+
+        A negative result is certain and takes only a few microseconds.
+        """
 
     def listed(self) -> "ListedMetadata":
         """Return the metadata as lists, which can be sent to another process."""
@@ -37,7 +40,7 @@ class RecordMetadata(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListedMetadata:
-    """Metadata as lists. `every_header` has all headers of each record."""
+    """The metadata of B records as lists of B keys, timestamps (Unix ms) and header lists."""
 
     every_key: Sequence[Text]
     every_time: Sequence[int]
@@ -71,7 +74,7 @@ class ListedMetadata:
 
 
 class BatchMetadata:
-    """The metadata of some rows of a batch, read from the batch at first use."""
+    """The metadata of the events at the indices `rows` of a batch, which is read from the batch at first use."""
 
     def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
         self._batch = batch
@@ -100,7 +103,7 @@ class BatchMetadata:
 
     @cached_property
     def _columns(self) -> dict[str, ByteColumn] | None:
-        """The headers by name, if all events have the same headers."""
+        """The values of each header by name; None unless the batch is columnar and all events have the same header names."""
         return self._batch.columns.header_columns() if isinstance(self._batch, ColumnarBatch) else None
 
     def _select(self, column: Sequence[T]) -> Sequence[T]:

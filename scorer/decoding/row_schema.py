@@ -1,7 +1,8 @@
-"""The fields of a signature as msgspec types: one compiled type for whole batches, and checks of single events for the error.
+"""The fields of a signature as msgspec types: one compiled type for whole batches, and a check of each field of single events.
 
-Absent and null are the same. Unknown fields are ignored. NaN counts as null if the signature allows missing numbers; otherwise
-the event is rejected. Every format uses this module after it has parsed an event.
+The check of a single event produces the error that names the field. Absent and null are the same. Unknown fields are ignored.
+NaN counts as null if the signature allows missing numbers; otherwise the event is rejected. Every format that parses its values
+uses this module after the parser.
 """
 
 import math
@@ -26,25 +27,25 @@ from scorer.decoding.types import BeyondFloat, Decoded, FormatMismatch
 from scorer.native.byte_columns import ByteColumn
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
-SLICE_VALUES = 8_192  # values of rows that are decoded before they are packed: a few hundred kB of Python floats
+SLICE_VALUES = 8_192  # maximum number of values that are decoded before they are packed: a few hundred kB of Python floats
 FEWEST_ROWS = 32
 NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 
 
 class RowSchema:
-    """The fields of one signature, as a msgspec type for whole batches and as checks of single events.
+    """The rows of one signature: the msgspec type of an event, and the conversion of events to rows and of rows to tensors.
 
-    A row holds one value for each field. The id follows at the end, unless no id is configured or a field of the signature has
-    the same path.
+    A row holds one value for each field. The id follows as the last value, unless no id is configured or a field of the
+    signature has the same path as the id.
 
     Attributes:
         names: the names of the values of a row, in their order.
-        types: the msgspec type of each field.
-        nested: whether any field is not at the top of the event under its own name.
-        id_name: the id's name at the top of the event, or its path.
+        types: the msgspec type of each value, by name.
+        nested: whether any field has a path, so that it is not a top-level field under its own name.
+        id_name: the name of the id if it is a top-level field of the event, otherwise its path.
         tree: the paths of the fields.
         struct: the msgspec type of an event.
-        row: converts an event of the type `struct` to a row.
+        row: returns the row of an event that msgspec has decoded to `struct`.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int, *, id_apart: bool = False) -> None:
@@ -54,8 +55,8 @@ class RowSchema:
             signature: the model's signature.
             id_field: the path of the event field that holds the id, or None.
             max_event_bytes: the limit of an event's size.
-            id_apart: whether the id is outside of the fields. The caller then appends it to a row, and `names`, `struct` and
-                `checked` do not contain it.
+            id_apart: whether the caller reads the id itself and appends it to each row. `names`, `struct` and `checked` then do
+                not contain the id.
 
         Raises:
             FormatMismatch: the path of the id conflicts with the path of a field.
@@ -81,7 +82,10 @@ class RowSchema:
             self._nest(id_field)
 
     def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
-        """Return the index of the id in a row; append the id if no field has its path, without a name if fields are nested."""
+        """Return the index of the id in a row.
+
+        If no field has the path of the id, the id is appended to `names`: with an empty name if fields are nested.
+        """
         column = next((index for index, other in enumerate(self._steps.values()) if other == steps), None)
         if column is not None:
             return column
@@ -100,7 +104,7 @@ class RowSchema:
         self.row = rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
-        """Return a msgspec type with these fields, in the order of astuple()."""
+        """Return a msgspec struct type of the fields `names`. `astuple` returns its values in this order."""
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",
@@ -112,7 +116,11 @@ class RowSchema:
         )
 
     def _absent(self, name: str) -> tuple[Any, ...]:
-        """Return a tuple of the default of an absent field, empty if the field is required, (None,) unless it is a float."""
+        """Return the default of an absent field as a tuple for `defstruct`.
+
+        Returns:
+            () if the field is required; (default,) for a scalar field with a float as default; otherwise (None,).
+        """
         field = self.by_name.get(name)
         if field is None:
             return (None,)
@@ -121,9 +129,10 @@ class RowSchema:
         return (field.default if field.array is None and isinstance(field.default, float) else None,)
 
     def decoded(self, rows: Iterable[Row]) -> Decoded:
-        """Build a batch from valid rows, a slice at a time so that a slice stays in the CPU's cache until it is packed.
+        """Build the tensors of a batch from rows of valid events.
 
-        Raises OverflowError, ValueError or TypeError if a value does not fit its dtype.
+        Rows are packed in slices, so that the Python objects of a slice are still in the CPU's cache. Raises OverflowError,
+        ValueError or TypeError if a value does not fit its dtype.
         """
         coming = iter(rows)
         ids: list[Any] = []
@@ -134,7 +143,10 @@ class RowSchema:
         return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
-        """Build a batch of valid events from complete tensors. `ids` is None if the events have no ids."""
+        """Return a decoded batch from tensors of all its events. `ids` is None if the events have no ids.
+
+        Events with NaN or infinities that are not allowed are rejected.
+        """
         count = len(next(iter(tensors.values())))
         return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
 
@@ -142,11 +154,14 @@ class RowSchema:
         return [None] * len(rows) if self._id_column is None else list(map(itemgetter(self._id_column), rows))
 
     def decode_singly(self, values: Sequence[bytes | None], read: Callable[[bytes], Row]) -> Decoded:
-        """Decode a batch one event at a time, so that each invalid event gets its own reason. `read` raises Poison."""
+        """Decode a batch one event at a time, so that each invalid event gets its own reason.
+
+        `read` returns the row of a value, and raises Poison if the value is invalid.
+        """
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values as `decode_singly` does, without a check of their size."""
+        """Decode values as `decode_singly` does, but accept values of any size and pass null values to `read`."""
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
@@ -162,7 +177,7 @@ class RowSchema:
         return self.tensors.finished(Decoded(accepted, self._ids(rows), self.tensors.build(rows), rejected))
 
     def fits(self, values: Sequence[bytes | None]) -> bool:
-        """Return whether all events are present and within the size limit."""
+        """Return whether no value is null and no value exceeds the size limit."""
         if isinstance(values, ByteColumn):
             return values.nulls is None and values.largest() <= self._max_bytes
         try:
@@ -171,7 +186,7 @@ class RowSchema:
             return False
 
     def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
-        """Return the Poison of each event that is absent or too large, by index."""
+        """Return the Poison of each value that is null or too large, by the index of the event."""
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(() if self.fits(values) else values):
             try:
@@ -181,7 +196,7 @@ class RowSchema:
         return rejected
 
     def sized(self, value: bytes | None) -> bytes:
-        """Return the value. Raises Poison if it is absent or too large."""
+        """Return the value unchanged. Raises Poison if the value is null or too large."""
         if value is None:
             raise Poison(Reason.TOMBSTONE, "the value is null")
         if len(value) > self._max_bytes:
@@ -189,14 +204,14 @@ class RowSchema:
         return value
 
     def converted(self, event: Mapping[str, Any]) -> Row:
-        """Convert one event that a format's library has parsed to a row. Raises Poison."""
+        """Return the row of one event that a format's library has parsed. Raises Poison if a value is invalid."""
         try:
             return self.row(msgspec.convert(event, self.struct))
         except (msgspec.ValidationError, ValueError):
             return self.checked(event)
 
     def checked(self, event: Mapping[str, Any]) -> Row:
-        """Convert one event to a row and check each field. Raises Poison, which names the field."""
+        """Check each field of one parsed event, and return the row. Raises Poison, which names the invalid field."""
         values = {name: self._check_value(name, self._look_up_field(event, name)) for name in self.names}
         try:
             return as_tuple(msgspec.convert(values, self._flat))
@@ -210,13 +225,13 @@ class RowSchema:
             raise Poison(Reason.WRONG_TYPE, f"field {self._display_name(name)}: {error}") from None
 
     def _display_name(self, name: str) -> str:
-        """Return the name of a field for errors."""
+        """Return the name of a field, or of the id, for error messages."""
         if name in self.by_name:
             return field_sources.qualified_name(self.by_name[name])
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _check_value(self, name: str, value: Any) -> Any:
-        """Check one value of an event and return it. Raises Poison, which names the field."""
+        """Check the value of one field and return it, a decimal as a plain number. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))
@@ -247,12 +262,12 @@ class RowSchema:
 
 
 def _is_numeric(field: InputField | None) -> bool:
-    """Return whether a field holds a number or an array of numbers; the id (None) may be an integer."""
+    """Return whether a field holds a number or an array of numbers. None is the id, which may be an integer."""
     return field is None or (not field.raw and field.dtype not in ("string", "bool"))
 
 
 def _first_of_no_number(value: Any) -> Any:
-    """Return the first text or bytes in a list, or None; any other value is returned unchanged."""
+    """Return the first text or bytes of a list, or None if the list has neither. Return any other value unchanged."""
     return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 
 
@@ -261,7 +276,7 @@ def _in_words(error: msgspec.ValidationError) -> str:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether all text in a value can be encoded as UTF-8."""
+    """Return whether all strings in a value can be encoded as UTF-8; half of a surrogate pair cannot."""
     waiting = [value]  # no recursion: arrays may be 1,000 levels deep
     while waiting:
         element = waiting.pop()
@@ -276,7 +291,7 @@ def _is_text(value: Any) -> bool:
 
 
 def require_no_paths(signature: Signature, format_: str) -> Signature:
-    """Return the signature. Raises FormatMismatch if a field has a path, because the format has no field names."""
+    """Return the signature unchanged. Raises FormatMismatch if a field has a path, because the format has no field names."""
     for field in signature.fields:
         if field.path:
             path = f"field {field.name!r} has the path {json_path.format_path(field.path)}"
@@ -285,7 +300,7 @@ def require_no_paths(signature: Signature, format_: str) -> Signature:
 
 
 def json_type(field: InputField | None) -> Any:
-    """Return the msgspec type of a field, or of the id (a string or an integer) for None."""
+    """Return the msgspec type of a field. None is the id, whose type is a string or an integer."""
     if field is None:
         return str | int | None
     type_: Any = element_type(field.dtype)
@@ -299,4 +314,4 @@ def json_type(field: InputField | None) -> Any:
 
 
 FAULTS = (*BUILD_ERRORS, RecursionError)
-"""Errors that the decoding of a whole batch may raise for an invalid event; each event is then decoded singly."""
+"""Errors that the decoding of a whole batch raises if an event is invalid. Each event is then decoded separately."""

@@ -1,4 +1,7 @@
-"""Conversion of rows to the tensors of a signature: packed in one step, or with defaults filled in if a value is absent."""
+"""Conversion of rows to the tensors of a signature.
+
+Rows are packed in one step. If a value is absent, its default is filled in.
+"""
 
 import contextlib
 import struct
@@ -27,7 +30,7 @@ Row = Sequence[Any]
 
 
 class TensorBuilder:
-    """Builder of the tensors of a signature from rows."""
+    """Builder of all tensors of one signature from rows."""
 
     def __init__(self, signature: Signature) -> None:
         columns = {field.name: i for i, field in enumerate(signature.fields)}
@@ -39,13 +42,13 @@ class TensorBuilder:
         return {name: build(rows) for name, build in self._builders.items()}
 
     def joined(self, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        """Concatenate the tensors of parts of a batch."""
+        """Concatenate the tensors of consecutive parts of a batch."""
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in self._builders} if parts else self.build([])
 
     def check(self, row: Row) -> None:
-        """Raise Poison if the values of one event do not fit the dtypes."""
+        """Check that the row of one event can be converted to tensors. Raises Poison."""
         try:
             self.build([row])
         except BUILD_ERRORS as error:
@@ -56,7 +59,11 @@ class TensorBuilder:
         return next(poisons, Poison(Reason.OUT_OF_RANGE, error))
 
     def finished(self, decoded: Decoded) -> Decoded:
-        """Reject the rows with an infinity, with NaN that is not allowed, or with arrays of unequal lengths."""
+        """Move events with invalid tensor rows to `rejected`, and return the remaining batch.
+
+        A tensor row is invalid if it contains an infinity or a NaN that is not allowed, or if arrays that must have equal
+        lengths do not.
+        """
         rejected: dict[int, Poison] = {}
         if self._lengths is not None:
             rejected |= {
@@ -72,7 +79,10 @@ class TensorBuilder:
 
 
 class MatrixColumns:
-    """Extractor of tensors from one matrix, whose columns are the numbers of an event in the order of `Signature.fields`."""
+    """Extractor of the tensors of a signature from one matrix.
+
+    The matrix has one row per event. Its columns are the numbers of an event in the order of `Signature.fields`.
+    """
 
     def __init__(self, signature: Signature) -> None:
         starts = {}
@@ -94,7 +104,10 @@ class MatrixColumns:
 
 
 def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
-    """Return the valid events at the indices `keep` of `rows`, in this order."""
+    """Return a batch with only the valid events at the indices `keep` of `decoded.rows`, in this order.
+
+    The rejected events are kept.
+    """
     return Decoded(
         [decoded.rows[index] for index in keep],
         [decoded.ids[index] for index in keep],
@@ -104,7 +117,10 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
-    """Merge separately decoded parts of a batch, each with the indices of its events in the batch."""
+    """Merge the separately decoded parts of a batch in the order of the batch.
+
+    Each part is a pair: the indices of its events in the batch, and the decoded events.
+    """
     rows = [indices[row] for indices, part in parts for row in part.rows]
     order = sorted(range(len(rows)), key=rows.__getitem__)
     ids = [event_id for _, part in parts for event_id in part.ids]
@@ -115,7 +131,7 @@ def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
 
 
 def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
-    """Join rows of `width` little-endian numbers to one (B, width) array."""
+    """Join B buffers, each with `width` little-endian numbers, into one (B, width) array."""
     return np.frombuffer(bytearray().join(buffers), dtype).reshape(len(buffers), width)
 
 
@@ -180,14 +196,17 @@ class _Builder:
         return tensor
 
     def not_finite(self, tensor: NDArray[Any]) -> Sequence[int]:
-        """Return the rows of the tensor with an infinity, or with NaN that is not allowed."""
+        """Return the indices of the tensor's rows that contain an infinity, or a NaN that is not allowed."""
         if self._nan_allowed is None:
             return ()
         rows = not_finite_arrays(tensor) if self._varying is not None else not_finite_rows(tensor, self._nan_allowed)
         return list(map(int, rows))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """Return the Poison of a row that `not_finite` returned, with the first invalid field and the position in its array."""
+        """Return the Poison of a row whose index `not_finite` returned.
+
+        The error names the first invalid field and, in an array, the position of the number.
+        """
         flat = row.reshape(-1)
         field = self._fields[0]
         place = ""
@@ -205,7 +224,7 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """Return the Poison of a row with an invalid array, bytes or integers, or None."""
+        """Return the Poison of a row whose array, bytes or integers are invalid; None if they are valid."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)
@@ -227,7 +246,7 @@ class _Builder:
         return tensor
 
     def _integers(self, pack: Callable[..., bytes], picked: list[Any]) -> NDArray[Any]:
-        """Pack rows or arrays of integers, some of which may be absent or written as floats."""
+        """Pack rows or arrays of integers. Values may be absent (None) or floats without a fraction."""
         width = self._fields[0].array or len(self._fields)
         try:
             return to_matrix([pack(*row) for row in picked], width, self._dtype)

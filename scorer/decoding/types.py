@@ -1,4 +1,7 @@
-"""The protocol of decoders, which convert the values of records to the tensors of a signature and reject invalid events."""
+"""The protocol of decoders, and the result of decoding a batch.
+
+A decoder converts the values of records to the tensors of a signature and rejects invalid events.
+"""
 
 import math
 import time
@@ -16,7 +19,7 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """An infinity that replaces a number beyond the range of a float."""
+    """The infinity by which a parser replaces a number beyond the range of a float."""
 
 
 class FormatMismatch(Exception):
@@ -24,7 +27,10 @@ class FormatMismatch(Exception):
 
 
 class LookUpsPending(DependencyUnavailable):
-    """Look-ups of schemas are still running. Decode the same batch again: the look-ups continue in the background."""
+    """Look-ups of schemas are still running in the background, so the batch cannot be decoded yet.
+
+    The caller decodes the same batch again.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(SCHEMA_REGISTRY, message, retry_seconds=0.0)
@@ -35,14 +41,14 @@ class LookUpsPending(DependencyUnavailable):
 
 @dataclass(slots=True)
 class Decoded:
-    """The decoded events of a batch.
+    """The decoded events of a batch: the tensors of the valid events, and the reasons of the rejected events.
 
     Attributes:
-        rows: the indices of the good events.
-        ids: the configured id field of each good event, or None.
-        tensors: by name (len(rows), n) for n fields; strings are object arrays.
-        rejected: the reasons of the other events, by their indices.
-        carried: the fields of `output.carry` of each good event; None if none are configured.
+        rows: the indices of the valid events in the batch, ascending.
+        ids: for each valid event, the value of the configured id field; None if the event has no such value.
+        tensors: by name, the values of the valid events: (len(rows), n) for n fields. Strings are object arrays.
+        rejected: the reason of each rejected event, by its index in the batch.
+        carried: the carried fields (`output.carry`) of each valid event; None if no fields are configured.
     """
 
     rows: list[int]
@@ -52,19 +58,19 @@ class Decoded:
     carried: Sequence[Row] | None = None
 
     def select(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
-        """Return the tensors of the good events `start` to `stop`, without a copy."""
+        """Return the tensors of the valid events from index `start` to before `stop` of `rows`, without a copy."""
         return {name: tensor[start:stop] for name, tensor in self.tensors.items()}
 
 
 class Decoder(Protocol):
-    """A decoder of one format for one signature."""
+    """A decoder of the values of one format to the tensors of one signature."""
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
-        """Decode a batch; invalid values are rejected and raise no error.
+        """Decode a batch. An invalid event raises no error: it is listed in the result's `rejected`.
 
         Args:
             values: the values of the records, None for a tombstone.
-            parts: keys, headers and times of the records; None if the records have none.
+            parts: keys, headers and timestamps of the records; None if the records have none.
 
         Raises:
             LookUpsPending: schemas are being looked up; decode the batch again.
@@ -80,7 +86,9 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch after its schemas are looked up; during the wait, call `alive` at least once a second.
+    """Decode a batch, and wait for the look-ups of its schemas if necessary.
+
+    During the wait, `alive` is called at least once a second.
 
     Raises:
         LookUpsPending: the look-ups take longer than `seconds`.
@@ -96,7 +104,10 @@ def decode_after_look_ups(
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the rows of a (B, n) float tensor with an infinity, or NaN in a column that does not allow it (n booleans)."""
+    """Return the indices of rows of a (B, n) float tensor with an infinity, or with NaN in a column that does not allow NaN.
+
+    `nan_allowed` has n booleans, one for each column.
+    """
     not_allowed = ~np.isfinite(tensor)
     if not not_allowed.any():
         return np.empty(0, np.intp)

@@ -1,8 +1,8 @@
-"""JSON arrays, bare or in an envelope with the id: one element for each field, in the order of the signature.
+"""Decoding of JSON arrays, bare or in an envelope, which have one element per field in the order of the signature.
 
-If the only field of the signature is an array, its numbers are the elements. An envelope is an object with the array in
-`features` and the id in another field. The native scanner reads plain arrays of float32 straight into the tensors. msgspec
-reads all other events.
+If the only field of the signature is an array, the elements of the JSON array are the numbers of that field. An envelope is an
+object with the array in `features` and the id in another field. The native scanner reads plain arrays of float32 straight into
+the tensors. msgspec reads all other events.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ ID_TYPES = (str, int, type(None))
 
 
 class _Elements:
-    """The msgspec type of one signature's array, and the conversion of such arrays to rows."""
+    """The msgspec type of the JSON array of one signature, and the conversion of such an array to a row."""
 
     def __init__(self, fields: RowSchema) -> None:
         self._fields = fields
@@ -34,11 +34,11 @@ class _Elements:
         )
 
     def row(self, array: Any) -> Row:
-        """Convert an array that msgspec has decoded to a row."""
+        """Return the row of an array that msgspec has decoded."""
         return (array,) if self.bare else as_tuple(array)
 
     def checked(self, array: Any) -> Row:
-        """Convert an array that any JSON parser has decoded to a row. Raises Poison."""
+        """Return the row of an array that the lenient parser has parsed. Raises Poison if a value is invalid."""
         if not isinstance(array, list):
             error = f"expected a JSON array, got a JSON {type(array).__name__}"
             raise Poison(Reason.WRONG_TYPE, error + error_hints.in_text(array))
@@ -63,7 +63,8 @@ class JsonArrayDecoder(MsgspecRows):
 class JsonEnvelopeDecoder(MsgspecRows):
     """Decoder of `{"id": ..., "features": [f0, f1, ...]}` for one signature.
 
-    `id_field` is the name of the id in the envelope, or None. Raises FormatMismatch if a field has a path.
+    `id_field` is the name of the envelope's field that holds the id; None if events have no id. Raises FormatMismatch if a
+    field of the signature has a path.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:
@@ -74,7 +75,7 @@ class JsonEnvelopeDecoder(MsgspecRows):
         self.scanned = NativeRows.of_envelopes(signature, FEATURES, fields.id_name)
 
     def _envelope_type(self, features: Any) -> type[msgspec.Struct]:
-        """Return the msgspec type of an envelope with features of this type."""
+        """Return the msgspec type of an envelope whose `features` have the msgspec type `features`."""
         ids = [("id", str | int | None, None)] if self._id_field else []
         rename = {"id": self._id_field} if self._id_field else None
         return msgspec.defstruct("Envelope", [*ids, (FEATURES, features)], rename=rename, kw_only=True, gc=False)

@@ -1,4 +1,4 @@
-"""JSON objects to tensors.
+"""Decoding of JSON objects to tensors.
 
 The native scanner reads plain objects of float32 straight into the tensors. msgspec reads all other events.
 """
@@ -21,8 +21,8 @@ class JsonDecoder(MsgspecRows):
         signature: the model's signature.
         id_field: the path of the event field that holds the id, or None.
         max_event_bytes: the limit of an event's size.
-        fewest: the smallest batch that the native scanner reads, unless the batch is in one buffer; None disables the scanner.
-            The results are the same.
+        fewest: the minimum number of events of a batch for the native scanner; None disables the scanner. A batch whose values
+            are in one buffer (a ByteColumn) is scanned at any size. The results do not depend on the scanner.
     """
 
     def __init__(
@@ -36,7 +36,10 @@ class JsonDecoder(MsgspecRows):
 
 
 class JsonIdReader:
-    """Reader of the id at the configured path, in events that may be invalid. Without a path no event has an id."""
+    """Reader of the id at the configured path of a JSON object, which may be invalid for the model.
+
+    If no path is configured, no event has an id.
+    """
 
     def __init__(self, path: str | None) -> None:
         fields = RowSchema(Signature((), ()), path, 0)
@@ -46,7 +49,7 @@ class JsonIdReader:
         self._named = path is not None
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
-        """Return the id, or None if the event has no readable one."""
+        """Return the id; None if the value has no id or the id cannot be read."""
         if not self._named or value is None:
             return None
         try:
@@ -56,7 +59,7 @@ class JsonIdReader:
         return id_
 
     def _read_leniently(self, value: bytes) -> str | int | None:
-        """Return the id of an event that msgspec rejects, parsed by the rules of `JsonDecoder`; None if it cannot be read."""
+        """Return the id of an event that msgspec rejects, or None if the lenient parser cannot read the id either."""
         try:
             id_: str | int | None = self._read(value)[0]
         except Poison:

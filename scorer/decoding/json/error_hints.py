@@ -1,6 +1,6 @@
-"""Hints for the usual mistakes of JSON producers: the cause and the remedy of an event that cannot be read.
+"""Hints for common mistakes of JSON producers: the cause and the remedy of a rejected event.
 
-Each function returns the end of an error message, or an empty string. Only rejected events are examined.
+Each function returns the end of an error message; an empty string if no hint applies. Only rejected events are examined.
 """
 
 import json
@@ -17,7 +17,7 @@ SCHEMA_ID_BYTES = 5
 
 
 def binary(value: bytes) -> str:
-    """Explain a value that is not UTF-8."""
+    """Return a hint for a value that is not UTF-8."""
     for head, name in COMPRESSED.items():
         if value.startswith(head):
             return f": the value is {name}; write JSON, and leave compression to the producer (compression.type)"
@@ -25,7 +25,7 @@ def binary(value: bytes) -> str:
 
 
 def text(value: bytes, error: Exception) -> str:
-    """Explain a value that is text but not JSON."""
+    """Return a hint for a value that is text but not JSON."""
     if isinstance(error, json.JSONDecodeError):
         if error.doc.startswith(PYTHON, error.pos):
             return ": Python's str() does not write JSON; write json.dumps(event)"
@@ -35,7 +35,7 @@ def text(value: bytes, error: Exception) -> str:
 
 
 def in_text(event: Any) -> str:
-    """Explain a JSON string in place of the event."""
+    """Return a hint for an event that is a JSON string instead of an object or array."""
     if isinstance(event, str) and event.lstrip().startswith(("{", "[")):
         return ": the string holds JSON, which was encoded twice; give the serializer the object, or write its JSON unchanged"
     return ""

@@ -1,7 +1,7 @@
-"""A lenient JSON parser for events that msgspec rejects, possibly because of a field that the model does not read.
+"""A lenient JSON parser for events that msgspec rejects. The cause may be a field that the model does not read.
 
-It accepts NaN, half of a surrogate pair, deep arrays and numbers of any length. A number beyond the range of a float becomes
-BeyondFloat, so that the error names its field.
+The parser accepts NaN, half of a surrogate pair, deep nesting and numbers of any length. A number beyond the range of a float
+becomes a BeyondFloat, so that the later error names the field.
 """
 
 import json
@@ -18,13 +18,14 @@ MOST_LEVELS = 400
 """Levels of arrays and objects that are parsed. Python's parser allows about 900 levels, minus the depth of its caller."""
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
-"""By byte, the change of the nesting level that it causes, as an int8."""
+"""Translation table: for each byte, the change of the nesting level at that byte, as an int8."""
 
 
 def loads(value: bytes | str) -> Any:
-    """Parse JSON in UTF-8 by the standard library; if the nesting is too deep, values deeper than MOST_LEVELS become 0.
+    """Parse JSON in UTF-8 by the standard library's parser.
 
-    Raises ValueError or RecursionError.
+    If the nesting is too deep for the parser, each array or object below MOST_LEVELS levels is replaced by 0. Raises ValueError
+    or RecursionError if the text cannot be parsed.
     """
     data = value.encode() if isinstance(value, str) else value
     try:
@@ -38,7 +39,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _cut_depth(data: bytes) -> bytes:
-    """Replace each array and object deeper than MOST_LEVELS by 0; no field is that deep."""
+    """Replace each array and object below MOST_LEVELS levels of nesting by 0. No field's path has that many levels."""
     outline = _STRINGS.sub(lambda string: b" " * len(string[0]), data)
     steps = np.frombuffer(outline.translate(_STEPS), np.int8)
     after = np.cumsum(steps, dtype=np.int32)  # the level after each byte

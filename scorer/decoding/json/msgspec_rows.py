@@ -1,4 +1,7 @@
-"""Base of the JSON decoders: one compiled msgspec decoder reads a batch, or each event is read singly if one is invalid."""
+"""Base of the JSON decoders.
+
+One compiled msgspec decoder reads all events of a batch. If it rejects an event, each event of the batch is read separately.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,10 +20,10 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class MsgspecRows:
-    """Decoder of one JSON format.
+    """Decoder of one JSON format, and base of the decoders of objects, arrays and envelopes.
 
-    Subclasses may set `scanned`, the native scanner, which reads batches of at least `fewest` events and batches in one
-    buffer.
+    A subclass may set `scanned`, the native scanner. The scanner reads batches of at least `fewest` events, and batches of any
+    size whose values are in one buffer (a ByteColumn).
     """
 
     scanned: NativeRows | None = None
@@ -32,8 +35,8 @@ class MsgspecRows:
         Args:
             fields: the fields of the signature.
             type_: the msgspec type of an event.
-            row: converts an event that msgspec has decoded to a row.
-            checked: converts an event that was parsed leniently to a row; raises Poison.
+            row: returns the row of an event that msgspec has decoded to `type_`.
+            checked: returns the row of an event that the lenient parser has parsed; raises Poison if a value is invalid.
         """
         self._fields = fields
         self._decode = msgspec.json.Decoder(type_).decode
@@ -48,7 +51,11 @@ class MsgspecRows:
         return self._decode_singly(values)
 
     def _scan(self, values: Sequence[bytes]) -> Decoded | None:
-        """Decode a batch by the native scanner, and its uncertain events by msgspec; None if msgspec must decode all of it."""
+        """Decode a batch by the native scanner, and the events that the scanner reports as uncertain by msgspec.
+
+        Returns:
+            None if msgspec must decode the whole batch.
+        """
         few = len(values) < self.fewest and not isinstance(values, ByteColumn)
         return None if self.scanned is None or few else self.scanned.decoded(values, self._decode_by_msgspec)
 
@@ -61,7 +68,7 @@ class MsgspecRows:
             return self._decode_singly(values)
 
     def _decode_singly(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode one event at a time; an error about NaN or an infinity names the remedy."""
+        """Decode one event at a time. Append a remedy to the error of an event that contains NaN or an infinity."""
         decoded = self._fields.decode_singly(values, self.row)
         for row, poison in decoded.rejected.items():
             if isinstance(poison, NotFinite):
@@ -91,7 +98,10 @@ class MsgspecRows:
 
 
 def check_utf8(values: Sequence[bytes]) -> None:
-    """Check that a batch is valid UTF-8, because msgspec does not check strings that it skips. Raises UnicodeDecodeError."""
+    """Check that all values of a batch are valid UTF-8: msgspec does not check strings in fields that the model does not read.
+
+    Raises UnicodeDecodeError.
+    """
     text = b"\n".join(values)
     if not text.isascii():
         text.decode("utf-8")

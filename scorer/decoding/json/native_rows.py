@@ -1,7 +1,7 @@
 """Decoding of plain float32 JSON by the native scanner. msgspec decodes the events that the scanner reports as uncertain.
 
-The scanner supports signatures with only float32 fields, scalars or arrays of a fixed length, and ids that are strings or
-integers.
+The scanner supports signatures in which every field is a float32 number or an array of float32 of fixed length. The id must be
+a string or an integer.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +14,13 @@ from scorer.native.load import native_library
 from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
 FEWEST = 8
-"""Smallest batch to scan. A call costs the time it saves on 5 events of 30 numbers (`tests.benchmarks.bench.scanner`)."""
+"""Minimum events of a scanned batch: a scan of 5 events of 30 numbers saves no time (`tests.benchmarks.bench.scanner`)."""
 REST = 15
-"""Batches that skip the scanner after a mostly uncertain batch, because a producer writes all its events in one style."""
+"""Number of batches that msgspec decodes after a batch of mostly uncertain events: later events are probably similar."""
 
 
 class NativeRows:
-    """Decoder of one signature's batches by the native scanner."""
+    """Decoder of the events of one signature by the native scanner."""
 
     def __init__(self, signature: Signature, scanner: Scanner) -> None:
         self._columns = MatrixColumns(signature)
@@ -29,17 +29,17 @@ class NativeRows:
 
     @classmethod
     def of_objects(cls, signature: Signature, id_field: str | None) -> Self | None:
-        """Create a decoder of objects, or return None if a field cannot be scanned or the native scanner is missing."""
+        """Create a decoder of JSON objects; None if a field cannot be scanned or the native library is not loaded."""
         return cls._create(signature, [_number_field(field) for field in signature.fields], id_field)
 
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
-        """Create a decoder of arrays that hold all numbers of an event, or return None."""
+        """Create a decoder of bare JSON arrays of all numbers of an event; None under the conditions of `of_objects`."""
         return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, prefix_removed=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
-        """Create a decoder of objects with such an array in the field `name`, or return None."""
+        """Create a decoder of objects whose field `name` is an array of all numbers of an event; None as for `of_objects`."""
         return cls._create(signature, [NumberField(name, array=_count_numbers(signature))], id_field)
 
     @classmethod
@@ -55,7 +55,11 @@ class NativeRows:
         return cls(signature, Scanner(library, fields, id_field, bare=prefix_removed))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
-        """Decode a batch, and its uncertain events by `otherwise`; return None if `otherwise` must decode the whole batch."""
+        """Decode a batch by the scanner, and the events that the scanner reports as uncertain by `otherwise`.
+
+        Returns:
+            None if the caller must decode the whole batch: most events are uncertain, or the scanner pauses after such a batch.
+        """
         if self._resting:
             self._resting -= 1
             return None
@@ -70,7 +74,7 @@ class NativeRows:
     def _complete(
         self, batch: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
     ) -> Decoded:
-        """Decode the uncertain events by `otherwise` and add them to the batch."""
+        """Decode the events that the scanner reports as uncertain by `otherwise`, and insert the results into the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise([values[row] for row in uncertain])
         retried = [uncertain[row] for row in rest.rows]
@@ -92,5 +96,5 @@ def _number_field(field: InputField) -> NumberField:
 
 
 def _count_numbers(signature: Signature) -> int:
-    """Return the number of numbers in an event."""
+    """Return how many numbers an event of this signature contains, elements of arrays included."""
     return sum(field.array or 1 for field in signature.fields)

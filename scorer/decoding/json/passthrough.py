@@ -1,4 +1,4 @@
-"""Values at given paths of JSON objects: msgspec reads only the top-level fields of the paths."""
+"""Reading of values at given paths of JSON objects. msgspec decodes only the top-level fields in which the paths begin."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from scorer.decoding.passthrough_fields import Path, follow_path
 
 
 class JsonPassthrough:
-    """Reader of the values at paths of JSON objects; see `PathReader`. The first step of each path is a name."""
+    """Reader of the values at paths of JSON objects; see `PathReader`. The first step of each path is a field name."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         names = list(dict.fromkeys(str(path[0]) for path in paths))
@@ -32,7 +32,7 @@ class JsonPassthrough:
         return [follow_path(columns[column], path) for column, path in self._below]
 
     def _read_leniently(self, event: bytes) -> Sequence[Any]:
-        """Read an event that msgspec rejects, for example because of NaN or a number beyond the range of a float."""
+        """Return the values of an event that msgspec rejects, for example because of NaN; all None if the event is not JSON."""
         try:
             document = lenient.loads(event)
         except (ValueError, RecursionError):

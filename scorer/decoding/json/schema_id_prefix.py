@@ -1,4 +1,4 @@
-"""The prefix of serialisers for JSON Schema: a zero byte and the schema's id, before the JSON.
+"""The prefix that serialisers for JSON Schema write before the JSON: a zero byte and the id of the schema.
 
 Confluent's ids have 4 bytes, and the lowest id is 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a
 zero byte, so the prefix is recognised without a setting. The schema is not looked up.
@@ -13,17 +13,17 @@ LONG_PREFIX_BYTES = 9
 
 
 def without_prefix(value: bytes) -> bytes:
-    """Return the JSON of one event, without a prefix."""
+    """Return the JSON of one event: the value after the prefix, or the whole value if it has no prefix."""
     if value[:1] != b"\0":
         return value
     return value[PREFIX_BYTES if any(value[:PREFIX_BYTES]) else LONG_PREFIX_BYTES :]
 
 
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
-    """Return a batch without prefixes if its first event has one, else the batch unchanged.
+    """Remove the prefixes of a batch if its first event has a prefix; otherwise return the batch unchanged.
 
-    Only the first event is checked, so batches without prefixes, the usual case, take no longer. If another event has a
-    prefix, the batch decoder fails and each event is decoded singly, with `without_prefix`.
+    Only the first event is checked, so that batches without prefixes, the usual case, cost no time. If only a later event has a
+    prefix, the decoder of the batch fails, and each event is then decoded separately with `without_prefix`.
     """
     if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0

@@ -1,7 +1,7 @@
-"""Avro records to rows of values, by their writer's schema: fastavro reads them singly, a fixed layout reads them in batches.
+"""Reading of Avro records by their writer's schema.
 
-Logical types are read as their underlying types, except decimals, which become numbers. A field that is not in the schema is
-absent.
+fastavro reads single records. A fixed layout, if the schema has one, reads whole batches. Logical types are read as their
+underlying types, except decimals, which become numbers. A field that is not in the schema counts as absent.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 from scorer.decoding.tensors import Row
 
 DECIMAL = "scorestream-decimal"
-"""Our logical type for decimals, which become numbers. fastavro's makes Decimal objects, rounded to the schema's precision."""
+"""Our logical type of decimals, read as numbers. fastavro's type gives Decimal objects, rounded to the schema's precision."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 NAMED = {"record", "error", "enum", "fixed"}
 TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
@@ -42,13 +42,13 @@ READ = (*PARTS, "name", "namespace", "symbols", "size", "scale")
 """The keys of a schema that matter to a reader."""
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
-"""A record that wraps each event and adds no byte: fastavro resolves referenced types only inside a record."""
+"""A record that contains only the event, at no extra byte: fastavro resolves referenced types only inside a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 
 
 class AvroReader:
-    """Reader of records of one writer's schema. Raises BadSchema if the schema is invalid."""
+    """Reader of the Avro records of one writer's schema. Raises BadSchema if the schema is invalid."""
 
     def __init__(self, schema: Schema, fields: RowSchema, id_field: str | None) -> None:
         try:
@@ -68,7 +68,7 @@ class AvroReader:
         self._fields = fields
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the values of the record after a header of `start` bytes. Raises Poison."""
+        """Return the row of the record that follows `start` bytes of prefix in the value. Raises Poison."""
         return self._fields.converted(self._record(value, start))
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
@@ -95,12 +95,12 @@ class AvroReader:
 
 
 def _parse_document(text: str | bytes) -> Any:
-    """Parse the text of a schema to the form that fastavro accepts. Raises ValueError."""
+    """Parse the JSON text of a schema, and convert it to a form that fastavro accepts. Raises ValueError."""
     return defined_once(readable(documents.ANY.decode(text)), "", {})
 
 
 def readable(schema: Any) -> Any:
-    """Reduce a schema to the keys that a reader needs, without logical types other than DECIMAL.
+    """Reduce a schema to the keys that a reader needs, and mark its decimals with the logical type DECIMAL.
 
     A type name in the form `{"type": "n.Part"}`, which Java's library accepts, becomes `"n.Part"`. Defaults are left out: no
     event needs them, and fastavro rejects some defaults that registries accept.
@@ -117,9 +117,12 @@ def readable(schema: Any) -> Any:
 
 
 def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
-    """Replace repeated, identical definitions of a type by its name, because fastavro rejects them.
+    """Replace each repeated, identical definition of a named type by its name, because fastavro rejects repetitions.
 
-    `namespace` is the enclosing namespace, `defined` has the definitions so far by name and is updated.
+    Args:
+        schema: the schema, or a part of it.
+        namespace: the enclosing namespace.
+        defined: the previous definitions by full name; updated by this call.
     """
     if isinstance(schema, list):
         return [defined_once(part, namespace, defined) for part in schema]
@@ -139,7 +142,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
-    """Return whether values of a type are decimals, with the scale in the schema or, as Debezium writes it, in each value."""
+    """Return whether a schema describes decimals: of a fixed scale, or with a scale in each value (Debezium's record type)."""
     if schema.get("type") == "record":
         return VARIABLE in (schema.get("connect.name"), schema.get("name"), f"{schema.get('namespace')}.{schema.get('name')}")
     scale = schema.get("scale", 0)
@@ -152,7 +155,7 @@ def _is_decimal(schema: Mapping[str, Any]) -> bool:
 
 
 def _number(value: Any, schema: Any = None, _: Any = None) -> Any:
-    """Convert a decimal that fastavro has read as bytes, or as a record of bytes and scale, to a number."""
+    """Convert a decimal that fastavro has read, as bytes or as a record of bytes and scale, to a number."""
     if isinstance(value, bytes):
         return decimals.number(value, schema.get("scale", 0))
     return value if (number := decimals.variable(value)) is None else number
@@ -162,9 +165,9 @@ LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed"
 
 
 def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
-    """Parse referenced schemas, which may need each other's types, and return their named types.
+    """Parse the schemas to which a schema refers, in any order, and return all named types that they define.
 
-    A reference that cannot be parsed is left out: either no event needs it, or the missing type is reported.
+    A reference with a missing type is left out. If the referring schema needs it, the missing type is reported there.
     """
     named: dict[str, Any] = {}
     waiting = list(references)
@@ -182,9 +185,9 @@ def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
 
 
 def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Parse a schema that may use the types `named`, and return it with all named types.
+    """Parse a schema that may use the types `named`; return the parsed schema, and all named types including its own.
 
-    As in Java's library, the simple name of a type without a namespace also refers to it from inside a namespace.
+    As in Java's library, a schema inside a namespace may refer to a type without a namespace by its simple name.
 
     Raises:
         UnknownType: A type is missing.
@@ -202,11 +205,16 @@ def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
-    """Return whether records of a parsed schema may nest to any depth, because a type contains itself.
+    """Return whether a type of a parsed schema contains itself, so that records may be nested to any depth.
 
     fastavro's compiled reader has no limit of depth: a record of 5,000 levels, 45 kB, overflows the stack and kills the
-    process (1.13.1). Its reader in Python raises RecursionError. `within` has the named types around this part; `finite` has
-    the types that do not contain themselves, and is updated.
+    process (1.13.1). fastavro's reader in Python raises RecursionError.
+
+    Args:
+        schema: the parsed schema, or a part of it.
+        named: the named types.
+        within: the names of the types that enclose this part.
+        finite: the names of types that are known not to contain themselves; updated by this call.
     """
     if isinstance(schema, list):
         return any(_is_recursive(part_schema, named, within, finite) for part_schema in schema)
@@ -226,9 +234,10 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
 
 
 def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the parts of a record, in order; of a union with null, the other type. None means that the layout varies.
+    """Yield the layout items of a record's fields, in order; None for a field whose encoding has no fixed layout.
 
-    `lengths` has the fields of the signature, with the length of each array of fixed length.
+    A union of null and one other type is laid out as that other type. `defaults` has, by field name, the length of each array
+    of fixed length.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None
@@ -253,7 +262,7 @@ def _type_items(type_: Any, name: str, lengths: Mapping[str, int | None]) -> Ite
 
 
 def _union_items(union: list[Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the parts of a union of null and one other type."""
+    """Yield the layout items of a union of null and one other type; None for any other union."""
     values = [(branch, branch_type) for branch, branch_type in enumerate(union) if branch_type != "null"]
     if len(values) != 1:
         yield None
@@ -264,7 +273,7 @@ def _union_items(union: list[Any], name: str, lengths: Mapping[str, int | None])
 
 
 def _compound_items(type_: Mapping[str, Any], name: str, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the parts of a type that the schema writes as an object."""
+    """Yield the layout items of a type that the schema writes as a JSON object; None if the type has no fixed layout."""
     kind = type_["type"]
     length = lengths.get(name)
     if kind == "fixed":

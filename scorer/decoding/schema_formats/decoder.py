@@ -1,7 +1,7 @@
-"""Avro and Protobuf events to tensors, each event by its writer's schema, so that schemas may change while events flow.
+"""Decoding of Avro and Protobuf events to tensors, each event by its writer's schema. Schemas may change at any time.
 
 The fields of the signature are read by their names. Events of one schema are decoded together: numpy decodes the events that
-have the schema's fixed layout, and the format's own reader decodes the others with the same results.
+match the schema's fixed layout, and the format's own reader decodes the others with the same results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,13 @@ from scorer.settings import Settings
 
 FEWEST_PREFIX = 1
 MOST_PREFIX = 1 << 20
-"""Range of the ids that registries assign. A value without a prefix rarely begins with the five bytes of such an id."""
+"""Range of the ids that registries assign. A value without a prefix rarely begins with a zero byte and an id of this range."""
 
 
 class SchemaDecoder:
-    """Decoder of events of one signature, each by its own schema, from `schemas` or else the configured source.
+    """Decoder of Avro or Protobuf events for one signature, each event by its writer's schema.
+
+    `schemas` is the source of the schemas; None for the configured source.
 
     Raises:
         Fatal: the schema file is invalid, or the format's library is missing.
@@ -60,7 +62,7 @@ class SchemaDecoder:
         return self._decode_by_schema(values, None)
 
     def _decode_by_schema(self, values: Sequence[bytes | None], headers: Sequence[Headers] | None) -> Decoded:
-        """Decode the events of each schema together."""
+        """Group the events of a batch by their schema, decode each group, and merge the results in the order of the batch."""
         groups, rejected = self._group_by_key(values, headers)
         if headers is not None:
             rejected |= self._ambiguous(values, groups)
@@ -77,7 +79,14 @@ class SchemaDecoder:
     def _group_by_key(
         self, values: Sequence[bytes | None], headers: Sequence[Headers] | None
     ) -> tuple[dict[Key, list[int]], dict[int, Poison]]:
-        """Group the rows by key, and return the Poison of each row without a readable schema. Raises LookUpsPending."""
+        """Group the indices of the events by their schema key.
+
+        Returns:
+            The indices by key, and the Poison of each event whose schema cannot be determined or read.
+
+        Raises:
+            LookUpsPending: look-ups of schemas are still running.
+        """
         rows_of: dict[Key, list[int]] = {}
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(values):
@@ -105,9 +114,9 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the errors of values that match both the schema that the headers name and the schema of their prefix.
+        """Return the errors of values that are valid for two schemas: that of the headers and that of the value's prefix.
 
-        Such headers may have been copied from another record.
+        The headers of such a record may have been copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():
@@ -126,7 +135,7 @@ class SchemaDecoder:
         return ambiguous
 
     def _matches(self, value: bytes, key: Key) -> bool:
-        """Return whether the value is a complete record of that schema, whatever fields the schema has."""
+        """Return whether the value is a complete record of the schema of `key`. The fields of the signature may be missing."""
         try:
             self._reader(key).path_reader(())(value, start_of(key))
         except (Poison, *FAULTS):
@@ -161,7 +170,10 @@ def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
 
 
 class SchemaIdReader:
-    """Reader of the configured id field by the schema of each event, from `schemas` or else the configured source."""
+    """Reader of the configured id field of Avro or Protobuf events, each event by its writer's schema.
+
+    `schemas` is the source of the schemas; None for the configured source.
+    """
 
     def __init__(self, settings: Settings, schemas: SchemaSource | None = None) -> None:
         self._fields = RowSchema(Signature((), ()), settings.input.id_field, settings.input.max_event_bytes)
@@ -170,7 +182,7 @@ class SchemaIdReader:
         self._readers: dict[Key, EventReader] = {}
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id, or None if the event has no readable one."""
+        """Return the id; None if the event has no id or the id cannot be read."""
         if value is None:
             return None
         try:

@@ -1,8 +1,8 @@
-"""Batch decoding of events whose schema determines the position of each field: numpy extracts the fields of all events.
+"""Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the position of each field.
 
-Avro and Protobuf both write a float as its bytes and a tag or a branch as a constant, so most events of numbers have one
-layout. `FixedLayout` lists the parts of that layout in order. An event that matches the layout to the last byte decodes to the
-same values as by its format's own reader. Every other event is left to that reader.
+Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant, so most events of numbers have the
+same layout. `FixedLayout` lists the parts of that layout in order. An event that matches the layout to the last byte decodes to
+the same values as by its format's own reader. Every other event is left to that reader.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,24 @@ from scorer.decoding.schema_formats.varints import varints
 from scorer.decoding.types import Decoded
 from scorer.native.byte_columns import AsciiColumn, ByteColumn
 
-MOST_VARIABLE = 30  # strings and varints; with more of them the format's own reader is as quick
-FEWEST = 64  # the smallest batch of which all ids are extracted in one step
+MOST_VARIABLE = 30  # maximum number of strings and varints in a layout: with more, the format's own reader is as fast
+FEWEST = 64  # minimum number of events for which all ids are extracted in one step
 LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantBytes:
-    """Bytes that are the same in every event."""
+    """A layout item: bytes that are the same in every event."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FixedNumbers:
-    """`count` numbers of a dtype (`<f4`, `<f8`, `?` or `u1`), an array field if several. `field` is None for unused bytes."""
+    """A layout item: `count` numbers of a dtype (`<f4`, `<f8`, `?` or `u1`). More than one number is an array field.
+
+    `field` is None for bytes that no field uses.
+    """
 
     field: str | None
     dtype: str
@@ -42,7 +45,10 @@ class FixedNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PrefixedBytes:
-    """Text in UTF-8, or bytes if `raw`, after its length as a varint (twice the length if `zigzag`)."""
+    """A layout item: a varint with a length, and that many bytes. The bytes are UTF-8 text unless `raw`.
+
+    If `zigzag`, the varint is twice the length.
+    """
 
     field: str | None
     zigzag: bool
@@ -51,7 +57,7 @@ class PrefixedBytes:
 
 @dataclass(frozen=True, slots=True)
 class VarintNumber:
-    """An integer as a varint below `limit`, with its sign in the lowest bit if `zigzag`."""
+    """A layout item: an integer as a varint below `limit`. If `zigzag`, the lowest bit of the varint is the sign."""
 
     field: str | None
     zigzag: bool
@@ -67,9 +73,9 @@ class _EventSlices:
 
     Attributes:
         rows: the indices of these events in the batch.
-        runs: for each run of fixed bytes, its start in each event.
-        texts: for each text, its start and end in each event.
-        numbers: for each varint, its integer in each event.
+        runs: for each sequence of bytes between two variable parts, its start position in each event.
+        texts: for each text or bytes field, its start and end positions in each event.
+        numbers: for each varint number, its value in each event.
     """
 
     buffer: NDArray[np.uint8]
@@ -80,14 +86,20 @@ class _EventSlices:
     _data: bytes | None = None
 
     def data(self) -> bytes:
-        """Return the buffer as bytes, which are copied at the first call."""
+        """Return the content of the buffer as `bytes`. The first call copies it."""
         self._data = self._data or self.buffer.tobytes()
         return self._data
 
 
 @dataclass(slots=True)
 class _SlicedFields:
-    """The parts of the events that match the layout: (events, width) fixed bytes, and strings and integers by field."""
+    """The parts of the events that match the layout.
+
+    Attributes:
+        matrix: (events, width), the bytes of all parts of fixed width.
+        texts: the texts of all events, by field.
+        whole: the integers of all events, by field.
+    """
 
     matrix: NDArray[np.uint8]
     texts: dict[str | None, Sequence[Any]]
@@ -95,7 +107,7 @@ class _SlicedFields:
 
 
 class FixedLayout:
-    """The layout of an event for the fields of one signature, created by `create_layout`."""
+    """The byte layout that most events of one schema have, and the decoder of events that match it; see `create_layout`."""
 
     def __init__(self, items: Sequence[Item], fields: RowSchema, id_field: str | None) -> None:
         self._signature = fields.signature
@@ -128,9 +140,9 @@ class FixedLayout:
         self._booleans = booleans
 
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
-        """Decode the events that match the layout after headers of `start` bytes; return None if none matches.
+        """Decode the events that match the layout; return None if no event matches.
 
-        The caller rejects floats that are not finite.
+        Each event follows `start` bytes of prefix in its value. The caller must reject events with floats that are not finite.
         """
         cuts = self._locate(values, start)
         matrix = self._gather_fixed(cuts)
@@ -158,7 +170,7 @@ class FixedLayout:
     def _column(
         self, item: PrefixedBytes, cuts: _EventSlices, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Sequence[Any]:
-        """Return the strings or bytes of a field. Raises UnicodeDecodeError."""
+        """Return the text or the bytes of a field for each event. Raises UnicodeDecodeError."""
         together = item.field == self._id_field and len(begins) >= FEWEST
         if together and (ascii_column := AsciiColumn.cut(cuts.buffer, begins, ends)) is not None:
             return ascii_column
@@ -167,9 +179,10 @@ class FixedLayout:
         return raw if item.raw else list(map(bytes.decode, raw))
 
     def _locate(self, values: Sequence[bytes], start: int) -> "_EventSlices":
-        """Locate the parts of all events at once, and keep the events whose size matches.
+        """Locate the parts of all events at once, and keep only the events whose size matches the layout.
 
-        Positions only increase and the last one must be the event's end, so no part extends beyond its event.
+        Positions within an event only increase, and the last position must be the end of the event. So no part extends beyond
+        its event.
         """
         buffer, begins, ends = _join(values)
         positions = begins + start
@@ -200,7 +213,7 @@ class FixedLayout:
         return _EventSlices(buffer, rows, runs, texts, numbers)
 
     def _gather_fixed(self, cuts: "_EventSlices") -> NDArray[np.uint8]:
-        """Return the fixed bytes of each event, one run after the other, as (events, width)."""
+        """Return the bytes of all parts of fixed width, (events, width), in the order of the layout."""
         count = len(cuts.rows)
         parts = []
         for begins, size in zip(cuts.runs, self._runs, strict=True):
@@ -264,7 +277,12 @@ class FixedLayout:
 
 
 def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str | None) -> FixedLayout | None:
-    """Create the layout, or return None if it varies (an item is None) or lacks a field of the signature."""
+    """Create the layout of a schema from its items.
+
+    Returns:
+        None if an item is None, if the items lack a field of the signature, if a field is binary, or if the format's own reader
+        is as fast.
+    """
     items = [item for item in parts if item is not None]
     if any(field.raw for field in fields.signature.fields):
         return None
@@ -289,9 +307,9 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
 
 
 def _join(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Join the events in one buffer, and return it with the start and the end of each event.
+    """Join the values in one buffer, and return the buffer with the start and the end position of each value.
 
-    The joined buffer has one more byte at its end, so that a read at the end of the last event is inside the buffer.
+    The buffer has one more byte at its end, so that a read at the end of the last value is inside the buffer.
     """
     if isinstance(values, ByteColumn):
         return values.text, values.starts, values.ends
@@ -301,7 +319,7 @@ def _join(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 
 
 def _to_slice(places: list[int]) -> slice | list[int]:
-    """Return the indices as a slice if they are consecutive, else as they are."""
+    """Return the indices as a slice if they are consecutive, else unchanged."""
     if places and places == list(range(places[0], places[0] + len(places))):
         return slice(places[0], places[0] + len(places))
     return places

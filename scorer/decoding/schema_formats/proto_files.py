@@ -1,4 +1,7 @@
-"""Protobuf schemas to message types: `.proto` text through protoc, or a descriptor set that protoc has written."""
+"""Compilation of Protobuf schemas to message descriptors.
+
+A schema is `.proto` text, which protoc compiles, or a descriptor set, which is the output of protoc.
+"""
 
 import base64
 import importlib
@@ -22,17 +25,17 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 NAME = "__event__.proto"  # a name that no other file has
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
 REGISTRY_FILES = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
-"""Files that registries provide, so that no schema lists them as references. protoc provides the files of google/protobuf."""
+"""Names of files that registries provide and no schema lists as references. protoc itself provides google/protobuf."""
 LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
 """Lines of protoc's output that are not errors."""
 MISSING = ": File not found."
 MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
-"""Prefixes of the modules that contain these files, by the first part of the file's name."""
+"""Prefixes of the Python modules that contain the descriptors of registry files, by the first part of the file's name."""
 COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """Compile a schema's text or descriptor set to the file that it describes. Raises BadSchema with protoc's report."""
+    """Return the file descriptor of a schema. Raises BadSchema, with protoc's report if protoc rejects the text."""
     file_or_error = _compiled_once(schema)
     if isinstance(file_or_error, str):
         raise BadSchema(file_or_error)
@@ -41,7 +44,10 @@ def compiled(schema: Schema) -> FileDescriptor:
 
 @lru_cache(maxsize=1_000)
 def _compiled_once(schema: Schema) -> FileDescriptor | str:
-    """Return the file or the error, once for each schema: protoc takes 100 ms, and many events may have one bad schema."""
+    """Return the file descriptor of a schema, or the error as text if the schema is invalid. Both are cached.
+
+    protoc takes 100 ms, and many events may have the same invalid schema.
+    """
     try:
         return _compile(schema)
     except BadSchema as error:
@@ -67,7 +73,10 @@ def _compile(schema: Schema) -> FileDescriptor:
 
 
 def _write(folder: Path, name: str, text: str) -> None:
-    """Write a file that may be imported. Raises BadSchema with an error that contains no path of this machine."""
+    """Write a schema to a file that other schemas can import by its name.
+
+    Raises BadSchema if the name is not a valid relative path. The error contains no path of this machine.
+    """
     try:
         path = (folder / name).resolve()
         if not path.is_relative_to(folder):
@@ -80,7 +89,11 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 def _decode_descriptor(name: str, text: str) -> FileDescriptorProto | None:
-    """Return the descriptor that a text contains in base64, as Apicurio's serialisers may register it; None for source text."""
+    """Decode a file descriptor from base64 text, the form in which Apicurio's serialisers may register a schema.
+
+    Returns:
+        None if the text is `.proto` source.
+    """
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
         file.name = name
@@ -90,7 +103,7 @@ def _decode_descriptor(name: str, text: str) -> FileDescriptorProto | None:
 
 
 def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
-    """Return the registry files of these names and the files that they import, by name."""
+    """Return the descriptors of these registry-provided files and of the files that they import, by file name."""
     files_by_name: dict[str, FileDescriptorProto] = {}
 
     def add(file: FileDescriptor) -> None:
@@ -106,9 +119,9 @@ def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
 
 
 def _run_protoc(sources: Path) -> None:
-    """Compile NAME and the files that it imports to the file `set` next to the folder of the sources.
+    """Compile the file NAME in `sources`, with its imports, to a descriptor set: the file `set` in the parent folder.
 
-    Python must not run in that folder: it would import modules from untrusted files.
+    The working directory of the process must not be `sources`: Python would import modules from untrusted files.
 
     Raises:
         BadSchema: The report of protoc, without paths of this machine.
@@ -131,7 +144,7 @@ def _run_protoc(sources: Path) -> None:
 
 
 def described(data: bytes) -> FileDescriptor:
-    """Return the last file of a descriptor set. Raises BadSchema."""
+    """Return the descriptor of the last file of a descriptor set. Raises BadSchema."""
     pool = descriptor_pool.DescriptorPool()
     try:
         descriptors = descriptor_pb2.FileDescriptorSet.FromString(data).file
@@ -143,7 +156,11 @@ def described(data: bytes) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """Return the message of that name (with or without its package; `Outer.Inner`), or the only one. Raises BadSchema."""
+    """Return the message type with this name, with or without its package, such as `Outer.Inner`.
+
+    None selects the only message type of the file. Raises BadSchema if there is no such message type, or if the name is None
+    and the file has several message types.
+    """
     messages = dict(file.message_types_by_name)
     if name is None and len(messages) == 1:
         return next(iter(messages.values()))
@@ -159,7 +176,10 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
-    """Return the message at a path of indices, first in the file and then in each nested message. Raises BadSchema."""
+    """Return the message type at a path of indices: the first among the file's types, each further one among the nested types.
+
+    Raises BadSchema if the path does not exist.
+    """
     try:
         message = list(file.message_types_by_name.values())[path[0]]
         for index in path[1:]:

@@ -1,8 +1,10 @@
-"""Protobuf messages to rows of values: Protobuf's library reads them singly, a fixed layout reads them in batches.
+"""Reading of Protobuf messages by their writer's schema.
 
-A field without presence that is missing on the wire has its zero value, and a field with a default in the schema has that
-default. Any other missing field is absent, and so is an empty repeated field. An enum becomes its symbol for a text field, as
-in Avro. A wrapper (DoubleValue and so on) becomes its value or is absent. A decimal (confluent.type.Decimal, or Debezium's
+The protobuf library reads single messages. A fixed layout, if the schema has one, reads whole batches.
+
+A field that is missing on the wire has the default that the schema states, or its zero value if the field has no presence. Any
+other missing field is absent, and so is an empty repeated field. An enum becomes its symbol if the model's field is a text, as
+in Avro. A wrapper (DoubleValue and so on) becomes its value, or is absent. A decimal (confluent.type.Decimal, or Debezium's
 with its scale) becomes a number.
 """
 
@@ -54,11 +56,11 @@ VARINTS = {
     FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
     FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
 }
-"""Whether the sign is in the lowest bit, and the limit below which a varint is the number: the library cuts larger ones off."""
+"""By type: whether the lowest bit is the sign, and the limit below which the varint is valid (the library truncates others)."""
 
 
 class ProtobufReader:
-    """Decodes messages of one type to rows, in one call of the protobuf library for each message."""
+    """Reader of Protobuf messages of one type. Each message takes one call of the protobuf library."""
 
     def __init__(self, message: Descriptor, fields: RowSchema, id_field: str | None) -> None:
         self._type = message
@@ -71,7 +73,7 @@ class ProtobufReader:
         self.layout: FixedLayout | None = create_layout(items, fields, id_field)
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the values of the message after a header of `start` bytes. Raises Poison."""
+        """Return the row of the message that follows `start` bytes of prefix in the value. Raises Poison."""
         return self._fields.converted(self._event(self._message(value, start)))
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
@@ -93,7 +95,7 @@ class ProtobufReader:
 
 
 def _path_tree(path: Path) -> Tree:
-    """Return the tree that contains one path."""
+    """Return the tree whose only field lies at this path."""
     below: Tree | str = ""
     for step in reversed(path):
         below = {step: below}
@@ -102,7 +104,10 @@ def _path_tree(path: Path) -> Tree:
 
 
 def _object_reader(message: Descriptor, part: Tree, texts: Container[str]) -> Read:
-    """Create a function that reads the parts that the message type has; `texts` has the text fields of the signature."""
+    """Create a function that reads the fields in `part` from a message, as an object by field name.
+
+    Fields that the message type does not have are left out. `texts` has the names of the signature's text fields.
+    """
     fields = message.fields_by_name
     reads = {
         name: _field_reader(fields[name], below, texts)
@@ -113,7 +118,10 @@ def _object_reader(message: Descriptor, part: Tree, texts: Container[str]) -> Re
 
 
 def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that reads a field of a message: its value, or an object or an array with the parts below it."""
+    """Create a function that reads one field of a message; the function returns None for an absent field.
+
+    `below` is the name of the signature's field, or the tree of the fields to read inside this field.
+    """
     name = field.name
     if field.is_repeated:
         read_elements = _repeated_reader(field, below, texts)
@@ -126,7 +134,10 @@ def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[st
 
 
 def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that converts a map to an object and another repeated field to a list; None for an empty list."""
+    """Create a function that converts a repeated field to a list, or None if it is empty, and a map to an object.
+
+    `below` is as in `_field_reader`.
+    """
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and not isinstance(below, str):
         value = message.fields_by_name["value"]
@@ -149,7 +160,10 @@ def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container
 
 
 def _value_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that reads one value of a field: unchanged, as its parts, or as the value of a well-known type."""
+    """Create a function that reads one value: a scalar unchanged, a message as the object of its fields in the tree `below`.
+
+    An enum of a text field becomes its symbol. A wrapper becomes its value. A decimal becomes a number.
+    """
     message = field.message_type
     if not isinstance(below, str):
         return _identity if message is None else _object_reader(message, below, texts)
@@ -171,9 +185,9 @@ def _identity(value: Any) -> Any:
 
 
 def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> Iterator[Item | None]:
-    """Yield the parts of a message in the order of the field numbers. None means that the layout varies.
+    """Yield the layout items of a message in the order of the field numbers; None for a field that has no fixed layout.
 
-    `lengths` has the fields of the signature, with the length of each array of fixed length.
+    `lengths` has the length of each array of fixed length by field name.
     """
     for field in sorted(message.fields, key=lambda candidate: int(candidate.number)):
         if field.containing_oneof is not None and len(field.containing_oneof.fields) > 1:
@@ -196,7 +210,7 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
 
 def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Yield the parts of a packed field of `length` floats; None for any other repeated field."""
+    """Yield the layout items of a packed field of `length` floats; None for any other repeated field."""
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None
         return

@@ -1,4 +1,4 @@
-"""A schema, its identifier in a schema registry, and the errors of invalid schemas and failed requests."""
+"""Schemas, their identifiers in a schema registry, and the errors of invalid schemas and failed requests."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -7,7 +7,7 @@ LARGEST_ID = 2**31 - 1
 
 
 class SchemaId(NamedTuple):
-    """The identifier of a schema in a registry: Confluent's id or GUID, or Apicurio's id of a content or of a version."""
+    """The identifier of a schema in a registry: Confluent's id or GUID, or Apicurio's content id or global id."""
 
     kind: Literal["id", "GUID", "content id", "global id"]
     value: int | str
@@ -21,9 +21,12 @@ NO_ID = SchemaId("id", 0)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema as text, its format (`avro` or `protobuf`; empty if unknown), and its references as (name, text).
+    """A schema: its format, its text, and the schemas to which it refers.
 
-    A Protobuf schema may be a descriptor set in place of text.
+    Attributes:
+        format: `avro` or `protobuf`; empty if unknown.
+        text: the text of the schema; bytes for a Protobuf descriptor set.
+        references: the name and the text of each referenced schema, including indirect references.
     """
 
     format: str
@@ -36,7 +39,7 @@ class BadSchema(Exception):
 
 
 class LookUpFailed(Exception):
-    """A request to the registry failed. `status` is the HTTP status of the response, None without a response."""
+    """A request to the schema registry failed. `status` is the HTTP status; None if the registry did not respond."""
 
     NOT_FOUND = 404
 

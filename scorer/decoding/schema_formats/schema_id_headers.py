@@ -1,4 +1,7 @@
-"""Ids of schemas in headers, as the newer serialisers of Confluent and Apicurio write them; the value then has no prefix."""
+"""Reading of schema ids from headers, where the newer serialisers of Confluent and Apicurio write them.
+
+The value of such a record has no prefix with an id.
+"""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,10 +22,10 @@ NAMING = frozenset(
     | {f"apicurio.value.{name}" for name in ("artifactId", "contentHash", "schema")}
     | {f"apicurio.registry.{name}" for name in ("globalId", "contentId")}
 )
-"""Headers that name the schema of a value, including the headers that are not supported."""
+"""Names of headers that identify the schema of a value, supported or not."""
 READ = NAMING | {ENCODING, MESSAGE}
 MARKS = (CONFLUENT.encode(), b"apicurio.")
-"""Each name in READ contains one of these."""
+"""Substrings of header names: each name in READ contains one of them."""
 LONG_BYTES = 8
 GUID_BYTES = 16
 # the first byte of Confluent's header: an id follows, or a GUID
@@ -31,7 +34,13 @@ BY_GUID = 1
 
 
 class HeaderFrame(NamedTuple):
-    """The schema that headers name, the Protobuf message (its path or its name), and the bytes before the message."""
+    """The schema of an event, as its headers name it.
+
+    Attributes:
+        schema_id: the identifier of the schema.
+        message: the path or the name of the Protobuf message type; None if the headers do not name a type.
+        before: the bytes that precede the Protobuf message in the value.
+    """
 
     schema_id: SchemaId
     message: tuple[int, ...] | str | None = None
@@ -39,7 +48,10 @@ class HeaderFrame(NamedTuple):
 
 
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
-    """Return the schema that an event's headers name, or None. Raises Poison if the headers are invalid or contradictory."""
+    """Return the schema that an event's headers name; None if they name no schema.
+
+    Raises Poison if the headers are invalid, contradict each other, or name the schema in an unsupported way.
+    """
     read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
     frame_or_error = _frame(read, format_) if read else None
     if isinstance(frame_or_error, str):
@@ -48,7 +60,7 @@ def frame(headers: Headers, format_: str) -> HeaderFrame | None:
 
 
 def reference(message: str) -> bytes:
-    """Return the bytes that Apicurio's serialiser may write before a Protobuf message: the type's name as a sized message."""
+    """Return the bytes that Apicurio's serialiser may write before a Protobuf message: its type name, length-prefixed."""
     name = message.encode()
     body = b"\x0a" + encode_varint(len(name)) + name
     return encode_varint(len(body)) + body
@@ -56,7 +68,7 @@ def reference(message: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
-    """Return the frame, or the error as text; `headers` has no duplicates."""
+    """Return the schema that distinct headers name, None if they name no schema, or the error as text."""
     naming = [(name, value) for name, value in headers if name in NAMING]
     supported = [scheme for scheme in naming if scheme[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:
@@ -73,7 +85,7 @@ def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame 
 
 
 def _parse_confluent(value: bytes, format_: str) -> HeaderFrame:
-    """Parse the value of Confluent's header. Raises ValueError or IndexError if it is not an id."""
+    """Parse the value of Confluent's header. Raises ValueError or IndexError if the value is not a schema id."""
     size = GUID_BYTES if value[0] == BY_GUID else 4
     text = value[1 : 1 + size]
     end = 1 + size
@@ -91,7 +103,11 @@ def _parse_confluent(value: bytes, format_: str) -> HeaderFrame:
 
 
 def _parse_apicurio(name: str, value: bytes, headers: dict[str, bytes], format_: str) -> HeaderFrame | str:
-    """Parse the value of Apicurio's header, or return the error as text. Raises ValueError if it is not an id."""
+    """Parse the value of one of Apicurio's id headers. Raises ValueError if the value is not a schema id.
+
+    Returns:
+        The schema, or the error as text if the event's encoding is not supported.
+    """
     number = int.from_bytes(value, "big", signed=True)
     if len(value) != LONG_BYTES or not 0 < number <= LARGEST_ID:
         raise ValueError

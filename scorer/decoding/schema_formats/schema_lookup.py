@@ -1,4 +1,7 @@
-"""Sources of the reader for an event's schema: the configured file, or a registry by the id in the event's value or headers."""
+"""Selection of the reader for an event, by its writer's schema.
+
+The schema comes from the configured file, or from a registry by the id in the event's value or headers.
+"""
 
 import functools
 import importlib.util
@@ -25,9 +28,9 @@ from scorer.settings.input import SchemaRegistrySettings
 
 ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame
-"""The schema and message of an event: the prefix of its value, or the frame from its headers."""
+"""The key of an event, which identifies its schema and message type: the prefix of its value, or the frame of its headers."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
-"""The libraries that the format's extra installs."""
+"""The Python modules that a format needs; the extra of the same name installs them."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
 OTHERS = {
     b"\x03\x00": "AWS Glue's serialisers write such events, with an id that other registries do not have",
@@ -35,7 +38,7 @@ OTHERS = {
     b"\xc3\x01": "the event is in Avro's single-object encoding",
     b"Obj\x01": "the event is an Avro file with a schema of its own",
 }
-"""The possible encodings of an event without a schema's id, by its first bytes."""
+"""Hints at other encodings, by the first bytes of a value that does not begin with a schema id."""
 NO_PATH = (
     "no path of a Protobuf message follows the schema's id, as Confluent's serialisers write it; confluent-kafka for "
     "Python writes another form before 1.8, and with use.deprecated.format"
@@ -43,37 +46,41 @@ NO_PATH = (
 
 
 class EventReader(Protocol):
-    """Reader of events of one schema. `layout` is the layout of most events, None if it varies."""
+    """Reader of the events of one schema. `layout` is the byte layout of most events; None if there is no fixed layout."""
 
     layout: FixedLayout | None
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the values of the event after a header of `start` bytes. Raises Poison."""
+        """Return the row of the event that follows `start` bytes of prefix in the value. Raises Poison."""
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
-        """Create a function of the same arguments that reads the values at these paths; None for a missing value."""
+        """Create a function with the arguments of `row` that returns one value for each path; None for a missing value."""
 
 
 class SchemaSource(Protocol):
-    """Source of readers for events. `reads_headers`: headers may name the schema."""
+    """Source of event readers by schema key. `reads_headers` is true if headers may name an event's schema.
+
+    A key identifies the schema and the message type of an event.
+    """
 
     reads_headers: bool
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key of an event. Raises Poison if the event names no schema or contradictory schemas."""
+        """Return the key of an event's schema. Raises Poison if the event names no schema, or several different schemas."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Look up the schemas of these keys. Raises the errors of `SchemaRegistry.look_up`."""
+        """Fetch the schemas of these keys unless they are known. Raises the errors of `SchemaRegistry.look_up`."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
-        """Return the reader of events with that key.
+        """Return the reader of the events with this key.
 
-        Raises Poison if the schema does not exist, DependencyUnavailable and Fatal as `SchemaRegistry.schema`.
+        Raises Poison if the schema does not exist or is invalid, and DependencyUnavailable and Fatal as `SchemaRegistry.schema`
+        does.
         """
 
 
 def start_of(key: Key) -> int:
-    """Return the number of bytes that precede the event in its value."""
+    """Return the number of bytes in the record's value that precede the event."""
     return len(key if isinstance(key, bytes) else key.before)
 
 
@@ -103,9 +110,9 @@ def create_schema_source(settings: Settings) -> SchemaSource:
 
 
 class SchemaFileSource:
-    """Source of one schema for all events, which have no header.
+    """Source of one schema from a file, which all events have. The events have no prefix with a schema id.
 
-    A file name that ends neither with .avsc nor with .proto is a descriptor set.
+    In the format protobuf, a file whose name does not end with .proto is a descriptor set.
     """
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
@@ -120,7 +127,7 @@ class SchemaFileSource:
         return b""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Do nothing, because the schema is already available."""
+        """Do nothing, because the file has already been read."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:  # noqa: ARG002
         """Return the reader of the file's schema. Raises Fatal if the schema is invalid."""
@@ -133,7 +140,7 @@ class SchemaFileSource:
 
 
 class SchemaRegistrySource:
-    """Source of schemas by the id in each event's value or headers."""
+    """Source of schemas from a registry, by the schema id in each event's value or headers."""
 
     reads_headers = True
 
@@ -142,9 +149,9 @@ class SchemaRegistrySource:
         self._registry = registry
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key from the headers, else the value's prefix: a zero byte, the id, and for Protobuf the message's path.
+        """Return the key from the headers if they name a schema, otherwise the prefix of the value.
 
-        Raises Poison.
+        The prefix is a zero byte, the id and, for Protobuf, the path of the message type. Raises Poison.
         """
         if headers and (frame := schema_id_headers.frame(headers, self._format)) is not None:
             return _with_reference(frame, value)
@@ -175,7 +182,7 @@ class SchemaRegistrySource:
 
 
 def _missing_id_error(value: bytes) -> str:
-    """Return the error of an event without a schema's id."""
+    """Return the error text for a value that does not begin with a schema id."""
     other = next((f"; {other}" for start, other in OTHERS.items() if value.startswith(start)), "")
     return f"{NO_ID}{other}"
 
@@ -185,14 +192,14 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Add the bytes before the message to the frame if the value begins with the name of its Protobuf message."""
+    """Set `before` of the frame if the value begins with the name of the Protobuf message type."""
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
     return frame
 
 
 def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, id_field: str | None) -> EventReader:
-    """Create the reader of a schema; `message` is the name or the path of a Protobuf message. Raises BadSchema."""
+    """Create the event reader of a schema. `message` is the name or the path of a Protobuf message type. Raises BadSchema."""
     if schema.format == "avro":
         from scorer.decoding.schema_formats.avro import AvroReader
 
@@ -208,7 +215,7 @@ def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, 
 
 
 def shared(settings: SchemaRegistrySettings) -> SchemaRegistry:
-    """Return the registry of these settings, one per process, so that a new model version reuses the fetched schemas."""
+    """Return the schema cache of these settings. All model versions of a process share it, so each schema is fetched once."""
     return _shared(settings.model_dump_json())
 
 
@@ -219,7 +226,7 @@ def _shared(settings: str) -> SchemaRegistry:
 
 @functools.lru_cache
 def file_bytes(path: FilePath) -> bytes:
-    """Return the content of a schema file, which is read once per process. Raises Fatal."""
+    """Return the content of a schema file. Each file is read once per process. Raises Fatal if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Resolution of a schema's references, including indirect ones. Makes no HTTP requests."""
+"""Resolution of the schemas to which a schema refers, directly or indirectly. This module makes no HTTP requests."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,13 +6,15 @@ from typing import NamedTuple
 from scorer.decoding.schema_formats.schema import LookUpFailed
 
 MOST_REFERENCES = 300
-"""Limit of one schema, with indirect references. A registry's answers are untrusted, and each reference costs a request."""
+"""Limit of one schema's direct and indirect references: a registry's responses are untrusted, and each costs a request."""
 
 
 class Reference(NamedTuple):
-    """The name by which a schema refers to another (an Avro type or a Protobuf import), and its place in the registry.
+    """The reference from one schema to another schema.
 
-    The place is a subject and a version, or a group, an artifact and a version.
+    Attributes:
+        name: the name that the referring schema uses: an Avro type or a Protobuf import.
+        place: the location in the registry: subject and version, or group, artifact and version.
     """
 
     name: str
@@ -20,17 +22,22 @@ class Reference(NamedTuple):
 
 
 class ReferencedSchema(NamedTuple):
-    """The text of a referenced schema, and its own references."""
+    """The text of a schema to which another schema refers, and the references of that text."""
 
     text: str
     references: Sequence[Reference]
 
 
 def resolve(references: Sequence[Reference], fetch: Callable[[Reference], ReferencedSchema]) -> tuple[tuple[str, str], ...]:
-    """Fetch references and their own references, each name once, and return names and texts.
+    """Fetch all direct and indirect references of a schema, each name once.
 
-    A schema follows the schemas that it refers to. If one name refers to several schemas, the first one counts, in the
-    depth-first order of Confluent's clients.
+    Args:
+        references: the direct references of the schema.
+        fetch: returns the schema at a reference; raises LookUpFailed.
+
+    Returns:
+        The name and the text of each referenced schema. Each schema comes after the schemas to which it refers. If a name
+        refers to several schemas, the first one counts, in the depth-first order of Confluent's clients.
 
     Raises:
         LookUpFailed: A reference cannot be fetched (the error names it), or there are more than MOST_REFERENCES.

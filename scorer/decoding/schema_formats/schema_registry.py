@@ -1,8 +1,8 @@
-"""Cache of a registry's schemas by id, which looks up unknown ids in threads.
+"""Cache of a registry's schemas by id. Unknown ids are looked up in threads.
 
-A schema never changes under its id, so each is fetched once. If a look-up fails while the registry answers other requests, the
-id counts as failed and the events with that id are dead-lettered. Only a registry that answers no request is waited for. This
-module makes no HTTP requests: see `schema_registry_client.py`.
+The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
+other requests, events with that id are dead-lettered. If the registry answers no request, the caller waits for the registry.
+This module makes no HTTP requests: see `schema_registry_client.py`.
 """
 
 import re
@@ -24,30 +24,30 @@ from scorer.settings.input import SchemaRegistrySettings
 T = TypeVar("T")
 LONG_IDS = "Apicurio's serialisers write ids of 8 bytes unless apicurio.registry.as-confluent is true"
 LOOK_UPS = 8
-"""Concurrent requests: a registry on another continent answers 8 of them in the time of one."""
+"""Maximum number of concurrent look-ups: a registry on another continent answers 8 requests in the time of one."""
 SLICE_SECONDS = 0.5
-"""Time after which a waiting caller must report that it is alive, far less than the watchdog allows."""
+"""Time after which `look_up` returns to its caller, which must report to the watchdog that it is alive."""
 HUNG_SECONDS = 20.0
-"""Time after which a look-up has failed: the client's time-outs do not end a response that arrives byte by byte."""
+"""Time limit of a look-up: the client's time-outs do not end a response that arrives byte by byte."""
 ATTEMPTS = 3
 RETRY_SECONDS = 1.0
-"""Attempts and interval of a look-up that fails temporarily, such as with 500 or a time-out, while others are answered."""
+"""Attempts and interval of a look-up that fails temporarily (HTTP 500, time-out) while the registry answers other requests."""
 UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
-"""Time until an id is looked up again: an unknown id, which may be registered later, and an id whose look-up fails."""
+"""Time until an id is looked up again: UNKNOWN if the registry does not know the id yet, FAILED after other failures."""
 MOST_FAILED = 100_000
 """Limit of the ids whose failures are stored: as many as the largest batch has events."""
 ERROR_CHARACTERS = 500
 
 
 class SchemaClient(Protocol):
-    """Requests to one registry. Both calls block, and may be made from several threads at once."""
+    """Requests to one registry. Both methods block until the response, and may be called from several threads at once."""
 
     def schema(self, schema_id: SchemaId) -> Schema:
-        """Fetch a schema with its references. Raises LookUpFailed."""
+        """Fetch a schema and the schemas to which it refers. Raises LookUpFailed."""
 
     def probe(self) -> None:
-        """Request something that any registry answers. Raises LookUpFailed if the registry answers no request."""
+        """Check that the registry answers requests. Raises LookUpFailed if it answers none."""
 
 
 class _RunningLookUp(NamedTuple):
@@ -56,17 +56,20 @@ class _RunningLookUp(NamedTuple):
 
 
 class _RegistryProbe(NamedTuple):
-    """A running probe, and the failures that happened before it."""
+    """A running probe of the registry, and the failed look-ups that preceded it.
+
+    If the registry answers the probe, the failures are attributed to their ids; otherwise the registry is unavailable.
+    """
 
     future: "Future[None]"
     failures: dict[SchemaId, LookUpFailed]
 
 
 class SchemaRegistry:
-    """The schemas of one registry. `clock` returns monotonic seconds.
+    """The cache of the schemas of one registry. `clock` returns monotonic seconds.
 
-    Look-ups run in threads of their own, LOOK_UPS at once, and continue between two calls. Failures wait for a probe. If the
-    registry answers the probe, the ids count as failed; if not, the ids remain unknown.
+    Up to LOOK_UPS look-ups run at once, each in a thread, and continue between two calls. After a failed look-up the registry
+    is probed. If the registry answers the probe, the failure is recorded for the id; otherwise the id remains unknown.
     """
 
     def __init__(
@@ -89,12 +92,12 @@ class SchemaRegistry:
         self._answered = False
 
     def schema(self, schema_id: SchemaId, format_: str) -> Schema:
-        """Return the schema with that id; look it up if necessary, without a time limit.
+        """Return the schema with this id. An unknown id is looked up, without a time limit.
 
         Raises:
-            Poison: the registry has no schema of that id and format.
+            Poison: the registry has no schema of this id and format, or the look-up of the id failed.
             DependencyUnavailable: the registry answers no request.
-            Fatal: the registry rejects every request.
+            Fatal: the registry denies access and has never answered this process.
         """
         while (schema := self._get_schema(schema_id)) is None:
             try:
@@ -106,12 +109,12 @@ class SchemaRegistry:
         return schema
 
     def look_up(self, schema_ids: Iterable[SchemaId]) -> None:
-        """Look up those ids that are still unknown; `schema` then returns or raises at once.
+        """Look up the ids that are still unknown. After a normal return, `schema` does not wait for these ids.
 
         Raises:
             LookUpsPending: the look-ups take longer than SLICE_SECONDS; call again.
             DependencyUnavailable: the registry answers no request.
-            Fatal: the registry rejects every request and has never answered this process.
+            Fatal: the registry denies access and has never answered this process.
         """
         with self._lock:
             waiting = deque(schema_id for schema_id in dict.fromkeys(schema_ids) if self._needs_look_up(schema_id))
@@ -129,7 +132,10 @@ class SchemaRegistry:
                 self._wait(remaining)
 
     def _get_schema(self, schema_id: SchemaId) -> Schema | None:
-        """Return the schema, or None if the id must be looked up. Raises Poison if a recent look-up failed."""
+        """Return the schema; None if its id must be looked up.
+
+        Raises Poison if the id is invalid, or if its look-up failed recently.
+        """
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id")
         if schema_id == NO_ID:
@@ -141,7 +147,7 @@ class SchemaRegistry:
         return schema
 
     def _needs_look_up(self, schema_id: SchemaId) -> bool:
-        """Return whether an id is unknown and no look-up of it is running or due."""
+        """Return whether a look-up must be started: the id is unknown, and its look-up is neither running nor scheduled."""
         try:
             is_known = self._get_schema(schema_id) is not None
         except Poison:
@@ -151,7 +157,7 @@ class SchemaRegistry:
         return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
     def _take_due(self) -> list[SchemaId]:
-        """Remove and return the failed ids whose next attempt is due."""
+        """Remove and return the ids whose failed look-up must be repeated now."""
         now = self._clock()
         due_ids = [schema_id for schema_id, at in self._retry_at.items() if at <= now]
         for schema_id in due_ids:
@@ -159,7 +165,10 @@ class SchemaRegistry:
         return due_ids
 
     def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
-        """Start as many look-ups as may run at once, and the probe if failures need one."""
+        """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.
+
+        If a look-up failed for another reason than an unknown id, no look-up starts until the registry has answered the probe.
+        """
         urgent = any(not failure.unknown for failure in self._unexplained.values())
         if self._unexplained and self._probe is None and (urgent or not waiting):
             self._probe = _RegistryProbe(_in_thread(self._client.probe), self._unexplained)
@@ -171,7 +180,7 @@ class SchemaRegistry:
             self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
 
     def _wait(self, seconds: float) -> None:
-        """Wait for a response or until the next attempt is due, and record the responses."""
+        """Wait up to `seconds` for a response or for the next scheduled attempt, and record the responses."""
         futures: set[Future[Any]] = {*self._running, *([self._probe.future] if self._probe else [])}
         if not futures:
             time.sleep(min(seconds, max(0.0, min(self._retry_at.values(), default=0.0) - self._clock())))
@@ -188,7 +197,7 @@ class SchemaRegistry:
             self._record_failures(probe)
 
     def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
-        """Record the result of a look-up."""
+        """Record the result of a look-up. A look-up without a result counts as failed: it exceeded HUNG_SECONDS."""
         if not future.done():
             self._unexplained[schema_id] = LookUpFailed(f"no complete response in {HUNG_SECONDS:.0f} s")
             return
@@ -201,7 +210,10 @@ class SchemaRegistry:
             self._attempts.pop(schema_id, None)
 
     def _record_failures(self, probe: _RegistryProbe) -> None:
-        """Record the failures of the ids if the probe was answered. Raises DependencyUnavailable or Fatal if it was not."""
+        """Record the failures of the probe's ids if the registry answered the probe.
+
+        Otherwise forget all failures, and raise Fatal or DependencyUnavailable.
+        """
         try:
             probe.future.result()
         except LookUpFailed as error:
@@ -216,7 +228,7 @@ class SchemaRegistry:
             self._record_failure(schema_id, failure)
 
     def _record_failure(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
-        """Schedule the next attempt for an id, or record the error with which its events are dead-lettered."""
+        """Schedule the next attempt for an id, or record the error with which the events of the id are dead-lettered."""
         attempts = self._attempts[schema_id] = self._attempts.get(schema_id, 0) + 1
         if not (failure.unknown or failure.denied) and attempts < ATTEMPTS:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS
@@ -230,12 +242,12 @@ class SchemaRegistry:
             self._failed.popitem(last=False)
 
     def open(self) -> None:
-        """Create the client. Raises Fatal if its properties contradict each other."""
+        """Create the HTTP client now. Raises Fatal if the configured properties contradict each other."""
         assert self._client
 
     @property
     def _client(self) -> SchemaClient:
-        """The client, created at first use: its TLS context alone takes 20 ms."""
+        """The HTTP client, created at first use because its TLS context alone takes 20 ms."""
         if not self._clients:
             from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 
@@ -244,12 +256,12 @@ class SchemaRegistry:
 
     @property
     def _url(self) -> str:
-        """The address without credentials."""
+        """The address of the registry without credentials."""
         return re.sub(r"//[^/@]*@", "//", self._settings.url or "")
 
 
 def _in_thread(call: Callable[[], T]) -> "Future[T]":
-    """Run a call in a daemon thread, so that a request that hangs does not prevent the process from exiting."""
+    """Run a call in a daemon thread, so that a request without a response does not prevent the process from exiting."""
     future: Future[T] = Future()
 
     def run() -> None:

@@ -1,4 +1,8 @@
-"""HTTP requests to a schema registry: Confluent's API through Confluent's client, and Apicurio's own for its ids in headers."""
+"""HTTP requests to a schema registry.
+
+Confluent's client sends the requests to Confluent's API. Ids that Apicurio's serialisers write to headers are requested from
+Apicurio's own API.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -16,15 +20,18 @@ from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")
-"""Paths of Apicurio's own API. The versions 2 and 3 of the product both have the first one."""
+"""Paths of the versions 2 and 3 of Apicurio's own API. The product's versions 2 and 3 both have the first path."""
 NATIVE_IDS = {"content id": "contentIds", "global id": "globalIds"}
 
 
 class _ConfluentClient(SchemaRegistryClient):
-    """Confluent's client, extended by requests for content other than JSON, with the same TLS, credentials and retries."""
+    """Confluent's client, extended by requests to Apicurio's own API, with the same TLS, credentials and retries."""
 
     def native(self, path: str, content: str = "") -> Response:
-        """Send a GET request to Apicurio's own API; `content` is appended to the path in v3 of the API. Raises LookUpFailed."""
+        """Send a GET request to Apicurio's own API, in version 2 and, if the path does not exist there, in version 3.
+
+        `content` is appended to the path in version 3. Raises LookUpFailed.
+        """
         rest = self._rest_client
         headers = {"Accept": "*/*"}
         if rest.bearer_auth_credentials_source:
@@ -40,7 +47,7 @@ class _ConfluentClient(SchemaRegistryClient):
 
 
 class SchemaRegistryHttpClient:
-    """The `SchemaClient` over HTTP. All requests use one session, so that connections are reused.
+    """The `SchemaClient` over HTTP. All requests use one HTTP session, so that connections are reused.
 
     Raises Fatal if the settings contradict each other.
     """
@@ -55,9 +62,9 @@ class SchemaRegistryHttpClient:
         )
 
     def probe(self) -> None:
-        """Request a schema that was answered before, one subject, and the configuration, until one request succeeds.
+        """Request a schema that was fetched before, then one subject, then the configuration, until one request succeeds.
 
-        A client may lack the right to one of them.
+        This client may lack the permission for some of these requests. Raises LookUpFailed if no request succeeds.
         """
         session = self._session
         session.clear_caches()  # type: ignore[no-untyped-call]
@@ -86,15 +93,15 @@ class SchemaRegistryHttpClient:
         return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
 
     def _fetch_version(self, reference: Reference) -> ReferencedSchema:
-        """Fetch a version of a subject, even a deleted version: events outlive it."""
+        """Fetch a referenced version of a subject, even a deleted version, because events of that version may remain."""
         subject, version = reference.place
         answer = _send(lambda: self._session.get_version(subject, int(version), deleted=True))
         return ReferencedSchema(answer.schema.schema_str or "", _references(answer.schema))
 
     def _fetch_native(self, schema_id: SchemaId) -> Schema:
-        """Fetch a schema from Apicurio's own API.
+        """Fetch a schema by its content id or global id from Apicurio's own API.
 
-        The API returns no format for the id of a content, so the schema is read as the configured format.
+        The API does not return the format for a content id, so the schema is read in the configured format.
         """
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text
@@ -106,7 +113,7 @@ class SchemaRegistryHttpClient:
         return _send(lambda: ReferencedSchema(self._session.native(path, "/content").text, self._fetch_native_references(path)))
 
     def _fetch_native_references(self, path: str) -> list[Reference]:
-        """Fetch the references of the schema at a path."""
+        """Fetch the references of the schema at a path of Apicurio's own API."""
         return [
             Reference(str(entry["name"]), (entry.get("groupId") or "default", entry["artifactId"], str(entry["version"])))
             for entry in documents.ANY.decode(self._session.native(f"{path}/references").text)
@@ -118,7 +125,7 @@ def _references(schema: ConfluentSchema) -> list[Reference]:
 
 
 def _send(request: Callable[[], T]) -> T:
-    """Send a request. Raises LookUpFailed for every failure, including an unexpected response."""
+    """Call a function that sends a request. Raises LookUpFailed for every failure, including an unexpected response."""
     try:
         return request()
     except SchemaRegistryError as error:

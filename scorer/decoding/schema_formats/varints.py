@@ -1,4 +1,7 @@
-"""Varints of Avro and Protobuf: seven bits per byte, lowest first; the eighth bit marks that another byte follows."""
+"""Decoding of the varints of Avro and Protobuf.
+
+A varint has seven bits per byte, the lowest bits first. The eighth bit is set if another byte follows.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +12,11 @@ LONGEST_VARINT = 9  # bytes; the format's own reader decodes longer varints
 
 
 def varints(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the number at each position, its end, and whether it ends within LONGEST_VARINT bytes."""
+    """Decode the varint at each position `at` of the buffer.
+
+    Returns:
+        Three arrays: the numbers, the position after each varint, and whether each varint ends within LONGEST_VARINT bytes.
+    """
     last = len(buffer) - 1
     number = np.zeros(len(at), np.int64)
     more = np.ones(len(at), np.bool_)
@@ -24,7 +31,14 @@ def varints(buffer: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[n
 
 
 def message_path(value: bytes, at: int) -> tuple[list[int], int]:
-    """Return the message's path, which follows the id in Confluent's header, and its end. Raises ValueError for no path."""
+    """Decode the path of a Protobuf message type, which follows the schema id in Confluent's prefix.
+
+    Returns:
+        The path, and the position after it.
+
+    Raises:
+        ValueError: the bytes at `at` are not a path.
+    """
     count, at = _signed(value, at)
     if count == 0:
         return [0], at
