@@ -1,1 +1,1 @@
-"""Aspired model versions: which one is served, and how the next one becomes ready."""
+"""Model versions of a scorer: which version is served, and how the aspired version is loaded."""

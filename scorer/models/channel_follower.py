@@ -1,4 +1,4 @@
-"""The channel as one scorer last polled it: its target, and the last good target."""
+"""Polling of the configured channel of the model registry, and the record of the last target that this scorer served."""
 
 import logging
 import time
@@ -16,7 +16,10 @@ RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: i
 
 
 class ChannelFollower:
-    """A follower of the configured channel. One thread polls it; any thread may call `forget`."""
+    """A follower of the configured channel, the tag in the registry that names the versions to serve.
+
+    One thread calls `poll`; any thread may call `forget`.
+    """
 
     def __init__(self, settings: ModelSettings, store: Store, cache: Cache) -> None:
         self._tag = settings.tag
@@ -29,7 +32,14 @@ class ChannelFollower:
         self.named: Resolution | None = None  # at the last poll
 
     def poll(self) -> tuple[Resolution, str] | None:
-        """Return the target of the channel and the reason of its move; None if it cannot have changed. Raises RegistryError."""
+        """Resolve the channel if its tag may have changed since the last poll.
+
+        Returns:
+            The target, and the reason of the move to it; None if the tag is unchanged and was resolved recently.
+
+        Raises:
+            RegistryError: the channel cannot be resolved.
+        """
         validator = self._store.validator(self._tag)
         now = time.monotonic()
         if validator == self._validator and now < self._resolved_at + RESOLVE_SECONDS:
@@ -42,15 +52,18 @@ class ChannelFollower:
         return resolution, reason
 
     def forget(self) -> None:
-        """Resolve the channel at the next poll in any case."""
+        """Make the next poll resolve the channel even if its tag is unchanged."""
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """Return the target that was served last, also before a restart; None if no target was served."""
+        """Return the target that this scorer served last, also before a restart; None if it has never served a target."""
         return self._cache.recall(self._key)
 
     def note(self, serving: Resolution, label: str) -> None:
-        """Record the served target, also after a rollback: a start without a usable channel serves it."""
+        """Record the served target in the cache as the last good target.
+
+        A scorer that starts while the channel is unusable serves this target, so it is also recorded after a rollback.
+        """
         if serving == self._noted:
             return
         try:

@@ -1,4 +1,4 @@
-"""The constant answer while all model servers are unavailable (`model.fallback`). Pure functions."""
+"""The constant fallback (`model.fallback`), which answers events while all model servers are unavailable. Pure functions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ FALLBACK = "fallback"  # the status of the constant answers
 
 @dataclass(frozen=True, slots=True)
 class ConstantFallback:
-    """The constant answer. `score` is JSON."""
+    """The configured answer to every event while all model servers are unavailable. `score` is JSON text."""
 
     score: bytes
     decision: str | None
@@ -28,13 +28,16 @@ class ConstantFallback:
 
 
 def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
-    """Return the difference between the form of a configured score and of a model's score, both JSON values; None if equal.
+    """Compare the JSON structure of a configured score with that of a model's score.
 
     Args:
-        ours: the configured score.
-        shown: a score of the model.
+        ours: the configured score, a JSON value.
+        shown: a score of the model, a JSON value.
         lengths: whether arrays must also have the same number of elements.
         where: the name of the score in the message.
+
+    Returns:
+        The first difference as text; None if the structures are equal.
     """
     if isinstance(shown, dict):
         if not isinstance(ours, dict) or ours.keys() != shown.keys():

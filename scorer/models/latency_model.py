@@ -1,13 +1,16 @@
-"""The cost of a batch: T(B) = a + b B seconds, fitted by least squares with exponential forgetting. Pure functions."""
+"""The expected time of a batch of B events: T(B) = a + b B seconds, by least squares with exponential forgetting."""
 
 from dataclasses import dataclass
 
-FORGET = 0.98  # weight of the earlier batches at each new batch: about the last fifty count
+FORGET = 0.98  # factor on the weights of earlier batches at each new batch: about the last fifty batches count
 
 
 @dataclass(slots=True)
 class LatencyModel:
-    """A fit of T(B) = a + b B, from exponentially weighted sums of (1, B, T, B*B, B*T)."""
+    """A least-squares fit of T(B) = a + b B, the time of a batch of B events in seconds.
+
+    The fields are the exponentially weighted sums of 1, B, T, B*B and B*T over the observed batches.
+    """
 
     weight: float = 0.0
     b: float = 0.0
@@ -16,7 +19,7 @@ class LatencyModel:
     bt: float = 0.0
 
     def observe(self, size: int, seconds: float) -> None:
-        """Add a batch of `size` events that took `seconds`."""
+        """Add the measurement of a batch: `size` events took `seconds`."""
         self.weight = self.weight * FORGET + 1
         self.b = self.b * FORGET + size
         self.t = self.t * FORGET + seconds
@@ -24,7 +27,10 @@ class LatencyModel:
         self.bt = self.bt * FORGET + size * seconds
 
     def line(self) -> tuple[float, float]:
-        """Return (a, b) in seconds, neither negative. If all sizes are equal, the whole cost is attributed to b."""
+        """Return the fitted (a, b) in seconds, neither negative; (0, 0) before the first measurement.
+
+        If all measured batches have the same size, a is 0.
+        """
         if not self.weight:
             return 0.0, 0.0
         mean_b = self.b / self.weight
@@ -39,7 +45,8 @@ class LatencyModel:
     def within(self, seconds: float, most: int) -> int:
         """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
 
-        At most half of that time is attributed to the constant cost, because smaller batches do not reduce it.
+        If the constant cost a exceeds half of `seconds`, the size is chosen for b B <= `seconds` / 2, because smaller batches
+        do not reduce a. The expected time may then exceed `seconds`.
         """
         a, b = self.line()
         room = max(seconds - a, seconds / 2)

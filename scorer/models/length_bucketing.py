@@ -1,4 +1,4 @@
-"""Length bucketing on any backend: one run of the model per group of events of similar length."""
+"""Length bucketing on any backend: the events of a batch are grouped by similar length, and the model runs once per group."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,10 @@ from scorer.models.latency_model import LatencyModel
 
 
 class LengthBucketedRuns:
-    """The runs of one model. Only a run of a single event may be expected to exceed `deadline` seconds."""
+    """The plan and the execution of the runs of one model, each with events of similar length.
+
+    A run of more than one event is planned to take at most `deadline` seconds.
+    """
 
     def __init__(self, signature: Signature, deadline: float, clock: Callable[[], float] = time.perf_counter) -> None:
         self._lengths = LengthPlan(signature)
@@ -22,7 +25,7 @@ class LengthBucketedRuns:
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
-        """Run the model and return the outputs in the order of the events.
+        """Run the model once per group, and return the outputs in the order of the events.
 
         `alive` is called before each run. Raises InferenceFailed, DependencyUnavailable.
         """
@@ -43,7 +46,7 @@ class LengthBucketedRuns:
             raise InferenceFailed(str(error)) from error
 
     def _check_shapes(self, outputs: Tensors) -> None:
-        """Check that the shapes of outputs do not depend on the events' length. Raises InferenceFailed."""
+        """Check that each output has the same shape per event as in earlier runs. Raises InferenceFailed."""
         for name, output in outputs.items():
             shape = output.shape[1:]
             if (previous := self._shapes.setdefault(name, shape)) != shape:

@@ -1,10 +1,10 @@
-"""The version policy: a snapshot of aspired, serving and known versions determines the next action. Pure and idempotent.
+"""The version policy: it decides the next action from a snapshot of the aspired, served and known versions. Pure, idempotent.
 
-Availability first: the served versions stay until every aspired version is known to be good or refused, and a refused champion
-changes nothing. A state of the channel is good if its champion is good. A refused candidate is left out, and the champion
-answers its share under the revision of that state. The decision does not depend on a scorer's past: a running scorer, a
-starting one and one that skipped polls reach the same revision. The previous version stays in memory, so that a rollback needs
-no load.
+Availability first: the served versions stay until every aspired version is ready or refused. If the champion is refused, the
+served versions stay. A state of the channel is good if its champion is good. A refused candidate is left out, and the champion
+answers the candidate's share under the revision of that state. The decision does not depend on a scorer's past: a running
+scorer, a starting scorer and a scorer that skipped polls reach the same revision. The previous version stays in memory, so that
+a rollback needs no load.
 """
 
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from enum import Enum
 
 from model_registry.channels.roles import CHAMPION
 
-KEPT_IDLE = 1  # idle versions that stay in memory, besides the served ones
+KEPT_IDLE = 1  # maximum number of versions in memory that are neither served nor aspired
 
 
 class VersionState(Enum):
-    """The state of a version, by digest."""
+    """The state of a version that is known to this scorer: loaded and ready, or refused."""
 
     READY = "ready"
     REFUSED = "refused"
@@ -25,26 +25,26 @@ class VersionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadVersion:
-    """Fetch, check, load and warm up this version."""
+    """The action to fetch, check, load and warm up the version of this digest."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Serve the aspired versions that are not refused, including the champion, from the next batch on."""
+    """The action to serve the aspired versions from the next batch on, except a refused candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadVersion:
-    """Free this version."""
+    """The action to free the model of this digest."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing until something changes."""
+    """The action to do nothing until the snapshot changes."""
 
 
 Action = LoadVersion | Flip | UnloadVersion | Wait
@@ -52,14 +52,15 @@ Action = LoadVersion | Flip | UnloadVersion | Wait
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The versions on which the policy decides.
+    """The versions of a scorer at one moment, from which the policy decides.
 
     Attributes:
         aspired: the digest to serve in each role; empty before the channel is resolved.
         aspired_revision: the channel's revision of the aspired versions.
         serving: the digest that is served in each role; empty before the first version is served.
         serving_revision: the channel's revision of the served versions.
-        states: the state of each known version by digest, in the order in which they were last served or loaded, oldest first.
+        states: the state of each known version by digest. Ready versions are in the order in which they were last served or
+            loaded, oldest first.
     """
 
     aspired: Mapping[str, str]
@@ -70,12 +71,12 @@ class Snapshot:
 
 
 def is_refused(now: Snapshot) -> bool:
-    """Return whether the aspired state cannot be served: its champion is refused, or it is empty."""
+    """Return whether the aspired versions cannot be served: the champion is refused, or there are no aspired versions."""
     return not now.aspired or now.states.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 
 def next_action(now: Snapshot) -> Action:
-    """Return the next step towards the aspired versions."""
+    """Return the next action by which the scorer comes to serve the aspired versions."""
     if is_refused(now):
         return _unload(now)
     acceptable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is not VersionState.REFUSED}
@@ -88,7 +89,7 @@ def next_action(now: Snapshot) -> Action:
 
 
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
-    """Unload the version that has been idle longest, if too many are idle."""
+    """Return the action to unload the version that was served or loaded least recently, if too many versions are unused."""
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [digest for digest, state in now.states.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

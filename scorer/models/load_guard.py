@@ -1,4 +1,7 @@
-"""Contract of the check that runs before a process loads a version; `scorer/crash_isolation/trial_load.py` implements it."""
+"""The contract of load guards, which try a version before it is loaded into this process.
+
+`scorer/crash_isolation/trial_load.py` implements the contract.
+"""
 
 import contextlib
 from collections.abc import Callable
@@ -17,24 +20,30 @@ OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
 
 
 class Superseded(Exception):
-    """The version is no longer aspired: the channel has moved, or this process ends."""
+    """The trial of a version was stopped: the channel no longer names the version, or this process ends."""
 
 
 class LoadGuard(Protocol):
-    """Protection of a process from versions whose load crashes it. Used by one thread at a time."""
+    """A guard that protects this process from versions whose load crashes it. One thread at a time uses a guard."""
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version (see `Resolution.identity`) is refused after earlier crashes; None if it may load."""
+        """Return why a version is refused after earlier crashes; None if the version may be loaded.
+
+        `identity` is `Resolution.identity`.
+        """
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
-        """Return the context of a trial and load: a crash inside it counts against the version."""
+        """Return a context manager that encloses the trial and the load of a version.
+
+        A crash of this process inside the context counts against the version.
+        """
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Load the version in a trial process, and call `is_wanted` several times a second until the trial ends.
+        """Load the version in a trial process. Until the trial ends, `is_wanted` is called several times a second.
 
         Raises:
-            ModelRefused: The version cannot serve.
-            Superseded: The version is no longer aspired.
+            ModelRefused: The version failed its trial.
+            Superseded: `is_wanted` returned False: the version is no longer aspired.
         """
 
 

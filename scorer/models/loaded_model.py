@@ -1,6 +1,6 @@
-"""A model in memory: loaded, checked by its golden examples, warmed up, and its cost measured. It has no role.
+"""Loading of a model: open it, check its golden examples, warm it up and measure its cost. A loaded model has no role yet.
 
-Only `LoadedModel.score` runs on the scoring thread.
+Only the methods of `LoadedModel` run on the scoring thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,19 +31,19 @@ from scorer.scores.outputs import Scores
 from scorer.settings import Settings
 
 WARM_SIZES = (1, 8, 64, 512)
-FEW = 8  # golden examples per batch: a slow or cold model must also meet the deadline
+FEW = 8  # golden examples per batch: few, so that a slow or cold model also meets the deadline
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """One version, ready to score.
+    """The model of one version, with its decoder and its measured cost, ready to score.
 
     Attributes:
-        cost: the time of a batch from decoding to its commit.
-        inference: the time of the model for a batch.
-        runs: the runs of a batch; None if a batch is one run.
-        broken: creates the error if the model no longer answers `control`.
-        control: a row that the model answered when it was loaded.
+        cost: the time of a batch from decoding to the commit of its transaction.
+        inference: the time of the model alone for a batch.
+        runs: divides a batch into several runs of the model; None if a batch is one run.
+        broken: creates the error that is raised if the model no longer scores `control`.
+        control: one row of input tensors that the model scored when it was loaded.
     """
 
     model: Model
@@ -55,11 +55,14 @@ class LoadedModel:
     control: Tensors = field(default_factory=dict)
 
     def run(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Tensors:
-        """Return the outputs for valid events; call `alive` between runs. Raises InferenceFailed, DependencyUnavailable."""
+        """Return the model's outputs for the tensors of valid events; `alive` is called between the runs of a batch.
+
+        Raises InferenceFailed, DependencyUnavailable.
+        """
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
     def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
-        """Return the scores of valid events, like `run`."""
+        """Return the scores of valid events. The arguments and the errors are those of `run`."""
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
@@ -67,7 +70,7 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def vouch(self) -> None:
-        """Check that the model still answers its control row. Raises the error of `broken`, or DependencyUnavailable."""
+        """Check that the model still scores its control row. Raises the error of `broken`, or DependencyUnavailable."""
         try:
             self.run(self.control)
         except InferenceFailed as error:
@@ -75,13 +78,14 @@ class LoadedModel:
 
 
 def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
-    """Return a loader for the configured backend, which checks golden examples, warms up and measures the model.
+    """Return a function that loads a package with the configured backend and prepares its model (see `prepare_model`).
 
-    The loader raises ModelRefused with the reason, and DependencyUnavailable.
+    The function raises ModelRefused with the reason, and DependencyUnavailable.
 
     Args:
         settings: the configuration.
-        probe: check that no score depends on its batch. None: only for models on servers, which have no trial process.
+        probe: whether to check that no score depends on the other events of its batch. None checks only models on servers,
+            because other models are checked in their trial process.
 
     Raises:
         BackendMissing: The backend or its device is missing.
@@ -96,7 +100,7 @@ def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Packag
 
 
 def open_with_decoder(backend: Backend, package: Package, settings: Settings) -> tuple[Model, Decoder]:
-    """Open a model and create the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
+    """Open the model of a package, and create the decoder of its events. Raises ModelRefused, DependencyUnavailable."""
     model = backend.open(package)
     try:
         return model, decoder_factory.create_decoder(settings, model.signature())
@@ -114,9 +118,10 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """Check a model by its golden examples, warm it up, measure it, and return it ready to score.
+    """Check a model by its golden examples, warm it up, measure its cost, and return it ready to score.
 
-    The model is closed if an error is raised. `broken`: see LoadedModel. `probe`: see `loader`.
+    The model is closed if an error is raised. `broken`: see LoadedModel. `probe` checks that no score depends on the other
+    events of its batch.
 
     Raises:
         ModelRefused: the model fails a check.
@@ -144,7 +149,7 @@ def prepare_model(
 
 
 def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
-    """Check the scores of all golden examples. Raises ModelRefused."""
+    """Check that the model's score of each golden example is within its tolerance. Raises ModelRefused."""
     if not golden:
         return
     signature = loaded.model.signature()
@@ -165,7 +170,7 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on its batch. Raises Refused; see `batch_probe.check_batch_independence`."""
+    """Check that no score depends on the other events of its batch; see `check_batch_independence`. Raises Refused."""
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
@@ -176,13 +181,17 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
 
 
 def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:
-    """Decode the events of golden examples, which are JSON objects for every format of the topics."""
+    """Decode the events of golden examples. They are JSON objects whatever the input format of the scorer is."""
     values = [orjson.dumps(example.event) for example in golden]
     return JsonDecoder(field_sources.read_by_name(signature), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes from these rows and record their cost; return the scores of the last batch."""
+    """Run batches of several sizes, which repeat these rows, and record their times in `loaded.cost` and `loaded.inference`.
+
+    Returns:
+        The scores of the last batch.
+    """
     sizes = sorted({min(size, max_events) for size in WARM_SIZES})
     scores: list[Scores] = []
 
@@ -200,7 +209,7 @@ def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
 
 
 def check_written(scores: Scores, signature: Signature, settings: Settings) -> None:
-    """Check that the configured record format can represent the model's scores. Raises ModelRefused with the remedy."""
+    """Check that score records in the configured format can represent the scores. Raises ModelRefused with the remedy."""
     if settings.output.format == "json":
         return
     for output in signature.outputs:
@@ -212,7 +221,7 @@ def check_written(scores: Scores, signature: Signature, settings: Settings) -> N
 
 
 def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> None:
-    """Check that `model.fallback` has the form of the model's scores. Raises ModelRefused with the remedy."""
+    """Check that `model.fallback` has the same JSON structure as the model's scores. Raises ModelRefused with the remedy."""
     if settings.model.fallback.score is None:
         return
     fixed = not any(-1 in (output.shape or ()) for output in signature.outputs)
@@ -221,7 +230,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:
-    """Return the part of an output that rows of numbers cannot represent; empty if they can represent all of it."""
+    """Return the part of an output that only JSON records can represent; empty if there is no such part."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

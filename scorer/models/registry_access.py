@@ -1,4 +1,4 @@
-"""The repository of a scorer's versions and their cache, as configured."""
+"""Access to the model registry and the local cache of versions, as the scorer's settings configure them."""
 
 from datetime import UTC, datetime
 
@@ -14,11 +14,11 @@ from model_registry.stores.open import open_store
 from scorer.settings import Settings
 from scorer.settings.model import ModelSettings
 
-SILENT_SECONDS = 10.0  # limit of a request: a registry that hangs delays a start with the last good version this long
+SILENT_SECONDS = 10.0  # time limit of a request: an unresponsive registry delays the start with the last good version this long
 
 
 def open_source(settings: Settings) -> Store:
-    """Open the repository without connecting. Raises RegistryError for an invalid reference or option."""
+    """Open the configured model repository. No connection is made. Raises RegistryError for an invalid reference or option."""
     model = settings.model
     options = StoreOptions(plain_http=model.plain_http, ca_file=model.ca_file, timeout_seconds=SILENT_SECONDS)
     return open_store(reference.parse(model.source), options=options)
@@ -31,12 +31,14 @@ def move_key(settings: Settings) -> PrivateKey | None:
 
 
 def open_cache(model: ModelSettings) -> Cache:
-    """Open the cache of versions with its configured limits."""
+    """Open the local cache of versions with its configured limits."""
     return Cache(model.cache, max_bytes=model.cache_bytes, max_version_bytes=model.max_bytes)
 
 
 def pull_version(settings: Settings) -> tuple[Package, Resolution]:
-    """Resolve `model.tag`, check the version against the policy, and return it from the cache or the registry.
+    """Resolve `model.tag`, check that the signing policy admits the version, and fetch its package.
+
+    The package comes from the cache if possible, otherwise from the registry.
 
     Raises:
         RegistryError: The version does not exist, is not admitted or cannot be pulled.

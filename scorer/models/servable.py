@@ -1,4 +1,4 @@
-"""A model version in its role: a loaded model, and the encoder of its records."""
+"""Servables: a model version in one role, with the encoder of its score records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ LoadPackage = Callable[[Package], LoadedModel]
 
 @dataclass(frozen=True, slots=True)
 class Servable:
-    """A version that answers events in one role.
+    """A loaded version in one role of the channel, such as champion or canary.
 
     Attributes:
         loaded: the model.
-        encoder: the encoder of its records.
-        resolution: the channel's target for the role, under the revision that made it the aspired version.
-        reason: the reason of the channel move.
+        encoder: the encoder of the version's score records.
+        resolution: the channel's target for the role, under the revision that made the version aspired.
+        reason: the reason of the channel move to that revision.
     """
 
     loaded: LoadedModel
@@ -33,26 +33,29 @@ class Servable:
     reason: str = ""
 
     def acting(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return the same version in a role, under the revision of this resolution."""
+        """Return this servable in the given role, with the revision of `resolution` in its records."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def instead_of_canary(self, reason: str) -> "Servable":
-        """Return this champion as the one that answers events of the canary's arm; `reason` states why."""
+        """Return this champion for events of the canary's arm, which it answers in place of the canary.
+
+        `reason` states why the canary does not answer; the records contain it.
+        """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return this servable with records in the name of a version that is not loaded."""
+        """Return this servable with records that name another version, because that version is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return this version as the shadow of an arm; `reason` states why it cannot score."""
+        """Return this servable as the shadow of an arm. `reason` states why the version cannot score; None if it can."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
     def reads_as(self, other: "Servable") -> bool:
-        """Return whether both versions decode an event to the same tensors."""
+        """Return whether this servable and `other` decode each event to the same tensors."""
         ours = self.loaded
         theirs = other.loaded
         return type(ours.decoder) is type(theirs.decoder) and ours.model.signature().inputs == theirs.model.signature().inputs
@@ -71,16 +74,16 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The arm of the canary: its keys, and the version that answers them.
+    """The share of the keys that belongs to the candidate of the channel, and the version that answers these keys.
 
     Attributes:
-        digest: the canary's manifest digest.
-        percent: the percentage of keys that the canary answers.
-        split: the assignment of keys to the canary.
-        servable: the canary; None if this scorer refuses it.
-        version: the canary's version.
-        pairs: the percentage of keys that a shadow scores; 0 for the shadow's own setting.
-        alike: whether the canary decodes an event to the same tensors as the champion.
+        digest: the candidate's manifest digest.
+        percent: the percentage of keys that the candidate answers.
+        split: the assignment of keys to the candidate.
+        servable: the candidate; None if this scorer does not serve it.
+        version: the candidate's version.
+        pairs: the percentage of keys that a shadow also scores; 0 for the shadow's own setting.
+        alike: whether the candidate decodes each event to the same tensors as the champion.
     """
 
     digest: str
@@ -93,14 +96,17 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the arm of a role of the channel, compared with this champion; a shadow answers no key."""
+        """Create the arm of the channel's role `role`. The weight of a shadow is 0, so a shadow answers no key.
+
+        `servable` is the version of the role, None if it is not served. `champion` is the served champion.
+        """
         alike = servable is not None and servable.reads_as(champion)
         split = TrafficSplit.of(role.digest, role.weight)
         return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
 
 def make(package: Package, resolution: Resolution, load: LoadPackage, settings: Settings, role: str = CHAMPION) -> Servable:
-    """Load a package for this role. Raises the errors of `load` and of `formats.encoder`."""
+    """Load a package and create its servable in the given role. Raises the errors of `load` and of `formats.encoder`."""
     encoder = score_formats.encoder(  # before the model: it may send a request to a schema registry, once per process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )

@@ -1,7 +1,7 @@
-"""The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that every scorer agrees.
+"""The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that all scorers agree.
 
-The arm depends on the key, the digest of the candidate and the share. A key stays in its arm while the share is unchanged, and
-a larger share only adds keys. Another candidate gets other keys.
+The arm of a key depends on the key, the digest of the candidate and the candidate's share. A key stays in its arm while the
+share is unchanged, and a larger share only adds keys to the candidate. Another candidate gets other keys.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ SEED_DIGITS = 16  # hexadecimal digits of the digest: its first 8 bytes, big-end
 
 @dataclass(frozen=True, slots=True)
 class TrafficSplit:
-    """The split of keys into buckets: the canary, or the sample, owns the buckets lower than `below` of BUCKETS.
+    """The assignment of keys to one part: the keys of a canary, or the keys of a shadow's sample.
 
-    `seed` is a 64-bit hash seed.
+    A key is hashed with the 64-bit `seed` to one of BUCKETS buckets. It belongs to the part if its bucket is lower than
+    `below`.
     """
 
     seed: int
@@ -30,21 +31,24 @@ class TrafficSplit:
 
     @classmethod
     def of(cls, digest: str, percent: int) -> "TrafficSplit":
-        """Create the split of a candidate by its manifest digest (`sha256:...`), with this percentage of the keys."""
+        """Create the split that assigns `percent` of the keys to the candidate with this manifest digest (`sha256:...`)."""
         return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
 
     @classmethod
     def sample(cls, digest: str, percent: int) -> "TrafficSplit":
-        """Create the sample of a shadow, which is independent of the canary's keys."""
+        """Create the split for a shadow's sample of `percent` of the keys. The sample is independent of the canary's keys."""
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 
     def canary(self, batch: Batch) -> NDArray[np.bool_]:
-        """Return (B,) booleans: whether the canary, or the sample, has each event. Events without a key use their position."""
+        """Return (B,) booleans: whether each event belongs to the canary (or to the sample).
+
+        An event without a key is hashed by its position.
+        """
         hashes = xxh64(batch.key_texts(), self.seed)
         if len(rows := batch.keyless()):
             hashes[rows] = xxh64(batch.position_texts(rows), self.seed)
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
-        """Return the bucket of one event."""
+        """Return the bucket of one event, by its key or, without a key, by its position."""
         return xxh64_intdigest(position_text(place, offset) if key is None else key, self.seed) % BUCKETS

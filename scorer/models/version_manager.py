@@ -1,13 +1,13 @@
-"""Follow the channel: poll the registry, load the aspired version beside the serving one, and swap between batches.
+"""The version manager: it polls the channel, loads the aspired version beside the served one, and swaps them between batches.
 
 A separate thread does all slow work; the scoring thread calls `flip`, which only exchanges references. An unavailable registry
-never stops scoring: the serving version continues, and a start falls back to the last good one.
+never stops scoring: the served version stays, and a starting scorer serves the last good version.
 
 If the channel names a refused champion, or was moved in a way that the policy does not accept, a scorer serves the newest good
-revision of the channel's history, under that revision. A running scorer usually serves it already; a starting one loads it. A
-revision is good if its champion is good: a refused candidate is left out, and the champion answers its share (see
-`load_decision.py`). All scorers therefore write the same records, and no partition returns to an older revision when its owner
-changes.
+revision of the channel's history, under that revision. A running scorer usually serves that revision already; a starting scorer
+loads it. A revision is good if its champion is good: a refused candidate is left out, and the champion answers the candidate's
+share (see `load_decision.py`). All scorers therefore write the same records, and no partition returns to an older revision when
+its owner changes.
 """
 
 import logging
@@ -41,12 +41,12 @@ log = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 1.0  # interval between attempts to load a served model again
 KNOWN_GOOD = "last known good"
-JITTER = 0.2  # share by which intervals vary, so that the polls of many scorers spread
+JITTER = 0.2  # maximum share by which a poll interval is shortened, so that many scorers do not poll at the same time
 
 
 @dataclass(slots=True)
 class VersionRefusal:
-    """The refusal of a version: its reason, and the channel's `revision` that named the version."""
+    """The refusal of a version by this scorer: the reason, and the revision of the channel that named the version."""
 
     version: str
     reason: str
@@ -55,20 +55,20 @@ class VersionRefusal:
 
 @dataclass(slots=True)
 class _Shared:
-    """The state that both threads access; every change holds the lock.
+    """The state that the scoring thread and the version thread share. Every change is made under the lock.
 
     Attributes:
-        named: the last polled state of the channel.
-        fault: the reason if that state itself is refused.
-        accepted_revision: the highest accepted revision.
-        aspired: the versions to serve by role: `named`, or an earlier state of the channel if `named` is refused. Empty if no
+        named: the state of the channel at the last poll.
+        fault: the refusal of that state itself, for example for an invalid signature of the move; None if it is accepted.
+        accepted_revision: the highest revision of an accepted state.
+        aspired: the versions to serve by role: those of `named`, or of an earlier state if `named` is refused. Empty if no
             state can be served.
-        reason: the reason of the move to the aspired versions.
+        reason: the reason of the channel move to the aspired versions.
         serving: the served versions by role.
-        canary: the canary's arm of the served versions.
+        canary: the arm of the served candidate.
         ready: the loaded versions by digest.
         refused: the refused versions by digest.
-        moving: whether the served versions must be loaded again.
+        moving: whether the served versions must be loaded again, because `reload` changed the load function.
     """
 
     named: Resolution | None = None
@@ -84,16 +84,16 @@ class _Shared:
 
 
 class VersionManager:
-    """The versions of one scorer: the champion, and the candidate if the channel has one.
+    """The manager of the versions that one scorer serves: the champion, and the candidate if the channel has one.
 
     Args:
         settings: the configuration.
         load: loads the model of a package.
         outages: records unavailable dependencies.
         on_refused: called with each refusal, for the metrics.
-        lethal: returns why a candidate must not be loaded, by its identity.
+        lethal: returns why a candidate with this identity must not be loaded; None if it may be loaded.
         candidate: selects the candidate among the channel's roles.
-        guard: tries each version before it is loaded in this process.
+        guard: tries each version in a trial process before it is loaded in this process.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class VersionManager:
         self._thread.start()
 
     def _load_first(self) -> None:
-        """Load the channel's target, or an earlier one if the target is refused or the registry does not answer."""
+        """Load the channel's target. Load an earlier target if this target is refused or the registry does not answer."""
         failed: RegistryError | None = None
         try:
             self._poll_channel()
@@ -185,45 +185,52 @@ class VersionManager:
 
     @property
     def serving(self) -> Mapping[str, Servable]:
-        """The versions of the next batch, by role."""
+        """The versions that score the next batch, by role."""
         return self._shared.serving
 
     @property
     def champion(self) -> Servable:
-        """The champion of the next batch."""
+        """The champion that scores the next batch."""
         return self._shared.serving[CHAMPION]
 
     @property
     def canary(self) -> CanaryArm | None:
-        """The candidate's arm for the next batch, if the channel has one."""
+        """The candidate's arm for the next batch; None if the channel has no candidate."""
         return self._shared.canary
 
     @property
     def aspired_revision(self) -> int:
-        """The channel's last polled revision, whether it is served, refused or being loaded."""
+        """The revision of the channel at the last poll, even if it is refused or being loaded; 0 before the first poll."""
         named = self._shared.named
         return named.revision if named else 0
 
     @property
     def trusted_revision(self) -> float:
-        """The highest acceptable revision: the highest polled signed one if the policy requires signed moves, else infinity."""
+        """The highest trusted revision: a partition whose records have a higher revision is not scored yet.
+
+        The limit is the highest accepted revision if the policy requires signed channel moves, otherwise infinity.
+        """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
     @property
     def refuses_channel(self) -> bool:
-        """Whether this scorer refuses the channel's target or its move."""
+        """Whether this scorer refuses a version that the channel names, or the channel's move itself."""
         with self._lock:
             named = self._shared.named
             targets = self._by_role(named).values() if named else ()
             return self._shared.fault is not None or any(target.digest in self._shared.refused for target in targets)
 
     def refusals(self) -> list[VersionRefusal]:
-        """Return the refusals of versions, and of the channel's state."""
+        """Return the refusals of versions, and the refusal of the channel's state if there is one."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
     def flip(self) -> bool:
-        """Serve the aspired versions if they are ready; return whether the served versions changed. Call it between batches."""
+        """Serve the aspired versions if all of them are ready or refused. Call this method between batches.
+
+        Returns:
+            Whether the served versions changed.
+        """
         shared = self._shared
         with self._lock:
             if not isinstance(load_decision.next_action(self._snapshot()), load_decision.Flip):
@@ -245,7 +252,10 @@ class VersionManager:
         self._shared.serving = serving
 
     def reload(self, load: LoadPackage) -> None:
-        """Load the served versions again with `load`, and use it from now on. The caller has closed the previous models."""
+        """Start to load the served versions again with `load`, which also loads all later versions.
+
+        The caller has closed the previous models.
+        """
         with self._lock:
             self._load = load
             self._shared.moving = True
@@ -253,7 +263,7 @@ class VersionManager:
             self._wake.set()
 
     def _load_again(self) -> None:
-        """Serve the same versions from newly loaded models. Errors are logged and the load is retried."""
+        """Load the served versions again, and serve the new models in place of the closed ones."""
         for role, before in self._shared.serving.items():
             if (fresh := self._shared.ready.get(before.digest)) is None:
                 package = self._cache.fetch(self._store, before.digest, version=before.resolution.version)
@@ -268,12 +278,15 @@ class VersionManager:
             self._shared.moving = False
 
     def poll_now(self) -> None:
-        """Poll the registry immediately: the channel was reported to have moved, or a partition has a newer revision."""
+        """Make the version thread poll the registry immediately.
+
+        The caller has learned that the channel has moved, or has read a newer revision in a partition.
+        """
         self._tag.forget()
         self._wake.set()
 
     def close(self) -> None:
-        """Stop following the channel."""
+        """Stop the thread that follows the channel."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -300,7 +313,7 @@ class VersionManager:
                 log.exception("following the channel failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
-        """Load the channel's target, or an earlier state if the target is refused.
+        """Poll the channel, and load its target. Load an earlier state if the target is refused.
 
         Raises:
             RegistryError: The registry does not answer. If the channel has no target, the error is raised after the earlier
@@ -319,7 +332,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Aspire to the channel's target, if it may have changed and is accepted.
+        """Poll the channel. Make its target the aspired versions if the policy accepts the move; otherwise record the refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
@@ -349,7 +362,7 @@ class VersionManager:
             self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
-        """Aspire to the channel's target."""
+        """Make the channel's target the aspired versions, and forget earlier refusals of these versions."""
         with self._lock:
             aspired = self._by_role(resolution)
             for version in aspired.values():
@@ -363,7 +376,14 @@ class VersionManager:
         self._before = resolution.revision
 
     def _reject(self, named: Resolution | None, before: int | None, refusal: VersionRefusal, hint: str) -> None:
-        """Record a state of the channel that is not accepted; states before the revision `before` may be served instead."""
+        """Record that a state of the channel is refused, so that only an earlier state may be served.
+
+        Args:
+            named: the state to record as the last polled one.
+            before: the revision before which earlier states are searched; None searches all.
+            refusal: the reason.
+            hint: the remedy for the log.
+        """
         with self._lock:
             if self._shared.fault == refusal:
                 return
@@ -392,7 +412,10 @@ class VersionManager:
         return by_role
 
     def _aspire_to_earlier(self) -> None:
-        """Aspire to earlier states of the channel, newest first, until one is not refused."""
+        """Try the earlier states of the channel, newest first, until one is not refused.
+
+        Do nothing if the aspired state is not refused.
+        """
         while True:
             with self._lock:
                 if not load_decision.is_refused(self._snapshot()):
@@ -415,18 +438,18 @@ class VersionManager:
             self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Forget a refusal from before this revision promoted the version, so that the version is tried again.
+        """Forget the refusal of a version if the current revision of the version is newer, so that the version is tried again.
 
-        A scorer that skipped no poll has tried it again, too. The caller holds the lock.
+        A scorer that has polled every revision has tried the version again at that revision, too. The caller holds the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
             del self._shared.refused[aspired.digest]
 
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
-        """Yield the earlier states of the channel that are newer than the served state, newest first, with their reasons.
+        """Yield the earlier states of the channel that are newer than the served state, each with the reason of its move.
 
-        If no version is served, the last good state is one of them.
+        The newest state is first. If no version is served, the last good state of this scorer is included.
         """
         tag = self._settings.model.tag
         known_good = None if self._shared.serving else self._tag.known_good()
@@ -450,12 +473,12 @@ class VersionManager:
 
     @property
     def _served_revision(self) -> int:
-        """The revision that is served now; -1 if none is served."""
+        """The revision of the served versions; -1 if no version is served."""
         serving = self._shared.serving
         return serving[CHAMPION].resolution.revision if serving else -1
 
     def _may_step_back_to(self, resolution: Resolution) -> bool:
-        """Return whether the policy accepts the move to an earlier state. Raises RegistryError if that is unknown."""
+        """Return whether the policy accepts serving an earlier state. Raises RegistryError if the registry does not answer."""
         try:
             self._moves.check_earlier(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
         except RegistryError as error:
@@ -466,7 +489,7 @@ class VersionManager:
         return True
 
     def _execute_actions(self) -> None:
-        """Execute the actions of the policy, until the scoring thread must act."""
+        """Execute the load and unload actions of the version policy, until its next action is to flip or to wait."""
         while not self._closing.is_set():
             with self._lock:
                 action = load_decision.next_action(self._snapshot())
@@ -515,9 +538,9 @@ class VersionManager:
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
 
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
-        """Return why a version must not be loaded after earlier crashes, or None.
+        """Return why a version must not be loaded after earlier crashes; None if it may be loaded.
 
-        The version that was served last is always loaded: it was loaded here before, so another cause ended this process.
+        The version that was served last is always loaded: it was loaded here before, so the crash had another cause.
         """
         if role != CHAMPION and (reason := self._lethal(aspired.identity)):
             return reason
@@ -525,7 +548,10 @@ class VersionManager:
         return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version in its trial is still aspired; poll the channel at its interval."""
+        """Return whether the version in its trial is still aspired.
+
+        The channel is polled if its poll interval has elapsed. If the registry is unavailable, the version counts as aspired.
+        """
         if self._closing.is_set():
             return False
         now = time.monotonic()
