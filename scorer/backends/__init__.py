@@ -1,1 +1,1 @@
-"""Where a model runs: in this process (`onnx/`) or on model servers (`remote/`)."""
+"""Backends: they run a model in this process (`onnx/`) or on model servers (`remote/`)."""

@@ -1,7 +1,7 @@
-"""The protocol of backends and their errors.
+"""The protocols of backends and of open models, and their errors.
 
-A backend opens the model of a package, in this process or on servers. An open model maps tensors to outputs. The conversion of
-events to tensors, and of outputs to scores, is not part of this room.
+A backend opens the model of a package, in this process or on servers. An open model computes outputs from tensors. The
+conversion of events to tensors, and of outputs to scores, is not part of this package.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from publisher.runtime.watchdog import BROKEN
 
 
 class ModelRefused(Exception):
-    """This version cannot be served here: it is broken, contradicts its signature, or requires something that is missing."""
+    """This scorer cannot serve the version: it is broken, contradicts its signature, or requires something that is missing."""
 
 
 class BackendMissing(Fatal):
@@ -29,13 +29,13 @@ class BackendMissing(Fatal):
 
 
 class InferenceFailed(Exception):
-    """The model did not score this batch. A smaller batch may succeed."""
+    """The model returned no valid outputs for this batch. A smaller batch may succeed."""
 
 
 class ModelBroken(Fatal):
-    """The model fails for an event that it answered when it was loaded, so no event is the cause.
+    """The model fails for an event that it scored when it was loaded, so the cause is not an event.
 
-    The process ends with code 70, and its successor scores the events in flight in a sandbox, as after a crash.
+    The process ends with code 70. As after a crash, the process that replaces it scores the events in flight in a sandbox.
     """
 
     def __init__(self, error: InferenceFailed) -> None:
@@ -53,27 +53,28 @@ class BackendAway(DependencyUnavailable):
 
 
 class Model(Protocol):
-    """An open model. Calls come from one thread at a time; after an error the model can be called again."""
+    """An open model. One thread at a time calls it. After an error it can be called again."""
 
     def signature(self) -> Signature:
-        """Return the package's signature, or the derived one if the package has none.
+        """Return the signature of the package, or the signature derived from the model if the package has none.
 
         Raises:
             ModelRefused: the derived signature is ambiguous.
         """
 
     def run(self, tensors: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Score a batch.
+        """Compute the outputs of a batch.
 
         Args:
-            tensors: (B, n) rows by the name of each tensor that events feed. Rows whose length varies are (B,) arrays, of
-                one run (`LengthPlan.plan`). The model adds its constants and gives the rows the shapes of the signature.
+            tensors: by name, (B, n) rows of each tensor that events feed. A tensor whose rows vary in length is a (B,) object
+                array; its rows must belong to one run of `LengthPlan.plan`. The model adds its constant inputs and gives the
+                rows the shapes of the signature.
 
         Returns:
             (B, ...) outputs by tensor name.
 
         Raises:
-            InferenceFailed: the model did not answer.
+            InferenceFailed: the model returned no valid outputs.
             BackendAway: the model servers are unavailable.
         """
 
@@ -82,10 +83,10 @@ class Model(Protocol):
 
 
 class Backend(Protocol):
-    """Opens models."""
+    """A runtime in this process or a kind of model server, which opens the models of packages."""
 
     def open(self, package: Package) -> Model:
-        """Load a package.
+        """Open the model of a package.
 
         Raises:
             ModelRefused: the version cannot be served here.
@@ -94,7 +95,7 @@ class Backend(Protocol):
 
 
 def check_rows(outputs: Mapping[str, Any], rows: int) -> None:
-    """Raise InferenceFailed if an output is not an array of `rows` rows."""
+    """Check that each output is an array with one row for each of the `rows` events. Raises InferenceFailed."""
     for name, output in outputs.items():
         if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
             raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")

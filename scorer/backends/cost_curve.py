@@ -1,9 +1,9 @@
-"""Measure the time that a model takes for batches of several sizes."""
+"""Measurement of the time that a model takes for batches of several sizes."""
 
 import time
 from collections.abc import Callable, Iterable
 
-LONGEST_SECONDS = 2.0  # sizes that are expected to take longer are omitted
+LONGEST_SECONDS = 2.0  # a batch size is not measured if it is expected to take longer
 
 
 def measure_cost_curve(
@@ -14,14 +14,19 @@ def measure_cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     too_large: tuple[type[Exception], ...] = (),
 ) -> dict[int, float]:
-    """Return the seconds by size: the fastest of several runs after a warm-up.
+    """Measure the time of a batch of each size: the shortest of several runs after a warm-up run.
 
     Args:
-        sizes: the batch sizes, ascending. The first is always run.
-        run: runs a batch of a size.
-        rounds: the number of measured runs.
+        sizes: the batch sizes, ascending.
+        run: runs one batch of a size.
+        rounds: the number of measured runs per size.
         clock: returns seconds.
-        too_large: the errors of a size that does not fit. That size and all larger sizes are omitted, except the first size.
+        too_large: the errors that `run` raises if a size does not fit the device. They end the measurement; only an error of
+            the first size is raised.
+
+    Returns:
+        Seconds by size. A size is omitted if it, or a smaller size, does not fit or is expected to exceed LONGEST_SECONDS. The
+        first size is never omitted.
     """
     curve: dict[int, float] = {}
     for size in sizes:

@@ -1,11 +1,11 @@
-"""Select the backend that `model.backend` names. The libraries of a backend are imported only if it is selected."""
+"""Selection of the backend that `model.backend` names. The libraries of a backend are imported only if it is selected."""
 
 from scorer.backends.base import Backend
 from scorer.settings.model import ModelSettings
 
 
 def backend_for(model: ModelSettings) -> Backend:
-    """Return the backend of a configuration. Raises BackendMissing if it is not installed or lacks a device or a setting."""
+    """Create the configured backend. Raises BackendMissing if it is not installed, or if its device or a setting is missing."""
     if model.backend == "tf-serving":
         from scorer.backends.remote.tf_serving import TensorFlowServing
 

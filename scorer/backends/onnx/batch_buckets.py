@@ -1,20 +1,24 @@
-"""Select batch sizes with separate buffers and graphs (buckets), and split batches into them. Pure.
+"""Selection of buckets, and division of batches into them. Pure functions.
 
-On a GPU a batch of 5 costs as much as one of 8, and each new shape needs memory, a graph or an engine: batches are padded.
+A bucket is a batch size with its own buffers and graph on the device. On a GPU a batch of 5 costs as much as a batch of 8, and
+each new size needs memory, a graph or an engine. So batches are padded to the size of a bucket.
 """
 
 from collections.abc import Mapping, Sequence
 
 CANDIDATES = (1, 8, 32, 128, 512, 2_048)
-WORTH = 1.1  # a bucket is kept if the next larger bucket takes at least so many times as long
-ENOUGH = 0.97  # share of the best throughput; buckets beyond the first that reaches it only take memory
+WORTH = 1.1  # a size becomes a bucket if the next larger bucket takes at least 1.1 times as long
+ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the best throughput: larger ones only take memory
 
 
 def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
-    """Return the useful bucket sizes, ascending and not empty, from measured seconds by size.
+    """Select the bucket sizes that are worth their memory from the measured seconds of each size.
 
-    The largest bucket is the smallest size with nearly the best throughput. A smaller size is a bucket if it is clearly faster
-    than the next larger bucket.
+    The largest bucket is the smallest size with nearly the best throughput. A smaller size is a bucket if a batch of it is
+    clearly faster than a batch of the next larger bucket.
+
+    Returns:
+        The sizes, ascending and not empty.
     """
     best = max(size / seconds for size, seconds in curve.items())
     largest = min(size for size, seconds in curve.items() if size / seconds >= ENOUGH * best)
@@ -26,9 +30,14 @@ def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return (start, stop, bucket) of each run: whole largest buckets, then the remainder in the smallest that fits.
+    """Divide a batch into runs: full runs of the largest bucket, then the rest in the smallest bucket that holds it.
 
-    `buckets` ascend.
+    Args:
+        rows: the number of rows of the batch.
+        buckets: the bucket sizes, ascending.
+
+    Returns:
+        (start row, stop row, bucket size) of each run.
     """
     largest = buckets[-1]
     runs = [(start, start + largest, largest) for start in range(0, rows - largest + 1, largest)]

@@ -1,6 +1,6 @@
-"""Find the configured GPU and load each library that ONNX Runtime needs, so that an error names the missing library.
+"""Detection of the configured GPU, and loading of each library that ONNX Runtime needs for it.
 
-ONNX Runtime itself reports nothing and runs on the CPU if a library is missing.
+If a library is missing, ONNX Runtime runs on the CPU without an error. This module raises an error that names the library.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """The first device as its driver describes it.
+    """The first visible GPU, as its driver describes it.
 
     Attributes:
         name: the name of the device.
@@ -50,13 +50,13 @@ class Gpu:
 
 
 def find_gpu(device: str, libraries: Path, load: Callable[[str], Any] = ctypes.CDLL, module: Path = MODULE) -> Gpu:
-    """Return the GPU after loading the libraries of a device.
+    """Load the libraries that a device needs, and return the first GPU.
 
     Args:
         device: `cuda` or `tensorrt`.
         libraries: the folder of ONNX Runtime's libraries.
-        load: loads a library.
-        module: the file with the version of the driver.
+        load: loads a library by its path or name.
+        module: the file from which the version of the driver is read.
 
     Raises:
         BackendMissing: A library cannot be loaded, or the driver reports an error.
@@ -79,7 +79,10 @@ def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
 
 
 def count_gpus(device: str, driver: Any) -> int:
-    """Initialize the driver and count the GPUs that CUDA_VISIBLE_DEVICES leaves visible, at least 1. Raises BackendMissing."""
+    """Initialize the driver, and return the number of GPUs that CUDA_VISIBLE_DEVICES makes visible.
+
+    Raises BackendMissing if there is none.
+    """
     number = ctypes.c_int()
     if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(number))) or not number.value:
         reason = f"error {code} of the NVIDIA driver" if code else "an NVIDIA driver and no device"
@@ -112,9 +115,13 @@ def _describe(driver: Any, module: Path) -> Gpu:
 
 
 def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:
-    """Pin host memory, so that the device copies from it at full speed; return whether CUDA pinned it. False costs only speed.
+    """Pin (page-lock) host memory, so that copies from it to the device run at full speed.
 
-    `runtime` is CUDA's runtime library. The memory must live as long as the process, or be unpinned by `unpin`.
+    The memory must live as long as the process, or be unpinned by `unpin` before it is freed. `runtime` is CUDA's runtime
+    library.
+
+    Returns:
+        Whether CUDA pinned the memory. Memory that is not pinned can be used, but copies are slower.
     """
     return bool(runtime.cudaHostRegister(ctypes.c_void_p(buffer.ctypes.data), ctypes.c_size_t(buffer.nbytes), 0) == 0)
 
@@ -125,5 +132,5 @@ def unpin(buffer: NDArray[np.generic], runtime: Any) -> None:
 
 
 def runtime_library(version: str) -> Any:
-    """Return the loaded CUDA runtime library of ONNX Runtime's CUDA version, such as 13.0."""
+    """Return the CUDA runtime library of the CUDA version, such as 13.0, that ONNX Runtime has loaded."""
     return ctypes.CDLL(f"{RUNTIME}.{version.partition('.')[0]}")

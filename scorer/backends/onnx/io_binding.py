@@ -1,6 +1,6 @@
-"""Run a model in buckets: each batch size has fixed input and output buffers on the device.
+"""Runs of a model in buckets: for each bucket size, the input and output buffers on the device are allocated once.
 
-The code is the same on every device. Features of GPUs (pinned host memory, CUDA graphs) are in `BufferDevice`.
+The code is the same on every device. `BufferDevice` holds the features of GPUs: pinned host memory and CUDA graphs.
 """
 
 import threading
@@ -18,16 +18,16 @@ from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
 _CAPTURE = threading.Lock()
-"""Held while a graph is captured: a call of CUDA by another thread would corrupt the capture."""
+"""Lock that is held while a CUDA graph is captured: a CUDA call by another thread would corrupt the capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class BufferDevice:
-    """The device of the buffers.
+    """The device on which input and output buffers are allocated, and its features.
 
     Attributes:
         name: ONNX Runtime's name of the device.
-        graphs: whether the runs of each bucket are captured as a graph and replayed.
+        graphs: whether the first run of each bucket is captured as a CUDA graph, which later runs replay.
         pin: pins a host buffer.
         unpin: unpins a host buffer.
     """
@@ -39,7 +39,7 @@ class BufferDevice:
 
 
 def has_fixed_shapes(tensors: Iterable[ModelTensor]) -> bool:
-    """Return whether each tensor is numeric with a shape that only the batch size leaves open, so that it can be bound."""
+    """Return whether buffers can be bound to these tensors: each is numeric, and only its batch dimension varies."""
     return all(
         one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
         for one in tensors
@@ -48,12 +48,12 @@ def has_fixed_shapes(tensors: Iterable[ModelTensor]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BindableSession:
-    """A session whose tensors can be bound to buffers.
+    """A session of ONNX Runtime whose inputs and outputs can be bound to buffers.
 
     Attributes:
-        inputs: the inputs that differ from batch to batch, of fixed shapes.
-        outputs: the outputs that are read, of fixed shapes.
-        constants: the inputs that are the same for every batch.
+        inputs: the inputs with a batch dimension; all other dimensions are fixed.
+        outputs: the outputs that are read; all dimensions except the first are fixed.
+        constants: the inputs that are the same for every batch, by name.
     """
 
     session: Any
@@ -63,7 +63,10 @@ class BindableSession:
 
 
 class BucketBinding:
-    """Runs batches of any size in buckets, whose `sizes` ascend. Calls come from one thread at a time."""
+    """The buckets of one model, in which batches of any size run. One thread at a time calls it.
+
+    `sizes` are the sizes of the first buckets, ascending.
+    """
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
         self._model = model
@@ -79,21 +82,25 @@ class BucketBinding:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The buckets, ascending."""
+        """The bucket sizes, ascending."""
         return tuple(self._buckets)
 
     def add(self, size: int) -> None:
-        """Add a bucket larger than all existing ones. Raises ONNX Runtime's error if the device has no memory."""
+        """Add a bucket of this size, larger than all existing buckets. Raises ONNX Runtime's error if memory is exhausted."""
         if size not in self._buckets:
             self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
 
     def keep(self, sizes: Collection[int]) -> None:
-        """Keep only these buckets."""
+        """Free all buckets except those of these sizes."""
         for size in set(self._buckets) - set(sizes):
             self._buckets.pop(size).free()
 
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
-        """Compute (B, ...) outputs from (B, ...) inputs. `watched(options, run)` runs each piece with these options."""
+        """Compute (B, ...) outputs from (B, ...) inputs, in one or more buckets.
+
+        `watched(options, run)` is called for each bucket. It must call `run`, and may end the run through ONNX Runtime's
+        `options`.
+        """
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
         for start, stop, size in pieces(rows, self.sizes):
@@ -110,7 +117,7 @@ class BucketBinding:
 
 
 class _Bucket:
-    """The buffers of one batch size. `constants` are on the device."""
+    """The input and output buffers of one batch size. `constants` are the constant inputs, already on the device."""
 
     def __init__(self, model: BindableSession, device: BufferDevice, size: int, constants: dict[str, Any]) -> None:
         self._session = model.session
@@ -130,7 +137,10 @@ class _Bucket:
             self._binding.bind_ortvalue_output(name, value)
 
     def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
-        """Copy these rows to the device; repeat the first row to fill the bucket."""
+        """Copy the rows from `start` to before `stop` to the device.
+
+        Copies of row `start` fill the rest of the bucket.
+        """
         for name, buffer in self._host.items():
             buffer[: stop - start] = tensors[name][start:stop]
             buffer[stop - start :] = tensors[name][start]
@@ -141,7 +151,7 @@ class _Bucket:
         self._session.run_with_iobinding(self._binding, self.options)
 
     def read(self, rows: int) -> Tensors:
-        """Return copies of the first rows of the outputs."""
+        """Return copies of the first `rows` rows of each output."""
         return {name: value.numpy()[:rows].copy() for name, value in self._outputs.items()}
 
     def free(self) -> None:

@@ -1,8 +1,9 @@
-"""ONNX Runtime in this process: one session per model, one inference thread per worker, on the CPU or an NVIDIA GPU.
+"""The backend that runs models by ONNX Runtime in this process, on the CPU or an NVIDIA GPU.
 
-A missing device is an error at start. Operators that TensorRT does not support run on CUDA, and operators that CUDA does not
-support run on the CPU; there is no other fallback. On the CPU a batch runs at its size: bound buffers save 2.5 us per call
-(measured), which is negligible from 64 events on. On a GPU, and with `model.buckets`, batches are padded to buckets.
+Each model has one session, and each worker has one inference thread. A missing device is an error at start. Operators that
+TensorRT does not support run on CUDA, and operators that CUDA does not support run on the CPU; there is no other fallback. On
+the CPU a batch is not padded: bound buffers would save 2.5 us per call (measured), which is negligible from 64 events on. On a
+GPU, and with `model.buckets`, batches are padded to buckets.
 """
 
 import logging
@@ -53,8 +54,8 @@ ORDER = {
     "cuda": [PROVIDERS["cuda"], PROVIDERS["cpu"]],
     "tensorrt": [PROVIDERS["tensorrt"], PROVIDERS["cuda"], PROVIDERS["cpu"]],
 }
-"""The execution providers by device: each runs what the previous ones do not support."""
-RUN_DEADLINES = 3.0  # the time limit of a run, in deadlines; the size of batches is chosen for one deadline
+"""The execution providers by device. Each provider runs the operators that the previous ones do not support."""
+RUN_DEADLINES = 3.0  # time limit of a run as a multiple of `model.deadline_ms`; batch sizes are chosen for one deadline
 NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
     f"tensor({name})": name
     for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string")
@@ -62,7 +63,7 @@ NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
 
 
 class OnnxRuntime:
-    """The backend. Raises BackendMissing if the device or a library is missing."""
+    """The backend that runs models by ONNX Runtime. Raises BackendMissing if the device or a library is missing."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -80,7 +81,7 @@ class OnnxRuntime:
             log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
 
     def open(self, package: Package) -> "OnnxModel":
-        """Check `model.onnx`, then load it. Raises ModelRefused."""
+        """Check the package's `model.onnx`, then load it. Raises ModelRefused."""
         if package.model_path.suffix != ".onnx":
             hint = "model.backend tf-serving or open-inference serves it"
             raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
@@ -140,9 +141,10 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return TensorRT's options: engines and timings are cached for this version, GPU, driver and runtime.
+        """Return the options of TensorRT: the cache of engines and timings, and the batch sizes for which it builds engines.
 
-        With a policy nothing is cached: an engine is an unsigned model, and a replaced engine could not be detected.
+        The cache is separate for each version, GPU, driver and runtime. With a signing policy there is no cache: an engine is
+        an unsigned model, and a replaced engine could not be detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -169,12 +171,12 @@ class OnnxRuntime:
 
 
 class OnnxModel:
-    """An open ONNX model whose inputs and outputs match its signature.
+    """An open ONNX model, which has been checked against its signature.
 
     Args:
         session: the session of ONNX Runtime.
         package: the package of the version.
-        watch: ends runs that take too long.
+        watch: ends runs that exceed their time limit.
     """
 
     def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
@@ -193,23 +195,23 @@ class OnnxModel:
 
     @property
     def bindable(self) -> bool:
-        """Whether its tensors can be bound to buckets."""
+        """Whether buffers can be bound to the inputs and outputs of the model, so that it can run in buckets."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
         return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """The batch sizes of the buckets; empty if a batch runs at its own size."""
+        """The bucket sizes; empty if batches are not padded to buckets."""
         return self._bound.sizes if self._bound else ()
 
     def bind(self, device: BufferDevice, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
-        """Run in buckets from now on.
+        """Allocate buckets, measure them, and run all later batches in them.
 
         Args:
             device: The device of the buffers.
-            sizes: The bucket sizes.
-            seconds: The time limit of the runs that measure and warm up the buckets.
-            choose: Keep only those sizes that fit the device and are useful.
+            sizes: The bucket sizes, ascending.
+            seconds: The time limit of each run that measures or warms up a bucket.
+            choose: Whether to keep only the sizes that fit the device and are worth their memory.
 
         Raises:
             InferenceFailed: The model cannot run in these buckets.
@@ -262,12 +264,15 @@ class OnnxModel:
         self._bound = self._session = None
 
     def _batched(self) -> list[ModelTensor]:
-        """Return the inputs with a batch dimension."""
+        """Return the inputs that have a batch dimension; constant inputs have none."""
         return [ModelTensor(one.tensor, one.dtype, one.full_shape) for one in self._signature.inputs if one.batch]
 
 
 def _check_package(package: Package, device: str, op_domains: Collection[str]) -> str | None:
-    """Check everything that is possible before loading the model; return the required operator library, if any.
+    """Make all checks of a package that do not need a loaded model.
+
+    Returns:
+        The path of the operator library that the model needs; None if it needs none.
 
     Raises:
         ModelRefused: The model cannot be served.
@@ -289,7 +294,7 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Call a function that allocates buffers. Raises InferenceFailed if it fails."""
+    """Return the result of `allocate`, which allocates buffers. Raises InferenceFailed if the allocation fails."""
     try:
         return allocate()
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Limit the time of runs of a model in this process: a run that takes too long is ended between two operators.
+"""The time limit of a model's runs in this process: ONNX Runtime ends a run that exceeds the limit between two operators.
 
-On the CPU the CPU time of the running thread is limited, so that a busy machine does not cause a failure. An operator that
-never returns cannot be ended; the watchdog ends the process.
+On the CPU, the limit applies to the CPU time of the running thread, so that a busy machine does not cause failures. An operator
+that never returns cannot be ended; in this case the watchdog ends the process.
 """
 
 import threading
@@ -13,27 +13,29 @@ from typing import Any, TypeVar
 from scorer.backends.base import InferenceFailed
 
 T = TypeVar("T")
-CHECKS = 4  # per deadline, which limits the delay after it
+CHECKS = 4  # checks per time limit: a run is ended at most a quarter of the limit too late
 Clock = Callable[[], float]
 
 
 def cpu_time() -> Clock:
-    """Return a clock of the calling thread's CPU time in seconds, readable from other threads while it lives."""
+    """Return a clock of the calling thread's CPU time in seconds. Other threads may read it while the calling thread lives."""
     clock = time.pthread_getcpuclockid(threading.get_ident())
     return lambda: time.clock_gettime(clock)
 
 
 def wall_time() -> Clock:
-    """Return a wall clock, for runs on a GPU whose thread waits."""
+    """Return a clock of elapsed time in seconds. It suits runs on a GPU, during which the thread waits."""
     return time.monotonic
 
 
 class RunTimeout:
-    """Limits the time of the runs of one model, one run at a time. Its thread ends with this object.
+    """The time limit of the runs of one model, one run at a time.
+
+    A background thread checks the limit until this object is freed.
 
     Args:
         seconds: the time limit of a run.
-        clock: returns the clock of a run, at its start and in its thread.
+        clock: creates the clock of a run. It is called in the thread of the run when the run starts.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:
@@ -47,7 +49,10 @@ class RunTimeout:
         threading.Thread(target=_check_until_collected, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
-        """Return the result of `run`, which uses these options of ONNX Runtime. Raises InferenceFailed if the run was ended."""
+        """Return the result of `run`. Raises InferenceFailed if the run exceeded the limit.
+
+        `run` must use `options`, the ONNX Runtime run options through which the run is ended.
+        """
         now = self._clock()
         with self._lock:
             self._options = options

@@ -1,7 +1,7 @@
-"""The location of a version on a model server: its name on the server, and its files in the model folder of the server.
+"""The location of a version on model servers: its name on the server, and its files in the folder from which servers load.
 
-`remote.json` of a package names a model that is already on the servers, or overrides the default names. Without it the files of
-the version (`saved_model/`, `repository/`) are written to the folder from which the servers load.
+The optional `remote.json` of a package names a model that is already on the servers, or overrides the default names. If the
+package contains files for a server (`saved_model/`, `repository/`), the scorer writes them to the servers' folder.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ MAX_BYTES = 1 << 16  # of remote.json
 
 
 class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of `remote.json`.
+    """The names of a version on the servers: the content of `remote.json`.
 
     Attributes:
-        model: the name of the model on the server.
+        model: the name of the model on the server; empty for the name of the package.
         version: the version on the server, an integer for TensorFlow Serving.
-        label: a label of a version on the server.
-        signature: the called signature of the SavedModel.
+        label: the label of a version on the server, in place of `version`.
+        signature: the name of the SavedModel's signature to call.
     """
 
     model: str = ""
@@ -39,7 +39,7 @@ class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_remote(package: Package) -> RemoteModelName:
-    """Read `remote.json`, or return the defaults. Raises ModelRefused."""
+    """Read the package's `remote.json`; return the default names if there is no such file. Raises ModelRefused."""
     path = package.folder / REMOTE
     if not path.is_file():
         return RemoteModelName()
@@ -59,7 +59,7 @@ def fingerprint(package: Package) -> str:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder atomically. An existing target has the same content."""
+    """Copy a folder atomically. Do nothing if the target exists, because it then has the same content. Raises ModelRefused."""
     if target.is_dir():
         return
     part = target.parent / f".{target.name}.{os.getpid()}.part"

@@ -1,4 +1,4 @@
-"""Messages and tensors of the Open Inference Protocol."""
+"""Encoding and decoding of tensors for the Open Inference Protocol."""
 
 import struct
 from typing import Any
@@ -14,7 +14,7 @@ NAMES = {
     **{f"FP{bits}": f"float{bits}" for bits in (16, 32, 64)},
     **{f"{kind}{bits}": f"{kind.lower()}{bits}" for kind in ("INT", "UINT") for bits in (8, 16, 32, 64)},
 }
-"""Datatype to numpy's name, or "string"."""
+"""numpy's dtype name, or "string", by the protocol's datatype."""
 _DATATYPES = {name: datatype for datatype, name in NAMES.items()}
 _CONTENTS = {
     "BOOL": "bool_contents",
@@ -30,12 +30,12 @@ M = messages("open_inference")
 
 
 def describe(tensor: NDArray[Any]) -> str:
-    """Return the protocol's name of an array's dtype; object arrays hold str."""
+    """Return the protocol's datatype of an array. An object array holds strings."""
     return "BYTES" if tensor.dtype == object else _DATATYPES[tensor.dtype.name]
 
 
 def pack(tensor: NDArray[Any]) -> bytes:
-    """Encode an array little-endian, row by row. A string is preceded by its length in 4 bytes."""
+    """Encode an array in row-major order, little-endian. Each string is preceded by its length in 4 bytes."""
     if tensor.dtype != object:
         return tensor.tobytes()
     values = (str(value).encode() for value in tensor.ravel().tolist())
@@ -43,14 +43,14 @@ def pack(tensor: NDArray[Any]) -> bytes:
 
 
 def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
-    """Decode an output to an array, strings to an object array of str.
+    """Decode an output tensor to an array. Strings become an object array of str.
 
     Args:
-        tensor: the output tensor of the reply.
-        raw: the raw content; None if the tensor has typed contents.
+        tensor: the output tensor of the response.
+        raw: the tensor's entry in the raw contents; None if the values are in the tensor's typed contents.
 
     Raises:
-        ValueError: The content does not match the shape (also UnicodeDecodeError).
+        ValueError: The content does not match the shape or the datatype (also UnicodeDecodeError).
     """
     shape = list(tensor.shape)
     if tensor.datatype == "BYTES":

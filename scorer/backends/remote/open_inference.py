@@ -1,8 +1,8 @@
-"""Servers of the Open Inference Protocol (KServe v2) over gRPC, with tensors as raw bytes: MLServer, Triton and others.
+"""The backend for servers of the Open Inference Protocol (KServe v2) over gRPC: MLServer, Triton and others.
 
-A version with files (`repository/`: the content of the server's model repository under the name of the model) is a separate
-model on the server, `<name>-<fingerprint>`, because these servers load and unload models, not versions. A package with only
-`remote.json` uses a model that is already on the servers.
+Tensors are sent as raw bytes. These servers load and unload models, not versions. So a version with files (`repository/`: the
+content of the model's folder in the server's repository) is a model of its own on the server, `<name>-<fingerprint>`. A package
+with only `remote.json` uses a model that is already on the servers.
 """
 
 import shutil
@@ -28,7 +28,7 @@ from scorer.backends.remote.remote_model import (
 
 
 class OpenInference(RemoteBackend):
-    """The backend. Raises BackendMissing if a setting is missing."""
+    """The backend for servers of the Open Inference Protocol. Raises BackendMissing if a setting is missing."""
 
     NAME = "open-inference"
     FILES = "repository"
@@ -45,7 +45,7 @@ class OpenInference(RemoteBackend):
 
 
 class _OipVersion:
-    """One version on the servers; see `RemoteVersion`."""
+    """One model version on servers of the Open Inference Protocol; see `RemoteVersion`."""
 
     def __init__(self, channels: list[grpc.Channel], model: str, version: str, target: Path | None, outputs: list[str]) -> None:
         self._calls = [_OipCalls(channel) for channel in channels]
@@ -88,7 +88,7 @@ class _OipVersion:
             raise VersionNotReady(f"the model {self._model} is loaded, but not ready")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return inputs and outputs as declared by the server, if it declares them. Raises grpc.RpcError."""
+        """Return the inputs and the outputs that the server declares; empty if it declares none. Raises grpc.RpcError."""
         reply = self._calls[at].metadata(M["ModelRequest"](name=self._model, version=self._version), timeout=STATUS_SECONDS)
         return _stated(reply.inputs), _stated(reply.outputs)
 
@@ -100,7 +100,7 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Return whether the model is ready. For an unknown model some servers answer false, others with an error."""
+        """Return whether the model is ready. If the model is unknown, some servers answer false and others return an error."""
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

@@ -1,10 +1,11 @@
-"""Send one batch as several parallel requests to healthy servers, and return the answers in the order of the batch.
+"""Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-A request only reads, so it may be repeated. `endpoints.py` selects the server and limits the requests in flight; this module
-has the queue, the probes and the meaning of errors. An event is marked as failing only if the server answers a known good
-request directly afterwards. Every other failure is attributed to the servers, and costs only time.
+A request changes nothing on a server, so it may be repeated. `endpoints.py` selects the server and limits the requests in
+flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the server
+answers a known good request directly after the failure. Every other failure is attributed to the servers: the request is
+repeated.
 
-One thread runs a batch; probes have separate threads and report to its queue.
+One thread runs a batch. Each probe has its own thread and reports to the queue of that thread.
 """
 
 import queue
@@ -25,12 +26,12 @@ from scorer.backends.remote.endpoints import ConcurrencyLimit, Endpoints
 
 Tensors = dict[str, NDArray[Any]]
 DeclaredTensors = Mapping[str, tuple[str, Sequence[int] | None]]
-"""Tensor name to dtype (numpy's name, or "string") and shape; -1 is any length, None any shape."""
+"""By tensor name: the dtype (numpy's name, or "string") and the shape. -1 is any length; None is any shape."""
 
 CHUNK_ROWS = 512  # below about 128 rows the cost of a request exceeds the cost of its rows
 CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers accept by default
-TRIES = 3  # of one chunk before the cause of its failures is determined
-RUN_DEADLINES = 3.0  # the time limit of a batch, in deadlines of a request
+TRIES = 3  # failed requests of one chunk before their cause is determined
+RUN_DEADLINES = 3.0  # time limit of a batch as a multiple of the deadline of a request
 
 GONE = (
     grpc.StatusCode.UNAVAILABLE,
@@ -40,44 +41,49 @@ GONE = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""The server, or the version on it, is unavailable."""
+"""gRPC codes of a server that is unavailable, or on which the version is unavailable."""
 OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 class RemoteVersion(Protocol):
-    """One model version on several servers, which are numbered from 0.
+    """One model version on several servers, which are numbered from 0. `at` is the number of a server.
 
     The thread that runs a batch calls `send` and `read`; probes call `prepare` from other threads.
 
     Attributes:
-        target: the folder of its files on the servers; None if this scorer does not load the version.
+        target: the folder of the version's files on the servers; None if this scorer does not load the version.
     """
 
     target: Path | None
 
     def send(self, at: int, tensors: Tensors, seconds: float) -> Any:
-        """Start a request and return its gRPC future."""
+        """Send a request to the server `at` with a deadline of `seconds`, and return the gRPC future."""
 
     def read(self, reply: Any) -> Tensors:
-        """Return the outputs of a reply. Raises InferenceFailed if it is invalid."""
+        """Decode the outputs of a response. Raises InferenceFailed if the response is invalid."""
 
     def unload(self) -> None:
-        """Unload the version from every server and delete its files, if this scorer loaded it."""
+        """Unload the version from every server and delete its files. Do nothing if this scorer did not load the version."""
 
     def prepare(self, at: int, seconds: float) -> None:
-        """Wait until the version is ready on this server; load it if it has files.
+        """Load the version on the server `at` if this scorer loads it, and check that it is ready.
 
         Raises:
             grpc.RpcError: The server does not answer.
-            VersionNotReady: The version is not ready in time, or cannot be loaded.
+            VersionNotReady: The version is not ready yet, or cannot be loaded.
         """
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return inputs and outputs as declared by the server, if it declares them. Raises grpc.RpcError and ModelRefused."""
+        """Return the inputs and the outputs that the server `at` declares; both are empty if it declares none.
+
+        Raises:
+            grpc.RpcError: The server does not answer.
+            ModelRefused: The model does not have the called signature.
+        """
 
 
 class VersionNotReady(Exception):
-    """The server does not have the version yet, or cannot load it (`final`)."""
+    """The server has not loaded the version yet or, if `final`, cannot load it."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -86,7 +92,7 @@ class VersionNotReady(Exception):
 
 @dataclass(slots=True)
 class RequestChunk:
-    """The rows of one request, and the number of its tries."""
+    """The rows of a batch that one request contains, and how often they have been sent."""
 
     start: int
     stop: int
@@ -95,7 +101,15 @@ class RequestChunk:
 
 @dataclass(slots=True, frozen=True)
 class SentRequest:
-    """A request in flight, or completed. `run` identifies its batch."""
+    """A request that was sent to the server `at`, in flight or completed.
+
+    Attributes:
+        run: the number of the batch.
+        chunk: the rows of the request.
+        at: the number of the server.
+        sent_at: the time of sending, in monotonic seconds.
+        call: the gRPC future.
+    """
 
     run: int
     chunk: RequestChunk
@@ -106,21 +120,21 @@ class SentRequest:
 
 @dataclass(slots=True, frozen=True)
 class ProbeResult:
-    """The result of a probe; `fault` is None if the server is ready."""
+    """The result of a probe of the server `at`: its fault, or None if the server is ready."""
 
     at: int
     fault: str | None
 
 
 class BatchDispatcher:
-    """Runs batches of one model version.
+    """The dispatcher of batches to the servers of one model version.
 
     Args:
         remote: the version on the servers.
         addresses: the addresses of the servers.
         deadline: the deadline of a request in seconds.
-        control: one known good row.
-        constants: tensors that are added to every request.
+        control: one row, for requests that test a server. The first row that was scored replaces it.
+        constants: constant inputs, which are added to every request.
         clock: returns monotonic seconds.
     """
 
@@ -177,7 +191,7 @@ class BatchDispatcher:
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
     def warm(self, at: int, seconds: float) -> None:
-        """Send one row. Raises grpc.RpcError if it shows that the server cannot answer."""
+        """Send the control row to the server `at`. Raises grpc.RpcError if the error shows that the server cannot answer."""
         try:
             self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
@@ -188,7 +202,7 @@ class BatchDispatcher:
         return self.remote.send(at, rows | self._constants, seconds)
 
     def _launch(self, tensors: Tensors, waiting: deque[RequestChunk], in_flight: dict[int, SentRequest]) -> None:
-        """Probe the servers that are due, and send as many requests as the limit allows."""
+        """Start the probes that are due, and send as many waiting requests as the limit allows."""
         now = self._clock()
         for at in self.endpoints.due(now):
             self.endpoints.all[at].probing = True
@@ -217,7 +231,10 @@ class BatchDispatcher:
     def _handle_report(
         self, waiting: deque[RequestChunk], in_flight: dict[int, SentRequest], parts: dict[int, Tensors]
     ) -> None:
-        """Handle one report of a request or a probe. Raises BackendAway if no request is in flight and no probe is running."""
+        """Wait for the result of one request or one probe, and handle it.
+
+        Raises BackendAway if no request is in flight and no probe is running, or if no result arrives in time.
+        """
         if not in_flight and not any(one.probing for one in self.endpoints.all):
             raise self._unavailable()
         try:
@@ -243,7 +260,7 @@ class BatchDispatcher:
             self.endpoints.failed(report.at, self._clock(), report.fault)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
-        """Return the outputs, or None if the chunk must be sent again. Raises InferenceFailed and BackendAway."""
+        """Return the outputs of a completed request; None if its chunk must be sent again. Raises InferenceFailed."""
         try:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -255,7 +272,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
-        """Handle a failed request. Raises InferenceFailed unless the chunk must be sent again."""
+        """Determine the cause of a failed request. Return if the chunk must be sent again; raise InferenceFailed otherwise."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
@@ -276,7 +293,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server answers a request that is known to be valid."""
+        """Return whether the server answers the control row. If it does, a failed request is the cause of its own failure."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -289,7 +306,7 @@ class BatchDispatcher:
 
 
 def explain(error: BaseException) -> str:
-    """Return a gRPC error as text: its code and the first line of its details."""
+    """Format an error as text. A gRPC error becomes its code and the first line of its details."""
     if isinstance(error, grpc.RpcError):
         details = (error.details() or "").strip().splitlines()
         return f"{error.code().name}: {details[0][:300]}" if details else str(error.code().name)

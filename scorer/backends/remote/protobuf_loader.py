@@ -1,6 +1,6 @@
-"""Protobuf messages of model servers, from the descriptors (`.binpb`) beside each `.proto`.
+"""Loading of the Protobuf messages of model servers from the descriptor sets (`.binpb`) beside each `.proto` file.
 
-They are in a separate pool: a process that also imports TensorFlow has no conflicting definition of a name.
+The messages are in a descriptor pool of their own. So their names do not conflict with TensorFlow's if a process imports both.
 """
 
 from importlib.resources import files
@@ -16,7 +16,7 @@ except ImportError as error:
 
 
 def messages(name: str) -> dict[str, Any]:
-    """Return the message classes of the file `name`.proto, by their names without the package."""
+    """Return the message classes of the file `name`.proto, by message name without the package."""
     described = descriptor_pb2.FileDescriptorSet.FromString(files(__package__).joinpath(f"{name}.binpb").read_bytes())
     classes = message_factory.GetMessages(described.file)
     return {full_name.rpartition(".")[2]: class_ for full_name, class_ in classes.items()}

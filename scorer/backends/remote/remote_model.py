@@ -1,4 +1,7 @@
-"""The common part of backends with servers: the channels, the start of a version on every server, and the open model."""
+"""The common part of the backends for model servers.
+
+It has the channels to the servers, loads a version on every server, and provides the open model.
+"""
 
 import logging
 import threading
@@ -48,7 +51,7 @@ OPTIONS = (
 
 
 def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
-    """Unload from each server; a server that fails keeps the version and does not stop the others."""
+    """Call `unload` for each server. If a server fails, log the error and continue: that server keeps the version."""
     for server in servers:
         try:
             unload(server)
@@ -57,7 +60,7 @@ def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> N
 
 
 def connect(settings: ModelSettings) -> list[grpc.Channel]:
-    """Return a channel to each server, not yet connected. Raises BackendMissing if a file of `server_tls` is missing."""
+    """Return a gRPC channel to each server. No connection is made yet. Raises BackendMissing if a TLS file cannot be read."""
     tls = settings.server_tls
     if not tls.enabled:
         return [grpc.insecure_channel(address, options=OPTIONS) for address in settings.endpoints]
@@ -72,10 +75,10 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 
 
 class RemoteBackend(ABC):
-    """A backend whose models are on servers. Raises BackendMissing if `model.endpoints` is empty.
+    """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    If a package has files of the version (in the folder FILES), this process writes them to the servers' folder, and loads and
-    unloads the version. Any other package names a version that is already on the servers.
+    If a package contains files for a server (in the folder FILES), this process writes them to the servers' folder, and loads
+    and unloads the version. Any other package names a version that is already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -114,13 +117,13 @@ class RemoteBackend(ABC):
 
     @abstractmethod
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
-        """Return the version on `self._channels`.
+        """Return the version on the servers of `self._channels`.
 
         Args:
             package: the package of the version.
-            named: the content of its `remote.json`.
-            folder: the servers' folder if the package has files; None otherwise.
-            outputs: the names of the requested tensors.
+            named: the content of the package's `remote.json`.
+            folder: the folder from which the servers load, if the package contains files for a server; None otherwise.
+            outputs: the names of the output tensors to request.
 
         Raises:
             ModelRefused: The servers cannot serve the version.
@@ -128,21 +131,21 @@ class RemoteBackend(ABC):
 
 
 def select_outputs(tensors: Tensors, outputs: Sequence[str]) -> Tensors:
-    """Return the requested outputs. Raises InferenceFailed if a reply lacks one."""
+    """Return only the outputs of these names. Raises InferenceFailed if one is missing."""
     if missing := [name for name in outputs if name not in tensors]:
         raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(tensors)}")
     return {name: tensors[name] for name in outputs}
 
 
 def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
-    """Return a method of a server; `reply` is the class of its answers."""
+    """Return a callable for the gRPC method at `path`; `reply` is the message class of its responses."""
     return channel.unary_unary(
         path, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
     )
 
 
 class RemoteModel:
-    """A version that is ready on at least one server."""
+    """An open model on servers: a version that is ready on at least one server."""
 
     def __init__(self, signature: Signature, flight: BatchDispatcher, assembler: InputAssembler) -> None:
         self._signature = signature
@@ -158,14 +161,14 @@ class RemoteModel:
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
-        """Unload the version if this process has loaded it. A server that does not answer keeps it."""
+        """Unload the version from the servers if this process loaded it. A server that does not answer keeps the version."""
         self.flight.remote.unload()
 
 
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
-    """Wait until each server has the version, has answered once, and matches the signature.
+    """Wait until the version is ready on each server, matches the signature there, and has scored one row.
 
-    Unavailable servers are left to the probes, if at least one is ready.
+    If at least one server is ready, unavailable servers are not waited for: they are ejected, and probes readmit them later.
 
     Raises:
         BackendAway: No server is ready after `load_seconds`.
@@ -183,9 +186,9 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
-    """Return the faults of servers that are not ready.
+    """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number.
 
-    The call waits for servers that are loading; it waits for unavailable servers only until one server is ready.
+    Servers that are loading are waited for. Unavailable servers are waited for only until one server is ready.
     """
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
@@ -208,7 +211,10 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 
 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
-    """Raise ModelRefused with the tensor and both sides of a mismatch. A server that declares nothing is accepted."""
+    """Check that the tensors that a server declares match the signature. A server that declares none is accepted.
+
+    Raises ModelRefused, which names the tensor and both sides of the mismatch.
+    """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):
         raise ModelRefused(f"the signature feeds {sorted(declared)}, the model's inputs are {sorted(inputs)}")

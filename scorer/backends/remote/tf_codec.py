@@ -1,4 +1,4 @@
-"""Messages and tensors of TensorFlow Serving."""
+"""Encoding and decoding of tensors for TensorFlow Serving."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ M = messages("tf_serving")
 
 
 def encode(tensor: NDArray[Any], into: Any) -> None:
-    """Encode an array, or an object array of str, as a TensorProto."""
+    """Write an array into the TensorProto `into`. An object array holds strings."""
     for size in tensor.shape:
         into.tensor_shape.dim.add(size=size)
     if tensor.dtype == object:
@@ -49,7 +49,7 @@ def encode(tensor: NDArray[Any], into: Any) -> None:
 
 
 def decode(proto: Any) -> NDArray[Any]:
-    """Decode a TensorProto, whichever field holds its values. Strings become an object array of str.
+    """Decode a TensorProto to an array, from any of its value fields. Strings become an object array of str.
 
     Raises:
         InferenceFailed: The dtype has no counterpart in numpy, or the number of values does not match the shape.

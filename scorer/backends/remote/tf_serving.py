@@ -1,9 +1,9 @@
-"""TensorFlow Serving over gRPC: versions in the server's model folder, PredictRequest with tensor_content.
+"""The backend for TensorFlow Serving over gRPC: PredictRequest with tensor_content, versions in the server's model folder.
 
 The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-The configuration of the server is replaced by the requested versions (`specific`) and the versions that it already serves.
-Therefore a server whose folder a scorer writes must serve no other models. A package with only `remote.json` uses a version or
-a label on a shared fleet of servers, and loads and unloads nothing.
+To load a version, a scorer replaces the server's configuration by the list of versions (`specific`) of this model: the loaded
+ones and the new one. Therefore a server that loads from the folder of a scorer must serve no other models. A package with only
+`remote.json` uses a version or a label on shared servers, and the scorer loads and unloads nothing.
 """
 
 import shutil
@@ -35,7 +35,7 @@ SERVED = range(LOADING, AVAILABLE + 1)
 
 
 class TensorFlowServing(RemoteBackend):
-    """The backend. Raises BackendMissing if a setting is missing."""
+    """The backend for TensorFlow Serving. Raises BackendMissing if a setting is missing."""
 
     NAME = "tf-serving"
     FILES = "saved_model"
@@ -46,7 +46,10 @@ class TensorFlowServing(RemoteBackend):
 
 
 class _TfServingVersion:
-    """One version on the servers; see `RemoteVersion`. `folder` is None if this process does not load it."""
+    """One model version on servers of TensorFlow Serving; see `RemoteVersion`.
+
+    `folder` is the folder from which the servers load; None if this process does not load the version.
+    """
 
     def __init__(
         self, channels: list[grpc.Channel], package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]
@@ -91,11 +94,11 @@ class _TfServingVersion:
         raise VersionNotReady(message or f"the version is in state {state}")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return inputs and outputs of the called signature, as the server declares them.
+        """Return the inputs and the outputs of the called signature, as the server declares them.
 
         Raises:
             grpc.RpcError: The server does not answer.
-            ModelRefused: The SavedModel has no such signature.
+            ModelRefused: The SavedModel does not have the called signature.
         """
         request = M["GetModelMetadataRequest"](model_spec=self._spec, metadata_field=["signature_def"])
         packed = self._calls[at].metadata(request, timeout=STATUS_SECONDS).metadata["signature_def"].value
@@ -112,13 +115,13 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version. A server keeps its last version until the files are deleted, because it must serve one."""
+        """Unload the version from one server, unless it is the server's only version: a server must serve at least one."""
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)
 
     def _states(self, at: int, seconds: float) -> dict[int, tuple[int, str]]:
-        """Return state and error message by version; empty if the server does not know the model."""
+        """Return the state and the error message of each version of the model; empty if the server does not know the model."""
         spec = M["ModelSpec"](name=self._spec.name)
         try:
             reply = self._calls[at].status(M["GetModelStatusRequest"](model_spec=spec), timeout=seconds)
@@ -129,7 +132,7 @@ class _TfServingVersion:
         return {one.version: (one.state, one.status.error_message) for one in reply.model_version_status}
 
     def _serve(self, at: int, versions: set[int], seconds: float) -> None:
-        """Make the server serve exactly these versions, and wait until it has loaded them.
+        """Configure the server to serve exactly these versions of the model, and wait until it has loaded them.
 
         Raises:
             grpc.RpcError: The server does not answer.
