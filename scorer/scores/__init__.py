@@ -1,1 +1,1 @@
-"""Score records: their schema, and the encoding of model outputs in the configured format."""
+"""Score records: their schema, and the encoding of model outputs as records in the configured format."""

@@ -1,4 +1,4 @@
-"""The answers for some rows of a batch, before they are encoded as score records."""
+"""The scores and decisions for some rows of a batch, before they are encoded as score records."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -7,9 +7,9 @@ from scorer.scores.outputs import Scores
 
 
 class BatchAnswers:
-    """Encoded scores, decisions and one status for some rows of a batch.
+    """The scores, the decisions and the common status of some rows of a batch.
 
-    With `columns`, the lists are created at first use.
+    `scores` has one JSON text per row. If `columns` is given, `scores` and `decisions` are created from it at first use.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""The score records of a plain batch as columns: the records of `RecordEncoder`, without a Python object per event.
+"""The score records of a plain batch as columns, without a Python object per event. The records equal those of `RecordEncoder`.
 
 A batch is plain if it was fetched natively and is large enough, the headers of its events hold only ids and deadlines in the
-future, each event has a finite score of one output, and the records are JSON without headers. All other records are encoded
-one at a time, with the same result.
+future, each event has a finite score of one output, and the records are JSON without headers. The records of other batches are
+encoded by `RecordEncoder`.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,16 @@ from scorer.settings.carry import Row
 
 FieldIds = Sequence[str | int | None]
 FEWEST = 100
-"""Smallest batch that is encoded as columns. They cost about 150 us more than lists, and save more than 1.5 us per event."""
+"""Minimum events of a batch encoded as columns, which costs about 150 us more than lists and saves over 1.5 us per event."""
 QUOTE, COMMA, BRACKET = b'",]'
 
 
 @dataclass(frozen=True, slots=True)
 class VersionScores:
-    """The scores of one version for the rows `at` ((n,), ascending) of a batch, and their encoder."""
+    """The scores that one version gave to some rows of a batch, and the version's encoder.
+
+    `at` has the indices of the rows, (n,), ascending.
+    """
 
     at: NDArray[np.intp]
     scores: Scores
@@ -48,12 +51,12 @@ def packed(
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
 ) -> ColumnarRecords | None:
-    """Encode a record for every event of a batch; return None if the batch is not plain.
+    """Encode a record for every event of a batch as columns; return None if the batch is not plain.
 
     Args:
         batch: the fetched events.
-        ids: the ids from an event field, or the texts of a header.
-        parts: the scores of each version; together they have each row once.
+        ids: the ids from an event field, or the texts of an id header.
+        parts: the scores of each version. Each row of the batch belongs to exactly one part.
         topic: the output topic.
         partitions: the number of partitions of the output topic.
         scored_ms: the time of the scores in Unix ms.
@@ -91,7 +94,7 @@ def packed(
 
 
 def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
-    """Return the encoded scores of all parts in the order of the rows; None if a part has no plain form."""
+    """Return the JSON scores of all parts in the order of the rows; None if the scores of a part are not plain numbers."""
     columns: list[ByteColumn] = []
     for part in parts:
         if (joined := part.scores.joined()) is None:
@@ -110,7 +113,7 @@ def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | Non
 
 
 def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-    """Return the possible decisions of all parts, and for each row the index of its decision."""
+    """Return the possible decisions of all parts, and for each row the index of its decision among them."""
     if len(parts) == 1:
         return parts[0].scores.decided()
     names: list[str | None] = []
@@ -123,7 +126,7 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 
 
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
-    """Return the end of the records of each part, and for each row the index of its part."""
+    """Return `tails`, the common end of the records of each part, and for each row the index of its part."""
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
         indices[part.at] = number
@@ -136,7 +139,7 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the pieces after an event's time: the end that all records of a part share, and the carried fields."""
+    """Return the pieces that follow an event's time in a record: the common end of its part, and the carried fields."""
     tails, indices = ends
     if not encoder.carry:
         return [chosen(tails, indices)]
@@ -146,7 +149,13 @@ def _end_pieces(
 
 
 def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
-    """Return the ids without their quotation marks; None if only some events have an id, or an id is empty."""
+    """Return the pieces with the id of each record, as the content of a JSON string.
+
+    If no event has an id, the ids are the positions of the events.
+
+    Returns:
+        None if an id is empty, or if only some of the events have an id.
+    """
     if isinstance(ids, ByteColumn):
         return _require_ids(ids)
     if isinstance(ids, AsciiColumn):
@@ -162,12 +171,12 @@ def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str)
 
 
 def _require_ids(ids: ByteColumn) -> list[RecordPiece] | None:
-    """Return the ids unchanged; None if an id is empty, which counts as absent."""
+    """Return one piece with these ids; None if an id is empty, because an empty id counts as absent."""
     return None if ids.any_empty() else [RecordPiece(ids)]
 
 
 def _encode_ids(ids: list[str]) -> list[RecordPiece] | None:
-    """Encode ids from strings; return None if an id contains the text that separates two ids in JSON."""
+    """Return one piece with these ids in JSON; None if an id contains the characters that separate two ids in the JSON text."""
     text = orjson.dumps(ids)
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero((characters[:-1] == QUOTE) & ((characters[1:] == COMMA) | (characters[1:] == BRACKET)))

@@ -1,7 +1,7 @@
-"""The decoder of score records from JSON to typed records; `formats.as_json` converts every format to JSON.
+"""Decoding of score records from JSON to typed records. `formats.as_json` converts the other formats to JSON.
 
-The canary analysis reads millions of records a minute and has a decoder of its own, which decodes many records in one call and
-only those that have a partner (`rollout/canary_analysis/answer_records.py`). The publisher must not import the scorer, so its
+The canary analysis reads millions of records a minute and has its own decoder, which decodes many records in one call, and only
+records that have a partner (`rollout/canary_analysis/answer_records.py`). The publisher must not import the scorer, so its
 audit does not use this module.
 """
 
@@ -17,7 +17,7 @@ UnixMs = Annotated[int, msgspec.Meta(ge=0, le=LATEST_MS)]
 
 
 class EventPosition(msgspec.Struct, frozen=True, gc=False):
-    """The position of the event in its input topic."""
+    """The position of the scored event in its input topic."""
 
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
@@ -38,12 +38,12 @@ class ScoreRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def versioned(self) -> str:
-        """`version@digest`."""
+        """The version as `version@digest`."""
         return f"{self.version}@{self.digest}"
 
 
 class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
-    """A score record with its score: a number, an array, named outputs, or None for an expired event."""
+    """A score record with its score: a number, an array, an object of named outputs, or None for an expired event."""
 
     score: Any = None
     decision: str | None = None
@@ -53,6 +53,6 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 decode_record = DocumentDecoder(ScoreRecord).decode
-"""Decode a record without its score, which takes less time. Raises UnreadableDocument, which is a ValueError."""
+"""Decode a record without its score, faster than a complete record. Raises UnreadableDocument, which is a ValueError."""
 decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
 """Decode a record with its score. Raises UnreadableDocument, which is a ValueError."""

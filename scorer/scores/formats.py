@@ -1,7 +1,7 @@
-"""The record encoder of `output.format`, and the conversion of its records to JSON. Only the chosen format is imported.
+"""Selection of the record encoder for `output.format`, and conversion of records to JSON. Only the chosen format is imported.
 
-With a schema registry, records begin with Confluent's header and the schema is registered as `<topic>-value`. Without one, a
-record has no header.
+With a schema registry, each record begins with Confluent's header, and the schema is registered in the registry as
+`<topic>-value`. Without a registry, a record has no header.
 """
 
 import functools
@@ -48,7 +48,7 @@ def encoder(settings: Settings, **provenance: str) -> RecordEncoder:
 
 
 def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
-    """Return the avro or protobuf schema of the record with these carried fields. Raises Fatal if a library is missing."""
+    """Return the Avro or Protobuf schema of score records with these carried fields. Raises Fatal if a library is missing."""
     try:
         if format_ == "avro":
             import fastavro  # noqa: F401 - a scorer that writes Avro can read it too: the console and the audit do
@@ -63,7 +63,10 @@ def schema(format_: str, carry: Sequence[CarriedField] = ()) -> str:
 
 
 def as_json(settings: Settings) -> Callable[[bytes], bytes]:
-    """Return a function that converts a record of the configured format to JSON and raises ValueError for any other value."""
+    """Return a function that converts a record of the configured format to JSON.
+
+    The function raises ValueError if the value is not a score record. JSON records are returned unchecked.
+    """
     if settings.output.format == "json":
         return bytes
     start = ID_BYTES if settings.schema_registry.url else 0
@@ -79,7 +82,7 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
 
 
 def _require_header(value: bytes, start: int) -> bytes:
-    """Return the record. Raises ValueError if it lacks a required header of `start` bytes."""
+    """Return the value unchanged. Raises ValueError if a header of `start` bytes is required (`start` > 0) and missing."""
     if start and not value.startswith(MAGIC):
         raise ValueError("not a score record: it does not begin with the id of a schema")
     return value
@@ -94,7 +97,7 @@ def _create_header(settings: Settings, text: str) -> bytes:
 
 @functools.lru_cache
 def _register_schema(registry: str, topic: str, format_: str, text: str) -> int:
-    """Register the schema and return its id, once per process: the id never changes."""
+    """Register the schema in the registry, once per process, and return its id. The id of a schema never changes."""
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 

@@ -1,4 +1,7 @@
-"""The outputs of a batch as scores and decisions: columns of numbers, and their JSON."""
+"""The scores and decisions of a batch, from the outputs of the model.
+
+The scores are columns with one row per event, which can be encoded as JSON.
+"""
 
 from collections.abc import Mapping, Sequence
 from operator import add
@@ -28,7 +31,10 @@ def score_column(scores: NDArray[Any]) -> list[bytes]:
 
 
 def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
-    """Encode the `count` largest values of each row of a (B, n) array as JSON: `[{"label": ..., "score": ...}, ...]`."""
+    """Encode the `count` largest values of each row of a (B, n) array with their labels as JSON, largest first.
+
+    The JSON of a row is `[{"label": ..., "score": ...}, ...]`. `labels` has the label of each of the n columns.
+    """
     places = model_outputs.largest_indices(scores, count)
     heads = np.array([b'{"label":%b,"score":' % orjson.dumps(label) for label in labels], object)
     numbers = score_column(np.take_along_axis(scores, places, axis=1).ravel())
@@ -38,15 +44,18 @@ def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[
 
 
 def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return (B,) booleans for (B,) arrays: whether all numbers of the array are finite."""
+    """Return (B,) booleans for B arrays of varying length: whether all numbers of each array are finite."""
     return np.array([row.dtype.kind != "f" or bool(np.isfinite(row).all()) for row in rows])
 
 
 class Scores:
-    """The outputs of a batch by name (None for a single output without a name), with one row per event."""
+    """The scores of a batch: one column per output of the signature, with one row per event.
+
+    `columns` has the columns by the name of the output; the name is None if the only output has no name.
+    """
 
     def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:
-        """Read the outputs by the signature. Raises OutputMismatch."""
+        """Select the scores from the model's outputs by the signature. Raises OutputMismatch if they do not match."""
         self._signature = signature
         self.columns = model_outputs.read_outputs(signature, outputs)
 
@@ -69,7 +78,7 @@ class Scores:
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
 
     def encoded(self) -> list[bytes]:
-        """Encode the `score` of each row as JSON: a number, a string, an array, classes, or an object of named outputs."""
+        """Encode the `score` of each row as JSON: a number, a string, an array, labelled classes, or an object of outputs."""
         columns = {output.name: self._encode_output(output) for output in self._signature.outputs}
         if list(columns) == [None]:
             return columns[None]
@@ -84,10 +93,11 @@ class Scores:
         return top_column(column, output.top, self._signature.labels_of(output)) if output.top else score_column(column)
 
     def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
-        """Return the scores of `encoded` in one text, and the end of each score.
+        """Encode all scores in one JSON text, with the same text per score as `encoded`.
 
-        The first score begins at 1, and one byte separates two scores. None if there are several outputs, or if the output is
-        not a number or a row of numbers per event.
+        Returns:
+            The text, and the end position of each score. The first score begins at position 1, and one byte separates two
+            scores. None if there are several outputs, or if a score is neither a number nor a flat array of numbers.
         """
         if list(self.columns) != [None] or self._signature.outputs[0].top:
             return None
@@ -101,12 +111,12 @@ class Scores:
         return text, np.flatnonzero(characters == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
-        """Return the decision of each row: by the threshold, by the label of the largest value, or None."""
+        """Return the decision of each row: by the threshold, by the label of the largest value, or None without a rule."""
         names, indices = self.decided()
         return [names[index] for index in indices.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Return the possible decisions, and (B,) indices of the decision of each row."""
+        """Return the possible decisions, and (B,) the index of each row's decision among them."""
         rule = self._signature.decision
         column = self.decided_on()
         if isinstance(rule, Argmax):
@@ -118,7 +128,10 @@ class Scores:
         return (None,), np.zeros(len(self), np.int32)
 
     def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Decide by the label of the largest value of (B, n), or by `below` if that value is under the threshold."""
+        """Decide each row of (B, n) by the label of its largest value, or by `below` if this value is under the threshold.
+
+        The result has the form of `decided`.
+        """
         labels = self._signature.labels_of(self._signature.decided)
         indices = column.argmax(axis=1).astype(np.int32)
         if rule.threshold is None:

@@ -1,4 +1,7 @@
-"""The score record in Protobuf. A message is the concatenation of its parts, so a batch's constant part is encoded once."""
+"""The score record in Protobuf.
+
+The concatenation of encoded parts is a valid message, so the fields that are the same in a batch are encoded once.
+"""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -51,12 +54,15 @@ def described(carry: Sequence[CarriedField]) -> FileDescriptorSet:
 
 @functools.lru_cache
 def message_class(carry: tuple[CarriedField, ...]) -> Any:
-    """Return the message class of score records with these carried fields."""
+    """Return the Protobuf message class of score records with these carried fields."""
     return message_factory.GetMessages(described(carry).file)["scorestream.Score"]
 
 
 class ProtobufRecordEncoder(RecordEncoder):
-    """Encoder of the records of one version; each record begins with `header`."""
+    """Encoder of the Protobuf records of one version.
+
+    Each record begins with `header`, which is empty without a schema registry.
+    """
 
     plain = False
 
@@ -96,9 +102,10 @@ def _set_score(score: Any, value: Value) -> None:
 
 
 def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
-    """Decode the record after a header of `start` bytes to JSON values. Raises ValueError if it is not a score record.
+    """Decode the score record that follows a header of `start` bytes to JSON values.
 
-    `carried` is missing in records from before fields were carried.
+    A record that was written before `output.carry` was configured has no `carried`. Raises ValueError if the value is not a
+    score record.
     """
     try:
         record = message_class(carry).FromString(value[start:])

@@ -1,6 +1,6 @@
-"""The score record as one JSON object, encoded column by column. `schema.py` has its fields.
+"""The score record as a JSON object, encoded column by column. `schema.py` describes its fields.
 
-Its key, timestamp and partition come from the input record and are set by the producer.
+The record's key, timestamp and partition come from the input record and are set by the producer.
 """
 
 import copy
@@ -14,11 +14,11 @@ from scorer.settings.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
 Value = float | list[float] | dict[str, list[float]] | None
-"""A score in the typed formats: a number, a list of numbers, such lists by name, or None."""
+"""A score in Avro and Protobuf: a number, a list of numbers, lists of numbers by output name, or None."""
 
 
 def json_column(values: Sequence[Any]) -> list[bytes]:
-    """Encode each value as JSON, with one call for the whole column if no value contains a comma."""
+    """Encode each value as JSON. If no value contains a comma, one call encodes the whole column."""
     if not values:
         return []
     parts = orjson.dumps(values)[1:-1].split(b",")
@@ -26,7 +26,10 @@ def json_column(values: Sequence[Any]) -> list[bytes]:
 
 
 def values(scores: Sequence[bytes]) -> list[Value]:
-    """Parse encoded scores (JSON). Nested arrays are flattened row by row; each named output becomes a list."""
+    """Parse JSON scores for the typed formats.
+
+    A nested array is flattened in row-major order. Each output of an object becomes a list.
+    """
     return [_parse_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
 
 
@@ -43,13 +46,13 @@ def _flatten(score: list[Any]) -> list[float]:
 
 
 class RecordColumns(NamedTuple):
-    """The parts of a batch's records that differ between events, one entry per event, in the order of the schema.
+    """The record fields that differ between events, one entry per event, in the order of the schema.
 
     Attributes:
-        scores: JSON.
+        scores: the scores as JSON, or parsed by `values`.
         places: the topics and partitions of the events.
-        event_ms: Unix ms.
-        carried: a value for each field of `output.carry`; None if the event could not be read.
+        event_ms: the times of the events in Unix ms.
+        carried: for each event, a value for each field of `output.carry`; None if the event could not be read.
     """
 
     ids: Sequence[str]
@@ -62,23 +65,23 @@ class RecordColumns(NamedTuple):
 
 
 def decision_piece(decision: str | None) -> bytes:
-    """Return the part of a record between its score and its source."""
+    """Return the JSON between a record's score and its source, which contains the decision."""
     return b',"decision":%b' % orjson.dumps(decision)
 
 
 def source_piece(place: tuple[str, int]) -> bytes:
-    """Return the part of a record between its decision and its offset."""
+    """Return the JSON between a record's decision and its offset, which contains the topic and the partition."""
     return b',"source":{"topic":%b,"partition":%d,"offset":' % (orjson.dumps(place[0]), place[1])
 
 
 class RecordEncoder:
-    """Encoder of the records of one version as JSON.
+    """Encoder of the score records of one version as JSON, and base of the encoders of the other formats.
 
     Attributes:
         plain: whether the records are JSON.
         carry: the event fields that are copied to the records.
-        provenance: the record fields that are the same for all events. `role` is champion, canary or shadow; `arm` equals
-            `role` unless `acting` sets another one.
+        provenance: the record fields that describe the version and its role. `role` is champion, canary or shadow. `arm` equals
+            `role` unless `acting` sets another arm.
     """
 
     plain = True
@@ -93,9 +96,9 @@ class RecordEncoder:
         self.fallback: str | None = None
 
     def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
-        """Return the encoder for records of this role, arm and revision of the channel.
+        """Return a copy of the encoder for records with this role, arm and revision of the channel.
 
-        `fallback` is the reason if this version answers in place of another.
+        `fallback` is the reason if this version answers in place of another version, otherwise None.
         """
         other = copy.copy(self)
         other.provenance = {**self.provenance, "role": role, "arm": arm}
@@ -104,7 +107,7 @@ class RecordEncoder:
         return other
 
     def named(self, version: str, digest: str) -> Self:
-        """Return the encoder for records in the name of another version, which cannot encode its own."""
+        """Return a copy of the encoder for records that name another version, because that version is not loaded."""
         other = copy.copy(self)
         other.provenance = {**self.provenance, "version": version, "digest": digest}
         return other
@@ -124,7 +127,7 @@ class RecordEncoder:
         """Encode the records of a batch.
 
         Args:
-            ids: the ids of the events; the columns up to `event_ms` are as in `RecordColumns`.
+            ids: the ids of the events. This and the next lists have one entry per event.
             scores: the scores as JSON.
             decisions: the decisions.
             places: the topics and partitions of the events.
@@ -138,7 +141,7 @@ class RecordEncoder:
         return self._encoded(columns, self._constant_fields(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """Return the part of a record that follows its event's time."""
+        """Return the JSON that follows the event's time: the fields that are the same in all records of a batch."""
         return b"," + orjson.dumps(self._constant_fields(status, scored_ms))[1:]
 
     def _constant_fields(self, status: str, scored_ms: int) -> dict[str, str | int]:
@@ -149,7 +152,10 @@ class RecordEncoder:
         return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
-        """Encode the records. `tail` has the fields that are the same in all records, in the order of the schema."""
+        """Encode the records from the fields that differ between events, and from `tail`, the fields that do not.
+
+        Both are in the order of the schema.
+        """
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}
         parts = zip(
@@ -166,7 +172,7 @@ class RecordEncoder:
         return list(map(b"".join, parts))
 
     def _ends(self, last: bytes, carried: Sequence[Row | None]) -> list[bytes]:
-        """Return the end of each record: the common part `last`, followed by the event's carried fields."""
+        """Return the end of each record: the encoded common fields `last`, followed by the event's carried fields."""
         if not self.carry:
             return [last] * len(carried)
         return [self._with_carried(last, named) for named in self._name_fields(carried)]
@@ -184,7 +190,7 @@ class RecordEncoder:
         return list(map(orjson.dumps, self._name_fields(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
-        """Return the Kafka headers of each record: copies of the fields `names`, for filters downstream."""
+        """Return the Kafka headers of each record: copies of the record fields `names`, for filters of consumers."""
         constant: Headers = [(name, self.provenance[name].encode()) for name in names if name in self.provenance]
         if "status" in names:
             constant.append(("status", status.encode()))

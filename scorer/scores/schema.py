@@ -1,8 +1,8 @@
-"""The schema of the score record in Avro. The Protobuf schema is derived from it, and JSON has the same fields.
+"""The schema of the score record in Avro. The Protobuf schema is derived from it, and JSON records have the same fields.
 
 The schema is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms`
-differ from event to event; the others are the same in a batch and are encoded once for it. Only `output.carry` extends the
-schema: `carried` is the last field, so that consumers with and without it can read each other's records.
+differ from event to event; the other fields are the same in a batch and are encoded once per batch. Only `output.carry` extends
+the schema: `carried` is the last field, so that consumers with and without `carried` can read each other's records.
 """
 
 import json
@@ -70,7 +70,7 @@ message Value {
 
 
 def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
-    """Return the schema with these carried fields, each of which has a type."""
+    """Return the Avro schema as a dictionary. It includes these carried fields, each of which must have a type."""
     return {**SCHEMA, "fields": [*SCHEMA["fields"], *([_carried(carry)] if carry else [])]}
 
 
@@ -81,12 +81,12 @@ def _carried(carry: Sequence[CarriedField]) -> dict[str, Any]:
 
 
 def avro(carry: Sequence[CarriedField] = ()) -> str:
-    """Return the Avro schema as JSON."""
+    """Return the Avro schema with these carried fields as JSON text."""
     return json.dumps(record(carry), indent=2)
 
 
 def protobuf(carry: Sequence[CarriedField] = ()) -> str:
-    """Return the Protobuf schema.
+    """Return the Protobuf schema with these carried fields as `.proto` text.
 
     A field's number is its position in the record, or its entry in `NUMBERS_OF`; the score is a message `Value`.
     """
