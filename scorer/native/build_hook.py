@@ -1,7 +1,7 @@
-"""Hatchling build hook: compile the native part into the wheel, or next to its source in an editable installation.
+"""Hatchling build hook that compiles the native part into the wheel, or next to its source in an editable installation.
 
-It uses `cc`, else ziglang, which is then a build requirement. Without both the package is pure Python, with a warning.
-`SCORESTREAM_NATIVE=0` disables it.
+The compiler is `cc`, otherwise ziglang, which then becomes a build requirement. Without a compiler the package is pure Python,
+with a warning. `SCORESTREAM_NATIVE=0` disables the compilation.
 """
 
 import importlib.util
@@ -19,7 +19,7 @@ ZIG_MACHINES = ("x86_64", "aarch64", "arm64")  # ziglang has wheels for these
 
 
 def _compiler() -> Any:
-    """Import compiler.py, which is not part of a package during a build."""
+    """Load compiler.py from its file, because it cannot be imported as part of a package during a build."""
     spec = importlib.util.spec_from_file_location("scorestream_compiler", Path(__file__).with_name("compiler.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -32,15 +32,15 @@ compiler = _compiler()
 
 
 class ScannerHook(BuildHookInterface[Any]):
-    """Builds the shared object."""
+    """Build hook that compiles the C sources to the shared object."""
 
     def dependencies(self) -> list[str]:
-        """Require ziglang if the system has no working C compiler and a wheel exists."""
+        """Return ziglang as a build requirement if no C compiler works and ziglang has a wheel for this machine."""
         has_wheel = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
         return [ZIG] if has_wheel and not compiler.switched_off() and not compiler.cc_works() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and set the platform tag of the wheel."""
+        """Compile the shared object, add it to the wheel, and set the wheel's platform tag."""
         editable = version == "editable"
         self._folder = tempfile.TemporaryDirectory(prefix="scorestream-")
         target = compiler.OBJECT if editable else Path(self._folder.name, compiler.OBJECT.name)
@@ -58,5 +58,5 @@ class ScannerHook(BuildHookInterface[Any]):
             build_data["pure_python"] = False
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Remove the build product after it is in the wheel."""
+        """Remove the temporary shared object after the wheel is written."""
         self._folder.cleanup()

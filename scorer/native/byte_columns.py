@@ -1,4 +1,7 @@
-"""Columns of byte strings in one buffer, which C reads and writes. Python objects are created only on access."""
+"""Columns of byte strings in one buffer, which C reads and writes.
+
+Python objects for the strings are created only on access.
+"""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -10,24 +13,24 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 PADDING = bytes(32)
-"""The zeros that must follow a scanned text: SCANNER_PADDING."""
+"""The zero bytes that must follow a text that C scans (SCANNER_PADDING in scanner.h)."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
 """For each byte, whether it needs no escape in a JSON string."""
 Column = Sequence[bytes | None]
-"""A string or None per row, as a `ByteColumn` or a list."""
+"""A byte string or None per row, as a `ByteColumn` or a list."""
 
 
 class LazySequence(Sequence[T]):
-    """A sequence whose entries are created all at once on the first access."""
+    """A sequence whose entries are all created on the first access to any of them."""
 
     @cached_property
     def listed(self) -> list[T]:
-        """All entries."""
+        """All entries as a list, created on the first access."""
         return self._create()
 
     @abstractmethod
     def _create(self) -> list[T]:
-        """Create the entries; called once."""
+        """Create all entries. This method is called at most once."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.listed)
@@ -41,13 +44,13 @@ class LazySequence(Sequence[T]):
 
 
 class ByteColumn(LazySequence[bytes | None]):
-    """The strings `text[starts[i]:ends[i]]`.
+    """A column of n byte strings in one buffer: string i is `text[starts[i]:ends[i]]`.
 
     Args:
-        text: (size,) uint8, the bytes.
-        starts: (n,) int64, ascending.
-        ends: (n,) int64, ascending.
-        nulls: (n,), nonzero for None; None if no string is None.
+        text: (size,) uint8, the buffer.
+        starts: (n,) int64.
+        ends: (n,) int64.
+        nulls: (n,), nonzero for an entry that is None; None if no entry is None.
     """
 
     def __init__(
@@ -64,7 +67,10 @@ class ByteColumn(LazySequence[bytes | None]):
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
-        """Split a text at `ends`. The first part starts at `before`; `between` bytes separate two parts."""
+        """Split a text into the parts that end at `ends`.
+
+        The first part starts at `before`. `between` bytes, which belong to no part, separate two parts.
+        """
         starts = np.empty_like(ends)
         starts[:1] = before
         starts[1:] = ends[:-1] + between
@@ -78,12 +84,12 @@ class ByteColumn(LazySequence[bytes | None]):
         return strings
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
-        """Return the strings of these rows, (n,), in the same text."""
+        """Return a column of the entries at the indices `rows`, (n,), which shares the buffer."""
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
     def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
-        """Return the strings of these rows, (n,), without creating the others."""
+        """Return the entries at the indices `rows`, (n,), without creating objects for other entries."""
         text = self.text.data
         bounds = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
         strings: list[bytes | None] = [bytes(text[a:b]) for a, b in bounds]
@@ -99,15 +105,15 @@ class ByteColumn(LazySequence[bytes | None]):
         return bool((first == np.frombuffer(prefix, np.uint8)).all())
 
     def lengths(self) -> NDArray[np.int64]:
-        """Return the length of each string; 0 for None."""
+        """Return the length of each string in bytes; 0 for None."""
         return self.ends - self.starts
 
     def largest(self) -> int:
-        """Return the length of the longest string."""
+        """Return the length of the longest string in bytes; 0 if there is none."""
         return int(self.lengths().max(initial=0))
 
     def any_empty(self) -> bool:
-        """Return whether a string is empty or None."""
+        """Return whether any entry is empty or None."""
         return not self.lengths().all()
 
     def __len__(self) -> int:
@@ -115,14 +121,14 @@ class ByteColumn(LazySequence[bytes | None]):
 
 
 class AsciiColumn(LazySequence[str | int | None]):
-    """Strings that need no escapes in JSON: printable ASCII without quotation marks and backslashes."""
+    """A column of strings that need no escapes in JSON: printable ASCII without quotation marks and backslashes."""
 
     def __init__(self, texts: ByteColumn) -> None:
         self.texts = texts
 
     @classmethod
     def cut(cls, buffer: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]) -> "AsciiColumn | None":
-        """Copy the strings `buffer[begins[i]:ends[i]]`; None if one needs escapes."""
+        """Copy the strings `buffer[begins[i]:ends[i]]`; return None if a string needs escapes in JSON."""
         lengths = ends - begins
         until = np.cumsum(lengths)
         starts = until - lengths
@@ -140,23 +146,23 @@ class AsciiColumn(LazySequence[str | int | None]):
 
 
 def part(column: Column, rows: NDArray[np.int64]) -> Column:
-    """Return the strings of these rows, (n,), as a column."""
+    """Return the entries of a column at the indices `rows`, (n,), as a column."""
     return column.part(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def nulls(column: Column) -> list[int]:
-    """Return the rows that are None."""
+    """Return the indices of the entries that are None."""
     if isinstance(column, ByteColumn):
         return [] if column.nulls is None else np.flatnonzero(column.nulls).tolist()
     return [row for row, text in enumerate(column) if text is None]
 
 
 def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
-    """Return the strings of these rows, (n,)."""
+    """Return the entries of a column at the indices `rows`, (n,), as a list."""
     return column.some(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def address(owner: NDArray[Any]) -> int:
-    """Return the address of an array. The caller keeps the array alive while the address is used."""
+    """Return the memory address of an array. The caller must keep the array alive while the address is used."""
     at: int = owner.__array_interface__["data"][0]
     return at

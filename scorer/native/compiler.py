@@ -1,6 +1,6 @@
-"""Compile the native part to one shared object for every Python version: it does not include `Python.h`.
+"""Compilation of the native part to one shared object for every Python version: the C code does not include `Python.h`.
 
-Standard library only. The build hook uses this module before anything is installed.
+This module uses only the standard library, because the build hook imports it before anything is installed.
 """
 
 import hashlib
@@ -29,21 +29,21 @@ SECONDS = 120
 
 
 class NotCompiled(Exception):
-    """There is no shared object; the message has the reason."""
+    """The shared object could not be compiled. The message contains the reason."""
 
 
 def switched_off() -> bool:
-    """Return whether the environment disables the native part: `SCORESTREAM_NATIVE=0`."""
+    """Return whether the environment variable `SCORESTREAM_NATIVE=0` disables the native part."""
     return os.environ.get(SWITCH) == "0"
 
 
 def source_digest() -> str:
-    """Return the digest of the sources, which the shared object contains."""
+    """Return the digest of the C sources. The shared object contains the digest of the sources that it was built from."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
 
 
 def cc_works() -> bool:
-    """Return whether the system has a C compiler that works."""
+    """Return whether the system has a C compiler that compiles the native part."""
     with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
         try:
             _compile(_cc(), Path(folder, OBJECT.name))
@@ -53,7 +53,7 @@ def cc_works() -> bool:
 
 
 def compile_to(target: Path) -> None:
-    """Compile to a file with the system's compiler, else with ziglang. Raises NotCompiled."""
+    """Compile the native part to the file `target` with the system's compiler, otherwise with ziglang. Raises NotCompiled."""
     try:
         _compile(_cc(), target)
     except NotCompiled:
@@ -63,7 +63,7 @@ def compile_to(target: Path) -> None:
 
 
 def _compile(command: Sequence[str], target: Path) -> None:
-    """Compile with one compiler, atomically."""
+    """Compile with this command. The target is replaced atomically, and only on success. Raises NotCompiled."""
     if not command:
         raise NotCompiled("there is no C compiler (cc)")
     unfinished = target.with_suffix(".unfinished")
@@ -84,11 +84,14 @@ def _compile(command: Sequence[str], target: Path) -> None:
 
 
 def _cc() -> list[str]:
-    """Return `cc`, or the command in the variable CC; empty if there is none."""
+    """Return the command of the system's C compiler, from the variable CC or `cc`; empty if it is not installed."""
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     return command if shutil.which(command[0]) else []
 
 
 def _zig() -> list[str]:
-    """Return zig's command with a generic CPU: by default zig compiles for the CPU that it runs on."""
+    """Return the command of ziglang's C compiler; empty if ziglang is not installed.
+
+    The command sets a generic CPU, because zig compiles for the CPU of the build machine by default.
+    """
     return [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"] if find_spec("ziglang") else []

@@ -1,4 +1,4 @@
-"""Fetch the events of a consumer as columns; fetch.c documents ownership."""
+"""Native fetching of a consumer's messages as columns. fetch.c documents the ownership of the memory."""
 
 import ctypes
 import time
@@ -18,7 +18,7 @@ Place = tuple[str, int]
 
 
 class CollectedSizes(ctypes.Structure):
-    """The sizes structure of fetch.c."""
+    """The C structure of fetch.c with the number and the sizes of the collected messages."""
 
     messages: int
     errors: int
@@ -43,12 +43,12 @@ class _Columns(ctypes.Structure):
 
 @dataclass(slots=True)
 class MessageColumns:
-    """Messages as columns with one entry per message.
+    """Fetched messages as columns with one entry per message. A message is an event, or an error of its partition.
 
     Attributes:
-        places: the partitions.
+        places: the topics and partitions of the fetcher, which may have no message in these columns.
         lanes: the index of each message's partition in `places`.
-        codes: 0 for an event, otherwise the error code.
+        codes: 0 for an event, otherwise librdkafka's error code.
         headers: the headers; None if no message has headers.
     """
 
@@ -66,26 +66,32 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of these rows, (n,), in the form of `publisher.kafka.headers.headers_of`."""
+        """Return the headers of the messages at the indices `rows`, (n,), in the form of `headers_of`."""
         return [None] * len(rows) if self.headers is None else self.headers.some(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
-        """Return the values of headers by name if all messages have the same names; None without headers."""
+        """Return the values of each header by its name, one entry per message.
+
+        Returns:
+            An empty dictionary if no message has headers; None if the messages have different header names.
+        """
         return {} if self.headers is None else self.headers.by_name()
 
 
 class NativeFetcher:
-    """Fetches messages of one consumer. It must be closed before the consumer.
+    """The native fetcher of one consumer. Its queue receives the messages of the partitions that are forwarded to it.
+
+    The fetcher must be closed before the consumer.
 
     Args:
         plugin: the plugin of librdkafka.
-        handle: the handle of the consumer.
+        handle: the librdkafka handle of the consumer.
 
     Attributes:
-        sizes: the sizes of the collected messages.
+        sizes: the number and the sizes of the collected messages.
 
     Raises:
-        MemoryError: Memory is exhausted; every method may raise it.
+        MemoryError: Memory is exhausted; every method may raise this error.
     """
 
     def __init__(self, plugin: LibrdkafkaPlugin, handle: int) -> None:
@@ -97,14 +103,15 @@ class NativeFetcher:
         self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Forward these partitions to this fetcher. Must be called before they are assigned."""
+        """Forward the messages of these partitions to the queue of this fetcher. Call this method before their assignment."""
         for partition in partitions if self._fetcher else ():
             self._library.fetcher_forward(self._fetcher, partition.topic.encode(), partition.partition)
 
     def collect(self, max_messages: int, seconds: float) -> int:
-        """Collect up to `max_messages` messages, the first within `seconds`, and return their number.
+        """Collect up to `max_messages` messages from the queue, and return their number.
 
-        Partition ends are not counted: see `ends`. After `close` no message arrives.
+        The call waits up to `seconds` for the first message only. Ends of partitions are not counted: see `ends`. After `close`
+        no message is collected.
         """
         if not self._fetcher:
             time.sleep(seconds)
@@ -117,13 +124,13 @@ class NativeFetcher:
         return count
 
     def discard(self) -> None:
-        """Release the collected messages."""
+        """Discard the collected messages and partition ends."""
         self._library.fetcher_discard(self._fetcher)
         self.ends()
         self.sizes = CollectedSizes()
 
     def ends(self) -> dict[Place, int]:
-        """Return the partitions whose end was reached since the last call, each with the next offset to read there."""
+        """Return the partitions whose end was reached since the last call, each with the next offset to read."""
         count = self.sizes.ends
         self.sizes.ends = 0
         if not count:
@@ -134,11 +141,14 @@ class NativeFetcher:
         return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
     def first_time(self) -> int:
-        """Return the timestamp (Unix ms) of the first collected message; 0 if it has none. Requires a collected message."""
+        """Return the timestamp of the first collected message in Unix ms; 0 if this message has no timestamp.
+
+        At least one message must have been collected.
+        """
         return max(0, int(self._library.fetcher_first_time(self._fetcher)))
 
     def columns(self) -> MessageColumns:
-        """Return the collected messages and release them."""
+        """Return copies of the collected messages as columns, and release the messages."""
         sizes = self.sizes
         self.sizes = CollectedSizes(ends=self.sizes.ends)
         count = sizes.messages
@@ -161,13 +171,16 @@ class NativeFetcher:
         )
 
     def close(self) -> None:
-        """Release the collected messages and the queue."""
+        """Release the collected messages and the queue. The fetcher cannot be used again."""
         if self._fetcher:
             self._library.fetcher_free(self._fetcher)
             self._fetcher = None
 
     def _read_lanes(self, lane_count: int) -> None:
-        """Read the partitions of new lanes. A negative count means that memory is exhausted."""
+        """Append the new partitions of the C fetcher to `_places`.
+
+        `lane_count` is the number of partitions that it now has; a negative number means that memory is exhausted.
+        """
         if lane_count < 0:
             raise MemoryError
         partition = ctypes.c_int32()
@@ -177,7 +190,7 @@ class NativeFetcher:
 
 
 class _StringArrays:
-    """Arrays for `count` strings with a total of `size` bytes, followed by the padding of a scanner."""
+    """Arrays into which C writes `count` strings of `size` bytes in total, followed by PADDING."""
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -193,7 +206,7 @@ class _StringArrays:
 
 
 class _HeaderArrays:
-    """Arrays for the headers of `count` messages, and their addresses for C."""
+    """Arrays into which C writes the headers of `count` messages. The addresses of the arrays are stored in `at`."""
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
@@ -208,7 +221,10 @@ class _HeaderArrays:
 
 
 class HeaderColumns:
-    """The headers of all messages: `counts` per message, and `names` and `values` concatenated."""
+    """The headers of B messages: `counts` has the number of headers of each message.
+
+    `names` and `values` have the names and values of all headers, message after message.
+    """
 
     def __init__(self, counts: NDArray[np.int64], names: ByteColumn, values: ByteColumn) -> None:
         self._counts = counts
@@ -216,7 +232,11 @@ class HeaderColumns:
         self._values = values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
-        """Return the values by name if all messages have the same names in order; the last value of a repeated name."""
+        """Return the values of each header by its name, one entry per message; the last value if a name is repeated.
+
+        Returns:
+            None unless all messages have the same header names in the same order.
+        """
         count = len(self._counts)
         each = int(self._counts[0])
         if (self._counts != each).any():
@@ -235,7 +255,7 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of these strings is in the concatenated names."""
+        """Return whether one of these strings occurs in the concatenated header names of all messages."""
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
@@ -247,7 +267,10 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message like `headers_of`, and the rows with a name that is not UTF-8."""
+        """Return the headers of each message, in the form of `headers_of`, and the indices of messages with unreadable headers.
+
+        Headers are unreadable if a header name is not UTF-8. They are None in the list.
+        """
         headers: list[Headers] = []
         unread: list[int] = []
         every: list[tuple[Any, Any]] = list(zip(self._names, self._values, strict=True))
@@ -263,7 +286,10 @@ class HeaderColumns:
         return headers, unread
 
     def some(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of these rows, (n,), without creating the headers of other rows; None if a name is not UTF-8."""
+        """Return the headers of the messages at the indices `rows`, (n,), without creating the headers of other messages.
+
+        The headers of a message are None if it has none, or if a header name is not UTF-8.
+        """
         headers: list[Headers] = []
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
             entries = np.arange(end - count, end)
@@ -275,5 +301,5 @@ class HeaderColumns:
         return headers
 
     def unread(self) -> list[int]:
-        """Return the rows with a name that is not UTF-8."""
+        """Return the indices of messages with a header name that is not UTF-8."""
         return self.listed()[1] if self._names.text.max(initial=0) >= 0x80 else []

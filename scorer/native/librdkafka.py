@@ -1,8 +1,8 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-The functions are called in the librdkafka that confluent-kafka has loaded, and the clients belong to confluent-kafka: the
-shared object is a plugin of librdkafka, which calls its plugins for each new client. If the loaded librdkafka is incompatible
-with the shared object, the plugin is rejected, and confluent-kafka fetches events and produces records.
+The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. For this purpose
+the shared object is a plugin of librdkafka: librdkafka calls its plugins when it creates a client. If the loaded librdkafka is
+incompatible with the shared object, the plugin is not used, and confluent-kafka fetches events and produces records.
 """
 
 import ctypes
@@ -54,10 +54,10 @@ log = logging.getLogger(__name__)
 
 
 class LibrdkafkaPlugin:
-    """The plugin of librdkafka; see `publisher.kafka.clients`.
+    """The shared object as a plugin of librdkafka; see `publisher.kafka.clients`.
 
     Attributes:
-        library: the shared object, whose functions release the interpreter's lock.
+        library: the shared object. A call of its functions releases the interpreter's lock.
         path: the path of the shared object.
     """
 
@@ -67,17 +67,17 @@ class LibrdkafkaPlugin:
         self.library = library
 
     def handle(self) -> int:
-        """Return the handle of the client that this thread created last; 0 if it was created without this plugin."""
+        """Return the librdkafka handle of the client that this thread created last; 0 if that client lacks the plugin."""
         return self.library.kafka_newest() or 0
 
 
 class IncompatibleLibrdkafka(Exception):
-    """The loaded librdkafka is incompatible with the native part. The message has the reason and the remedy."""
+    """The loaded librdkafka is incompatible with the native part. The message contains the reason and the remedy."""
 
 
 @dataclass(frozen=True)
 class PluginStatus:
-    """The state of the plugin in this process.
+    """The plugin of this process, and a description of the state of the native part.
 
     Attributes:
         plugin: the plugin; None if it is not available.
@@ -96,11 +96,14 @@ def _process_status() -> PluginStatus:
 
 
 def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
-    """Load the shared object as a plugin.
+    """Load the shared object as a plugin, and bind librdkafka's functions to it.
 
     Args:
-        path: The shared object.
+        path: The path of the shared object.
         clients: The library that exports librdkafka's functions, or the functions by name.
+
+    Returns:
+        The plugin, or the reason if it cannot be used.
     """
     if ";" in path:
         return PluginStatus(None, f"decodes only, because the path of a plugin must not contain ';': {path}")
@@ -116,26 +119,29 @@ def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
 
 
 def exported(clients: Path) -> dict[str, Any]:
-    """Return librdkafka's functions from the library that exports them. Raises AttributeError if one is missing."""
+    """Return the librdkafka functions in FUNCTIONS from the library that exports them.
+
+    Raises AttributeError if a function is missing.
+    """
     library = ctypes.CDLL(str(clients))
     return {name: getattr(library, name) for name in FUNCTIONS}
 
 
 def librdkafka_plugin() -> LibrdkafkaPlugin | None:
-    """Return the plugin of this process, or None."""
+    """Return the plugin of this process; None if it is not available."""
     return _process_status().plugin
 
 
 def plugin_status() -> str:
-    """Describe the native part of this process, and the reason if it is missing."""
+    """Return a description of the native part of this process, with the reason if the plugin is not available."""
     return _process_status().text
 
 
 def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
-    """Bind the functions of librdkafka and check its version and the layout of its structures.
+    """Give the shared object librdkafka's functions, and check librdkafka's version and the layout of its structures.
 
     Args:
-        library: The shared object, see `declared`.
+        library: The shared object with declared function types; see `declared`.
         functions: The functions named in FUNCTIONS.
 
     Raises:
@@ -155,12 +161,12 @@ def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
 
 
 def format_version(version: int) -> str:
-    """Return the text of a librdkafka version number, whose bytes are major, minor, revision and pre-release."""
+    """Format a librdkafka version number, whose bytes are major, minor, revision and pre-release, without the pre-release."""
     return ".".join(str(version >> bits & 0xFF) for bits in (24, 16, 8))
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the types of the functions. Raises AttributeError if one is missing."""
+    """Declare the argument and result types of the shared object's functions. Raises AttributeError if one is missing."""
     types: dict[str, tuple[object, list[object]]] = {
         "kafka_major": (ctypes.c_int, []),
         "kafka_bind": (ctypes.c_int, [POINTER]),

@@ -1,4 +1,4 @@
-"""Load the shared object, and return the reason if it cannot be loaded."""
+"""Loading of the shared object, with the reason if it cannot be loaded."""
 
 import ctypes
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ COUNT = ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The native library of this process.
+    """The shared object as loaded into this process, and its state.
 
     Attributes:
         library: the shared object; None if it is not loaded.
-        status: the state of the library, with the reason if it is not loaded.
+        status: the state as text, with the reason if the shared object is not loaded.
     """
 
     library: ctypes.PyDLL | None
@@ -25,7 +25,7 @@ class NativeLibrary:
 
 @cache
 def native_library() -> NativeLibrary:
-    """Return the library of this process. The environment is read at the first call."""
+    """Load the shared object at the first call, which also reads the environment. Later calls return the same result."""
     if switched_off():
         return NativeLibrary(None, f"{SWITCH}=0 disables it")
     if not OBJECT.exists():
@@ -42,7 +42,7 @@ def native_library() -> NativeLibrary:
 def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
     """Declare the types of the functions of scanner.h, hash.c and source_positions.c. Raises AttributeError if one is missing.
 
-    A PyDLL keeps the interpreter's lock while a function runs: a call takes a fraction of a millisecond.
+    A PyDLL keeps the interpreter's lock during a call, which takes a fraction of a millisecond.
     """
     library.native_source.restype = ctypes.c_char_p
     library.scanner_new.restype = POINTER

@@ -1,7 +1,4 @@
-"""Records that produce.c assembles from columns and produces in one call.
-
-They are also a sequence of plain records, which is created and cached on the first access.
-"""
+"""Records that produce.c assembles from columns and produces in one call."""
 
 import ctypes
 from collections.abc import Sequence
@@ -20,12 +17,12 @@ DIGITS = 20  # the maximum number of characters of an int64
 
 @dataclass(slots=True)
 class RecordPiece:
-    """A part of each record's value: a text, or the digits of a number.
+    """A part of the value of each of n records: a text, or the decimal digits of a number.
 
     Attributes:
-        texts: the texts, one per record unless `which` is given; None for numbers.
-        which: (n,) int32, the index of each record's text.
-        numbers: (n,) int64, the number of each record.
+        texts: the texts, one per record unless `which` is given; None if the part is a number.
+        which: (n,) int32, the index in `texts` of each record's text; None if there is one text per record.
+        numbers: (n,) int64, the number of each record; None if the part is a text.
     """
 
     texts: ByteColumn | None = None
@@ -33,11 +30,11 @@ class RecordPiece:
     numbers: NDArray[np.int64] | None = None
 
     def largest(self) -> int:
-        """Return the maximum size in bytes."""
+        """Return the maximum size of this part of a record in bytes."""
         return DIGITS if self.texts is None else self.texts.largest()
 
     def mean(self) -> float:
-        """Return the mean size in bytes, or the maximum."""
+        """Return the mean size of this part of a record in bytes. The maximum size stands for the mean of numbers."""
         if self.texts is None:
             return DIGITS
         lengths = self.texts.lengths()
@@ -46,7 +43,7 @@ class RecordPiece:
         return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
 
     def c(self) -> tuple[int | None, ...]:
-        """Return the arguments of produce.c."""
+        """Return the addresses of the arrays, in the order of the piece structure of produce.c."""
         if self.texts is None:
             assert self.numbers is not None
             return None, None, None, None, address(self.numbers)
@@ -55,12 +52,12 @@ class RecordPiece:
 
 
 def constant(text: bytes, count: int) -> RecordPiece:
-    """Return a part that is the same in each of `count` records."""
+    """Return a piece with the same text in each of `count` records."""
     return chosen([text], np.zeros(count, np.int32))
 
 
 def chosen(texts: Sequence[bytes], which: NDArray[np.int32]) -> RecordPiece:
-    """Return a part that is the text selected by `which` in each record."""
+    """Return a piece in which record i has the text `texts[which[i]]`."""
     bounds = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=bounds[1:])
     return RecordPiece(ByteColumn(np.frombuffer(b"".join(texts) or b"\0", np.uint8), bounds[:-1], bounds[1:]), which)
@@ -83,7 +80,7 @@ def _c(pieces: Sequence[RecordPiece]) -> "ctypes.Array[_Piece]":
 
 
 def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) -> ByteColumn:
-    """Concatenate the parts of each of `count` texts."""
+    """Concatenate the pieces of each of `count` records, and return the results as a column."""
     size = count * sum(piece.largest() for piece in pieces)
     c_pieces = _c(pieces)
     text = np.empty(size + 1, np.uint8)
@@ -94,18 +91,20 @@ def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) 
 
 
 class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
-    """Records without headers for one topic.
+    """A batch of n records for one topic as columns. The records have no headers.
+
+    As a sequence, the batch has plain records, which are created on the first access.
 
     Args:
         plugin: the plugin of librdkafka.
         topic: the topic.
-        pieces: the parts of each value, which are concatenated.
-        partitions: (n,) int32.
-        times: (n,) int64, in Unix ms.
-        keys: the keys, one per record.
+        pieces: the pieces of each record's value, in order.
+        partitions: (n,) int32, the partition of each record.
+        times: (n,) int64, the timestamp of each record in Unix ms.
+        keys: the key of each record.
 
     Attributes:
-        largest_record: an upper bound of key plus value in bytes.
+        largest_record: an upper bound of the size of a record's key plus value in bytes.
     """
 
     def __init__(
@@ -131,11 +130,11 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         self.largest_record = self._largest + keys.largest()
 
     def write(self, producer: Producer, first: int) -> int:
-        """Produce the records from `first` on with a producer that has a handle.
+        """Produce the records from the index `first` on. The producer must have been created with the plugin.
 
         Returns:
-            The index of the first record that the producer rejects, or the number of records if it accepts all. Produce a
-            rejected record separately to learn the reason.
+            The index of the first record that the producer rejects, or the number of records if it accepts all. To get the
+            error of a rejected record, produce it separately.
         """
         value = np.empty(self._largest + 1, np.uint8)
         handle = getattr(producer, "handle", 0)
@@ -144,11 +143,11 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         return next_row
 
     def mean_bytes(self) -> float:
-        """Return the mean size of key plus value in bytes, or a little more."""
+        """Return the mean size of a record's key plus value in bytes. The size of numbers is overestimated."""
         return sum(piece.mean() for piece in self._pieces) + float(self._keys.lengths().mean())
 
     def largest_share(self) -> float:
-        """Return the share of the records in the largest partition."""
+        """Return the share of all records that belongs to the partition with the most records."""
         return float(np.bincount(self._partitions).max() / len(self))
 
     def __len__(self) -> int:

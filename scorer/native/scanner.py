@@ -1,6 +1,7 @@
-"""Scan JSON objects and arrays with scanner.c into rows of float32 and ids. Some events remain uncertain.
+"""Scanning of JSON objects and arrays by scanner.c to rows of float32 and ids.
 
-`scanner.c` documents certainty and ownership. This module keeps borrowed arrays alive until a call returns.
+An event is uncertain if the scanner cannot read it with certainty; another decoder must read it. `scanner.c` documents
+certainty and ownership. This module keeps borrowed arrays alive until a call returns.
 """
 
 import ctypes
@@ -17,20 +18,24 @@ from scorer.native.byte_columns import PADDING, ByteColumn, LazySequence, addres
 UNCERTAIN, NO_ID, TEXT_ID, INTEGER_ID = range(4)
 OBJECTS, OBJECTS_WITH_ID, ARRAYS = range(3)
 NEWLINE = 10
-TEXT_BYTES = 200_000  # the size of a slice, which stays in the cache of a core together with its ids
-PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # names that equal their form in JSON byte by byte
+TEXT_BYTES = 200_000  # the size of a slice in bytes: the slice and its ids fit the cache of a CPU core
+PLAIN_NAME = re.compile(r"[ !#-\[\]-~]*")  # names that need no escapes in JSON
 Id = str | int | None
 
 
 class IdColumn(LazySequence[Id]):
-    """The ids of a batch, created on demand. `text` has each id and a newline, `kinds` one byte per event."""
+    """The ids of the events of a batch, which are created as Python objects on the first access.
+
+    `text` has the id of each event, followed by a newline. `kinds` has one byte per event: TEXT_ID, INTEGER_ID, NO_ID or
+    UNCERTAIN.
+    """
 
     def __init__(self, text: NDArray[np.uint8], kinds: bytes) -> None:
         self._text = text
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """Return the ids as text; None if an event has no id or is uncertain."""
+        """Return all ids as text; None if any event has no id or is uncertain."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
@@ -51,12 +56,12 @@ class IdColumn(LazySequence[Id]):
 
 @dataclass(slots=True)
 class ScanResult:
-    """The result for B events. Rows and ids of uncertain events are undefined.
+    """The result of scanning B events. The rows and ids of uncertain events are undefined.
 
     Attributes:
         rows: (B, width) float32, the numbers of each event.
-        kinds: a byte per event; see scanner.h.
-        ids: an id per event.
+        kinds: one byte per event: UNCERTAIN, or the kind of its id; see scanner.h.
+        ids: the id of each event.
     """
 
     rows: NDArray[np.float32]
@@ -66,12 +71,12 @@ class ScanResult:
 
 @dataclass(frozen=True, slots=True)
 class NumberField:
-    """A field of numbers.
+    """A field of the scanned events: a number, or an array of numbers.
 
     Attributes:
-        name: the name in the event.
-        absent: replaces each number if the field is absent or null; None if the field is required.
-        array: the length of the array; 0 for a scalar.
+        name: the name of the field in the event.
+        absent: the value of each number if the field is absent or null; None if the field is required.
+        array: the length of the array; 0 for a single number.
     """
 
     name: str
@@ -84,15 +89,15 @@ class _FieldSpec(ctypes.Structure):
 
 
 class Scanner:
-    """Scans events for a list of fields, whose numbers form a row.
+    """Scanner of events with a given list of fields. The numbers of the fields form the row of an event.
 
-    The interpreter's lock serializes calls of several threads.
+    The interpreter's lock serializes calls from several threads.
 
     Args:
         library: the native library.
-        fields: the fields.
-        id_name: the name of the id; None if events have no id.
-        bare: whether each event is the array of the only field.
+        fields: the fields, in the order of a row.
+        id_name: the name of the field with the id; None if events have no id.
+        bare: whether each event is a bare JSON array, which is the only field.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.
@@ -118,7 +123,7 @@ class Scanner:
         weakref.finalize(self, library.scanner_free, self._state)
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
-        """Scan a batch in slices. A value of None is uncertain."""
+        """Scan a batch, in slices that fit the CPU's cache. An event whose value is None is uncertain."""
         count = len(values)
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
@@ -150,7 +155,7 @@ class Scanner:
 
 
 def plain(name: str) -> bool:
-    """Return whether a name needs no escapes in JSON, so that it can be compared byte by byte."""
+    """Return whether a name needs no escapes in JSON, so that it can be compared byte by byte with the name in the event."""
     return PLAIN_NAME.fullmatch(name) is not None
 
 

@@ -1,4 +1,7 @@
-"""Scan the source positions of many score records in one call; source_positions.c documents certainty."""
+"""Scanning of the source positions (topic, partition, offset) of many JSON score records in one call.
+
+A record is uncertain if its position cannot be read with certainty; source_positions.c documents certainty.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +14,15 @@ Numbers = NDArray[np.int64]
 
 
 def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None:
-    """Scan the source positions of score records.
+    """Scan the source positions of score records. Return None if the native library is not loaded.
 
     Args:
         records: the records; PADDING must follow their text.
-        rows: (n,) the rows to scan.
+        rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,): the index in `rows` of the first record with the same topic and partition, or UNCERTAIN_PLACE; and the
-        offset of the event, which is undefined for an uncertain record. None without the native part.
+        Two arrays (n,). The first has, for each record, the index in `rows` of the first record with the same topic and
+        partition, or UNCERTAIN_PLACE. The second has the offset of the event, which is undefined for an uncertain record.
     """
     library = native_library().library
     if library is None:

@@ -1,4 +1,4 @@
-"""XXH64 of many strings, in one call of hash.c if they are in one buffer and the native part is loaded."""
+"""XXH64 hashes of many strings. One call of hash.c hashes a ByteColumn if the native library is loaded."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from scorer.native.load import native_library
 
 
 def xxh64(texts: Sequence[bytes | None], seed: int) -> NDArray[np.uint64]:
-    """Return (n,) uint64: the hash of each string with a 64-bit seed; None counts as empty."""
+    """Return the hash of each string as (n,) uint64, with the 64-bit `seed`. None is hashed as an empty string."""
     library = native_library().library
     if library is None or not isinstance(texts, ByteColumn):
         return np.fromiter((xxh64_intdigest(text or b"", seed) for text in texts), np.uint64, len(texts))
