@@ -1,7 +1,7 @@
-"""The native source of events: reads partitions from a separate queue directly into columns. See `FetchSource` in source.py.
+"""The native fetch source: it reads the messages of partitions from a queue of its own directly into columns.
 
-It depends on the C library of `scorer/native`. Group events arrive only in the consumer's `poll`, so assignments never change
-during a fetch.
+See `FetchSource` in source.py. The source depends on the C library of `scorer/native`. Rebalances happen only in the consumer's
+`poll`, so assignments never change during a fetch.
 """
 
 import time
@@ -27,14 +27,14 @@ def plugin() -> LibrdkafkaPlugin | None:
 
 
 def open_fetch_source(consumer: Consumer) -> FetchSource:
-    """Return the native source if this consumer was created for it, else the one in Python."""
+    """Return the native source if the consumer was created with the plugin, otherwise the source in Python."""
     native = librdkafka_plugin()
     handle = getattr(consumer, "handle", 0)
     return NativeFetchSource(consumer, NativeFetcher(native, handle)) if native and handle else PythonFetchSource(consumer)
 
 
 class NativeFetchSource:
-    """The native source of one consumer."""
+    """The native fetch source of one consumer; see `FetchSource`."""
 
     def __init__(self, consumer: Consumer, taker: NativeFetcher) -> None:
         self._consumer = consumer
@@ -91,7 +91,10 @@ class NativeFetchSource:
         self._taker.close()
 
     def _poll_group(self) -> None:
-        """Run the group's callbacks, and keep a failure that is not one of a partition's queue. Raises MemberLost."""
+        """Poll the consumer once, which runs the callbacks of the group, and record a failure that it returns.
+
+        Failures of partitions arrive in the queue instead. Raises MemberLost if the poll returns an event, which would be lost.
+        """
         message = self._consumer.poll(0)
         if message is None:
             return
@@ -103,7 +106,7 @@ class NativeFetchSource:
 
 
 class FetchedColumns:
-    """The columns of one fetch; see `FetchedEvents` in source.py."""
+    """The result of one native fetch, as columns; see `FetchedEvents` in source.py."""
 
     def __init__(self, columns: MessageColumns | None, failures: Sequence[FetchFailure], ends: Mapping[Partition, int]) -> None:
         self.failures = list(failures)
@@ -149,7 +152,7 @@ def _failure(columns: MessageColumns, row: int) -> FetchFailure:
 
 
 def _listed(columns: MessageColumns, rows: list[int], end: End) -> Batch:
-    """Return some of the events as lists."""
+    """Return the events at these indices as a batch of lists."""
     whole = ColumnarBatch(columns, end)
     at = {row: at for at, row in enumerate(rows)}
     part = Batch(

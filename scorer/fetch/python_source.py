@@ -1,4 +1,4 @@
-"""The fetch source in Python, for a build without the native part: messages of a consumer."""
+"""The fetch source in Python, for a build without the native part. It fetches the messages of a consumer."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from scorer.fetch.source import SHORTEST_WAIT, FetchedRecords, FetchFailure, Par
 
 
 class PythonFetchSource:
-    """The source in Python, for a build without the native part; see `FetchSource`."""
+    """The fetch source in Python, for a build without the native part; see `FetchSource`."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -52,7 +52,7 @@ class PythonFetchSource:
         return received
 
     def _add(self, messages: list[Message]) -> int:
-        """Store the messages and return their number; ends of partitions are only recorded."""
+        """Store the events and failures among the messages, and return their number. Record the ends of partitions."""
         ends = [message for message in messages if (error := message.error()) is not None and error in END]
         if ends:
             self._ends |= {_place(message): message.offset() or 0 for message in ends}
@@ -76,7 +76,7 @@ class PythonFetchSource:
 
 
 class FetchedMessages:
-    """The messages of one fetch; see `FetchedEvents`."""
+    """The result of one fetch in Python, as messages; see `FetchedEvents`."""
 
     def __init__(self, messages: Sequence[Message], ends: Mapping[Partition, int]) -> None:
         self.ends = ends
@@ -118,7 +118,7 @@ class FetchedMessages:
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
-    """Return these messages, one or more, as a batch without epochs.
+    """Create a batch, without assignment epochs, from one or more messages.
 
     Each attribute is read for all messages in one loop in C.
     """
@@ -143,6 +143,6 @@ def _place(message: Message) -> Partition:
 
 
 def _times(messages: Sequence[Message]) -> list[int]:
-    """Return Unix ms, 0 without a timestamp."""
+    """Return the timestamp of each message in Unix ms; 0 for a message without a timestamp."""
     stamps = list(map(itemgetter(1), map(Message.timestamp, messages)))
     return stamps if min(stamps) >= 0 else [max(stamp, 0) for stamp in stamps]

@@ -1,4 +1,4 @@
-"""The contract of fetch sources: how records are taken from a consumer, and what one fetch returns."""
+"""The contract of fetch sources: how records are fetched from a consumer, and the result of one fetch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,17 @@ from scorer.native.byte_columns import Column
 
 SHORTEST_WAIT = 0.001  # seconds
 FetchFailure = tuple[Partition, int | None, KafkaError]
-"""A failure instead of an event: partition, offset if known, and error."""
+"""A failure that the client returned instead of an event: partition, offset (None if unknown), and error."""
 
 
 class PartitionRecords(NamedTuple):
-    """The records of one partition in a fetch: their rows, (n,), and their offsets, (n,), both ascending."""
+    """The records of one partition in a fetch.
+
+    Attributes:
+        partition: the topic and the partition.
+        rows: (n,) the indices of the records in the columns of the fetch, ascending.
+        offsets: (n,) the offsets of the records, ascending.
+    """
 
     partition: Partition
     rows: NDArray[np.int64]
@@ -30,10 +36,10 @@ class FetchedRecords:
     """The records of one fetch as columns.
 
     Attributes:
-        values: the value of each row; rows that are in no partition are failures.
+        values: the value of each row. Rows that belong to no entry of `partitions` are failures, not records.
         keys: the key of each row.
-        headers: returns the headers of the given rows, (n,).
-        partitions: the rows by partition.
+        headers: returns the headers of the records at the given rows, (n,).
+        partitions: the rows of each partition.
         size: the size of all values in bytes.
     """
 
@@ -45,10 +51,10 @@ class FetchedRecords:
 
 
 class FetchSource(Protocol):
-    """The source of the events of one consumer. All calls come from the thread that owns the consumer.
+    """The source from which the events of one consumer are fetched. All calls come from the thread that owns the consumer.
 
     A fetch starts with `first`, may call `more` several times if `first` returned a timestamp, and ends with `taken`. A call of
-    `first` or `skip` discards events that an interrupted fetch left behind.
+    `first` or `skip` discards the events of an earlier fetch that did not end with `taken`.
     """
 
     @property
@@ -57,37 +63,38 @@ class FetchSource(Protocol):
 
     @property
     def size(self) -> int:
-        """The size of these events in bytes."""
+        """The total size of the events of the current fetch in bytes."""
 
     @property
     def largest(self) -> int:
-        """The size of the largest of these events in bytes."""
+        """The size of the largest event of the current fetch in bytes."""
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Prepare for the assignment of these partitions."""
+        """Prepare for the assignment of these partitions. Call this method before the partitions are assigned."""
 
     def first(self, wait: float) -> int | None:
-        """Poll the group, and fetch the first event within `wait` seconds.
+        """Start a fetch: poll the group, and fetch the first event within `wait` seconds.
 
         Returns:
-            Its timestamp in Unix ms; None if no event arrived, or a failure, or the end of a partition.
+            The timestamp of the event in Unix ms; None if no event arrived, or if a failure or the end of a partition arrived
+            first.
         """
 
     def more(self, most: int, wait: float) -> int:
         """Fetch up to `most` more events that are available or arrive within `wait` seconds; return their number."""
 
     def taken(self) -> "FetchedEvents":
-        """Return the fetched events."""
+        """End the fetch, and return its events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
-        """Poll the group for up to `wait` seconds and skip up to `most` events; return the failures among them."""
+        """Poll the group, discard up to `most` events within `wait` seconds, and return the failures that arrived."""
 
     def close(self) -> None:
-        """Release the fetched events, before the consumer is closed."""
+        """Release the fetched events. Call this method before the consumer is closed."""
 
 
 class FetchedEvents(Protocol):
-    """The result of one fetch."""
+    """The result of one fetch: the events, the failures, and the reached ends of partitions."""
 
     @property
     def failures(self) -> Sequence[FetchFailure]:
@@ -97,8 +104,8 @@ class FetchedEvents(Protocol):
     def ends(self) -> Mapping[Partition, int]:
         """The partitions whose end was reached, each with the next offset to read.
 
-        All events before that offset have been fetched. It lies behind transaction markers and aborted records, which are
-        offsets without an event.
+        All events before that offset have been fetched. The offset is after any transaction markers and aborted records at the
+        end of the partition, because they have offsets but are no events.
         """
 
     @property
@@ -106,7 +113,10 @@ class FetchedEvents(Protocol):
         """The partitions of the fetched events."""
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Return the events except those of the partitions in `without`; None if no event is left."""
+        """Return the events as a batch, except the events of the partitions in `without`; None if no event remains.
+
+        `end` is the reason why the batch ended.
+        """
 
     def columns(self) -> FetchedRecords:
         """Return all events as columns."""
