@@ -1,4 +1,4 @@
-"""Compare two signatures: find events that are valid for the old signature and invalid for the new one."""
+"""Comparison of two signatures: which changes can make an event of the old signature invalid for the new signature."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from model_registry.package.signature import InputField, Signature
 
 @dataclass(frozen=True, slots=True)
 class IncompatibleChange:
-    """A field, and the change that makes valid events invalid."""
+    """A change between two signatures that makes valid events invalid: the name of the field, and the change as text."""
 
     field: str
     change: str
 
 
 def find_incompatible_changes(old: Signature, new: Signature, *, positional: bool = False) -> list[IncompatibleChange]:
-    """Return the changes for which an event that is valid for `old` may be invalid for `new`; empty if there are none.
+    """Return the changes by which an event that is valid for `old` may be invalid for `new`; empty if there are none.
 
     Args:
-        old: the signature of the events.
-        new: the signature to compare with.
-        positional: whether events have no names (JSON arrays, rows of float32), so that the order of fields matters.
+        old: the signature of the existing events.
+        new: the signature that is to read these events.
+        positional: whether events have no field names (JSON arrays, rows of float32), so that the order of fields matters.
     """
     predecessor = field_sources.predecessors(old)
     events = build_tree((field.name, field.steps) for field in field_sources.only_value_fields(old).fields)
@@ -39,10 +39,10 @@ def find_incompatible_changes(old: Signature, new: Signature, *, positional: boo
 
 
 def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[str]:
-    """Yield the changes of one field.
+    """Yield the incompatible changes of one field.
 
     Args:
-        old: the field that was read at the same path or, without one, had the same name.
+        old: the field of the old signature at the same path or, if there is none, with the same name; None for a new field.
         new: the field of the new signature.
         events: the paths of all fields of the old signature.
     """
@@ -70,9 +70,9 @@ def _changes(old: InputField | None, new: InputField, events: Tree) -> Iterator[
 
 
 def _type_change(old: str, new: str, *, raw: bool) -> str | None:
-    """Return the change if not every value of the old dtype is valid for the new dtype, else None.
+    """Return the change of dtype as text if a value of the old dtype may be invalid for the new dtype, else None.
 
-    Fields of bytes (`raw`) must have the same dtype.
+    A binary field (`raw`) must keep its dtype.
     """
     if old == new:
         return None

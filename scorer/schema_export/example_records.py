@@ -1,6 +1,6 @@
-"""Create the records of example events, as producers write them.
+"""Creation of example records from example events, as producers write them.
 
-An example event has every value under the name of its field, like a golden example.
+An example event contains the value of every field at the field's path, also of fields that a record holds outside its value.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from model_registry.package.signature import InputField, Signature
 
 @dataclass(slots=True)
 class ExampleRecord:
-    """A record. `time` is in Unix ms, 0 without a timestamp."""
+    """A record for the input topic. `time` is its timestamp in Unix ms, 0 without a timestamp."""
 
     value: bytes
     key: bytes | None = None
@@ -26,9 +26,10 @@ class ExampleRecord:
 
 
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
-    """Create the record of one event: a JSON object, with key, timestamp and headers for the fields that are read from them.
+    """Create the record of one example event, whose value is the event as a JSON object.
 
-    If no field is read from the object, the value of the record is the field that is the whole value.
+    Fields with another source are also written there: to the key, the timestamp or headers. If no field is read from inside the
+    value, a field that is the whole value replaces the JSON object.
     """
     record = ExampleRecord(orjson.dumps(event))
     is_whole_value = not field_sources.only_value_fields(signature).fields
@@ -49,7 +50,7 @@ def create_example_record(signature: Signature, event: Mapping[str, Any]) -> Exa
 
 
 def _encode(one: InputField, value: Any) -> bytes:
-    """Return the bytes of a value outside of the JSON object."""
+    """Return the bytes of a field's value for a key, a header or the whole value of a record."""
     if one.raw:
         return binary_fields.from_base64(value)
     return value.encode() if isinstance(value, str) else orjson.dumps(value)

@@ -1,9 +1,10 @@
-"""Generate schemas for producers from a signature. Events that conform to the schema are valid for the version.
+"""Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the version.
 
-Each type is the narrowest that holds every value of the dtype, except uint64 in Avro, which has only a signed long. Protobuf
-fields have presence, so that zero and absent differ; their numbers follow the order of the signature, so new fields belong at
-the end. Shaped arrays are flat in Avro and Protobuf; JSON allows flat and nested arrays. Fields of bytes are bytes, in JSON
-base64. Only JSON Schema has the bound of a varying length. Fields with paths are in nested objects, records and messages.
+Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
+Protobuf fields have presence, so that zero and absent differ. Their numbers follow the order of the signature, so new fields
+belong at the end. Arrays with a shape are flat in Avro and Protobuf; JSON allows flat and nested arrays. Binary fields are
+bytes, in JSON base64 text. Only JSON Schema limits the length of arrays of varying length. Fields with paths are in nested
+objects, records and messages.
 """
 
 import json
@@ -30,21 +31,21 @@ PROTOBUF = {"float16": "float", "float32": "float", "float64": "double", "bool":
 
 
 def json_schema(signature: Signature, name: str, id_field: str | None) -> str:
-    """Return the JSON Schema of an event. Raises FormatMismatch if the path of the id contradicts a field."""
+    """Return the JSON Schema of an event. Raises FormatMismatch if the path of the id conflicts with the path of a field."""
     fields = {field.name: field for field in signature.fields}
     part = _json_part(_events(signature, id_field, first=True), fields)
     return json.dumps({"$schema": DRAFT, "title": name} | _describe_outside("description", signature) | part, indent=2)
 
 
 def avro(signature: Signature, name: str, id_field: str | None) -> str:
-    """Return the Avro schema of an event. Raises FormatMismatch if a name is not valid in Avro."""
+    """Return the Avro schema of an event. Raises FormatMismatch if a field name is not valid in Avro."""
     fields = {field.name: field for field in signature.fields}
     record = _avro_record(_events(signature, id_field, first=True), fields, _type_name(name))
     return json.dumps(record | _describe_outside("doc", signature), indent=2)
 
 
 def protobuf(signature: Signature, name: str, id_field: str | None) -> str:
-    """Return the Protobuf schema of an event. Raises FormatMismatch if a name is not valid in Protobuf."""
+    """Return the Protobuf schema of an event. Raises FormatMismatch if a field name is not valid in Protobuf."""
     fields = {field.name: field for field in signature.fields}
     body = _protobuf_body(_events(signature, id_field, first=False), fields, "  ")
     comment = "".join(f"// {text}\n" for text in _describe_outside("", signature).values())
@@ -60,7 +61,11 @@ GENERATORS: dict[str, Callable[[Signature, str, str | None], str]] = {
 
 
 def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
-    """Return the fields of the event's value, with the id as a field without a name at the start or the end."""
+    """Return the tree of the fields inside the event's value.
+
+    If no field has the path of the id, the id is added under an empty name: as the first field if `first`, otherwise as the
+    last.
+    """
     inside = field_sources.only_value_fields(signature).fields
     fields: list[tuple[str, tuple[Step, ...]]] = [(field.name, field.steps) for field in inside]
     try:
@@ -73,7 +78,7 @@ def _events(signature: Signature, id_field: str | None, *, first: bool) -> Tree:
 
 
 def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
-    """Return the description of the fields outside of the event's value, under this key; empty if there are none."""
+    """Return {`key`: text}, where the text lists the fields outside the event's value; empty if there are none."""
     descriptions = [
         f"{field.name} ({'bytes of ' if field.raw else ''}{field.dtype}){field_sources.describe_source(field)}"
         for field in field_sources.fields_outside_value(signature)
@@ -83,7 +88,7 @@ def _describe_outside(key: str, signature: Signature) -> dict[str, str]:
 
 
 def _is_required(below: Tree | str, fields: Mapping[str, InputField]) -> bool:
-    """Return whether an event must have this field, or a field below it."""
+    """Return whether a part of the tree is required: a field, or an object or array that contains a required field."""
     if isinstance(below, str):
         return below in fields and fields[below].required
     return any(_is_required(part, fields) for part in below.values())
@@ -171,14 +176,14 @@ def _json(field: InputField) -> dict[str, Any]:
 
 
 def _base64(field: InputField) -> dict[str, Any]:
-    """Return the schema of a field of bytes, with the number of characters in base64 or its maximum."""
+    """Return the JSON Schema of a binary field: base64 text of the field's length, or of at most that length if it varies."""
     length = -(-binary_fields.size(field) // 3) * 4 if field.array else None
     bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}
 
 
 def _array(items: dict[str, Any], shape: Sequence[int], max_length: int | None = None) -> dict[str, Any]:
-    """Return the schema of nested arrays of a shape, whose varying length is at most `max_length`."""
+    """Return the JSON Schema of nested arrays of this shape. A varying dimension has at most `max_length` elements."""
     for count in reversed(shape):
         min_items, max_items = (0, max_length) if count == VARIES else (count, count)
         items = {"type": "array", "items": items, "minItems": min_items, "maxItems": max_items}
@@ -186,7 +191,7 @@ def _array(items: dict[str, Any], shape: Sequence[int], max_length: int | None =
 
 
 def _check_name(name: Step, format_: str) -> str:
-    """Return the name. Raises FormatMismatch if it is not valid in this format."""
+    """Return the field name unchanged. Raises FormatMismatch if it is not valid in this format."""
     if isinstance(name, int):
         raise FormatMismatch(f"place {name} of an array has no type of its own in {format_}: the whole array has one type")
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -195,7 +200,7 @@ def _check_name(name: Step, format_: str) -> str:
 
 
 def _type_name(name: str) -> str:
-    """Return the name of a type for the name of a model: FlightDelay for flight-delay."""
+    """Return the type name for a model name, such as FlightDelay for flight-delay."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     joined = "".join(word[:1].upper() + word[1:] for word in words) or "Event"
     return joined if not joined[0].isdigit() else f"Event{joined}"
