@@ -63,7 +63,7 @@ class Settings(Configuration):
     @model_validator(mode="before")
     @classmethod
     def _deadline_from_target(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Set the default of `model.deadline_ms` to a multiple of the latency target."""
+        """Set `model.deadline_ms`, if it is not configured, to DEADLINE_TARGETS times the latency target, within limits."""
         model = values.get("model")
         batching = values.get("batching")
         if not isinstance(model, dict) or "deadline_ms" in model:
@@ -77,7 +77,7 @@ class Settings(Configuration):
 
     @model_validator(mode="after")
     def _topics_are_distinct(self) -> "Settings":
-        """Reject a topic with two uses: the scorer would read its own output, or mix records of different kinds."""
+        """Check that no topic has two uses: the scorer would read its own output, or mix records of different kinds."""
         uses = [
             *((f"input.topics[{index}]", topic) for index, topic in enumerate(self.input.topics)),
             ("output.topic", self.output.topic),
@@ -110,11 +110,11 @@ class Settings(Configuration):
 
     @property
     def owner(self) -> str:
-        """`<name>.<replica>`: the client.id, and the owner in committed offsets and status records."""
+        """The name of this instance, `<name>.<replica>`, as client.id, in committed offsets and in status records."""
         return f"{self.name}.{self.replica}"
 
     def transactional_prefix(self, owner: str) -> str:
-        """Return the prefix of an owner's transactional ids."""
+        """Return the prefix of the transactional ids of `owner`, an instance of this scorer."""
         return f"{self.name}/scorer/{owner.removeprefix(self.name + '.')}"
 
     @property
@@ -151,21 +151,21 @@ class Settings(Configuration):
 
     @property
     def offsets_command(self) -> str:
-        """The command that shows and moves the group's offsets."""
+        """The command line that shows and moves the offsets of the consumer group, for messages."""
         return "scorer offsets CONFIG"
 
     @property
     def answer_topics(self) -> tuple[str, ...]:
-        """The topics that a batch's transaction writes to, besides the offsets."""
+        """The topics to which the transaction of a batch writes, besides the committed offsets."""
         return self.output.topic, self.dead_letter.topic, self.swaps_topic
 
 
 def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Settings]:
-    """Read and merge the file, the environment (`SCORER_...`) and `--set` flags.
+    """Load the settings from a file, the environment (`SCORER_...`) and `--set` flags.
 
     Args:
-        path: the file, or its content.
-        flags: `key=value` pairs, which override environment and file.
+        path: the path of the file, or its content.
+        flags: `key=value` pairs, which override the environment. The environment overrides the file.
 
     Raises:
         SettingsError: The configuration is not valid.
@@ -174,7 +174,10 @@ def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Se
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
-    """Make relative paths absolute: a file's from its folder, those of environment and flags from the working directory."""
+    """Make the relative paths in `values` absolute.
+
+    `base` is the folder of the file for paths in the file, and the working directory for paths in the environment and in flags.
+    """
     model: Any = values.get("model")
     if not isinstance(model, dict):
         model = {}

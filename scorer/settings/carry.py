@@ -1,4 +1,4 @@
-"""Event fields that are copied into score records (`output.carry`): how they are configured, and which values they take."""
+"""Event fields that are copied into score records (`output.carry`): their configuration, and the values that they may have."""
 
 import math
 import re
@@ -13,8 +13,8 @@ from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 
 TYPES = ("string", "long", "double", "boolean")
 """The types of a carried value, by their Avro names. `long` has 64 bits."""
-LONGEST = 1_024  # bytes of a string in UTF-8
-LONGEST_NAME = 200  # characters
+LONGEST = 1_024  # maximum size of a carried string in UTF-8 bytes
+LONGEST_NAME = 200  # maximum number of characters of a carried field's name
 MAX_FIELDS = 32
 MIN_LONG = -(1 << 63)
 MAX_LONG = (1 << 63) - 1
@@ -30,12 +30,12 @@ Row = Sequence[Scalar]
 
 @dataclass(frozen=True, slots=True)
 class CarriedField:
-    """A field of the event that is copied into its score record.
+    """An event field that is copied into the score record of its event.
 
     Attributes:
-        path: where the event holds the value.
+        path: the path of the value in the event.
         name: the name of the value in the record.
-        type: one of TYPES; None allows any of them.
+        type: the required type of the value, one of TYPES; None allows any of them.
     """
 
     path: tuple[json_path.Step, ...]
@@ -44,7 +44,7 @@ class CarriedField:
 
     @classmethod
     def read(cls, raw: Any) -> "CarriedField":
-        """Parse a path, or a map of `path`, `as` and `type`. Raises ValueError if it is neither."""
+        """Parse the setting of one field: a path, or a map of `path`, `as` and `type`. Raises ValueError if it is invalid."""
         if isinstance(raw, cls):
             return raw
         entry = {"path": raw} if isinstance(raw, str) else raw
@@ -68,16 +68,16 @@ class CarriedField:
         return cls(path, name, type_)
 
     def written(self) -> dict[str, str | None]:
-        """Return the field in the form that `read` parses."""
+        """Return the setting of the field as a map, which `read` parses."""
         return {"path": json_path.format_path(self.path), "as": self.name, "type": self.type}
 
     @property
     def words(self) -> str:
-        """The path and the expected type, for messages."""
+        """The field's path and expected type as text for messages."""
         return f"{json_path.format_path(self.path)!r} ({self.type or 'string, number or boolean'})"
 
     def fitted(self, value: Any) -> Scalar:
-        """Return the value to carry; None if it is not a scalar of the type, or is too long."""
+        """Return the value to copy; None if it is not a scalar, does not have the field's type, or is too long."""
         if isinstance(value, bool):
             return value if self.type in (None, "boolean") else None
         if isinstance(value, str):
@@ -104,7 +104,7 @@ def _is_short(text: str) -> bool:
 
 
 def check_record(fields: Sequence[CarriedField], format_: str) -> None:
-    """Raise ValueError if one record of this format cannot hold the fields."""
+    """Check that a score record of this format can hold the fields: their names are distinct and valid. Raises ValueError."""
     by_key: dict[str, CarriedField] = {}
     for one in fields:
         where = f"{json_path.format_path(one.path)!r}"
@@ -125,7 +125,7 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
 
 
 def check_source(fields: Sequence[CarriedField], format_: str) -> None:
-    """Raise ValueError if events of this format have no fields to carry."""
+    """Check that events of this format have named fields, if fields are carried. Raises ValueError."""
     if fields and format_ not in NAMED_FIELD_FORMATS:
         formats = f"{', '.join(NAMED_FIELD_FORMATS[:-1])} and {NAMED_FIELD_FORMATS[-1]}"
         raise ValueError(f"output.carry takes fields from {formats} events, and input.format is {format_}; leave carry out")
@@ -138,4 +138,4 @@ def _check_format(fields: list[CarriedField], info: ValidationInfo) -> list[Carr
 
 CarriedFieldSetting = Annotated[CarriedField, BeforeValidator(CarriedField.read), PlainSerializer(CarriedField.written)]
 CarriedFields = Annotated[list[CarriedFieldSetting], Field(max_length=MAX_FIELDS), AfterValidator(_check_format)]
-"""The type of the setting. Its validation reads `format`, which must be declared before it."""
+"""The type of the setting `carry`. The validation reads `format`, which must be declared before `carry`."""

@@ -36,7 +36,7 @@ class InputSettings(Section):
 
     @property
     def id_field(self) -> str | None:
-        """The path of the event field that holds the id, or None if only the header does."""
+        """The path of the event field that holds the id; None if only the header `ce_id` holds the id."""
         return None if self.id == "header:ce_id" else self.id
 
     @model_validator(mode="after")
@@ -64,9 +64,9 @@ class SchemaRegistrySettings(Section):
 
     @property
     def client(self) -> dict[str, str | int | float | bool]:
-        """The properties of Confluent's client; `extra` overrides the timeouts.
+        """The configuration properties of Confluent's client. `extra` overrides the default timeouts.
 
-        The timeouts are short because the scoring thread waits for the response.
+        The default timeouts are short because the scoring thread waits for the responses.
         """
         timeouts = {"timeout": 3, "max.retries": 1, "retries.wait.ms": 200}
         return {"url": self.url or "", **timeouts, **self.extra}

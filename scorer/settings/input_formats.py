@@ -1,4 +1,4 @@
-"""The formats of `input.format` and their properties: the one list that settings, decoders and commands use."""
+"""The formats of `input.format` and their properties. Settings, decoders and commands use this list."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ FormatName = Literal["json", "json-array", "json-envelope", "float32", "avro", "
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
-    """How the values of records hold events.
+    """The properties of a format in which the values of records contain events.
 
     Attributes:
-        fields: how a value holds the fields of a signature: by name, in the order of the signature, or not at all.
-        has_id: whether a value can hold the event's id.
+        fields: how a value contains the fields of a signature: by name, in the order of the signature, or not at all.
+        has_id: whether a value can contain the event's id.
         has_schema: whether events are read by a schema, which a file or a schema registry provides.
         is_json: whether values are JSON.
-        is_binary: whether a value is the bytes of numbers, so that a field can be the whole value.
+        is_binary: whether values are not parsed, so that a binary field of numbers can be the whole value.
     """
 
     fields: Literal["named", "positional", "none"]

@@ -13,7 +13,7 @@ Class = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _check_id(text: str) -> str:
-    """Return the location of the id. Raises ValueError if it is not the key, a header or a path."""
+    """Return the location of the id in canonical form. Raises ValueError if it is not the key, a header or a path."""
     if text == KEY or (text.startswith(HEADER) and text != HEADER):
         return text
     return json_path.canonical(text)

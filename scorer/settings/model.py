@@ -12,8 +12,8 @@ from publisher.kafka import tls_files
 from publisher.runtime.configuration import Section
 
 LONGEST_DEADLINE_MS = 2_500.0  # three missed deadlines in a row stay below the time limit of /livez
-SHORTEST_DEADLINE_MS = 500.0  # of a deadline that is derived from the latency target
-DEADLINE_TARGETS = 50.0  # latency targets in a derived deadline
+SHORTEST_DEADLINE_MS = 500.0  # lower limit of a deadline that is derived from the latency target
+DEADLINE_TARGETS = 50.0  # a derived deadline is this multiple of the latency target
 MAX_SCORE_NUMBERS = 10_000
 
 
@@ -51,7 +51,10 @@ class ServerTlsSettings(Section):
 
 
 def _check_score(score: Any) -> Any:
-    """Return the score. Raises ValueError if it holds other values than finite numbers and texts, or too many."""
+    """Return the score unchanged. Raises ValueError if it is empty, too large, or contains other values than numbers and texts.
+
+    NaN, infinities, booleans and null count as other values.
+    """
     if score is None:
         return None
     count = 0

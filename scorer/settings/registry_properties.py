@@ -1,6 +1,6 @@
-"""The properties of Confluent's schema registry client that `schema_registry.extra` may set, and the printable values.
+"""The properties of Confluent's schema registry client that `schema_registry.extra` may set, and which values may be printed.
 
-Properties that are not listed are rejected.
+Any other property is rejected.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ SECRET = frozenset(
         "ssl.key.password",
     }
 )
-"""Values that are never printed."""
+"""Properties whose values are never printed."""
 ALLOWED = frozenset(
     {
         "bearer.auth.client.id",
@@ -51,13 +51,16 @@ ALLOWED = frozenset(
         "timeout",
     }
 )
-"""Values that may be printed; credentials in their URLs are masked."""
+"""Properties whose values may be printed; credentials in their URLs are masked."""
 
 URLS = ("bearer.auth.issuer.endpoint.url", "proxy")
 
 
 def check(extra: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the properties. Raises ValueError, naming every property that must not be set and why, but no values."""
+    """Return the properties unchanged.
+
+    Raises ValueError if a property must not be set. The error names every such property and the reason, but contains no values.
+    """
     faults = [text for key in sorted(extra) if (text := _fault(key, extra[key])) is not None]
     if faults:
         raise ValueError("; ".join(faults))
@@ -65,7 +68,10 @@ def check(extra: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def check_url(url: str) -> str:
-    """Return the URL. Raises ValueError if it has no host or no valid port, as with a password that is not escaped."""
+    """Return the URL unchanged. Raises ValueError if it has no host or no valid port.
+
+    A password that is not escaped is the usual cause.
+    """
     try:
         parts = urlsplit(url)
         if parts.hostname and parts.port != 0:
@@ -91,7 +97,7 @@ def _fault(key: str, value: object) -> str | None:
 def open_client(
     make: Callable[[dict[str, str | int | float | bool]], Client], properties: dict[str, str | int | float | bool]
 ) -> Client:
-    """Return the client that `make` creates from these properties.
+    """Create a client with these properties by calling `make`.
 
     Raises:
         Fatal: The properties contradict each other, or name a file that cannot be read (exit code 2).
