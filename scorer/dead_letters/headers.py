@@ -1,6 +1,7 @@
-"""The headers of a dead letter: those of the event, plus headers with the reason, the source and the time. Pure.
+"""The headers of a dead letter: the headers of the event, then headers with the reason, the source and the time. Pure.
 
-A dead letter keeps the original key and value. It is replayed from its `dead.source` (`<region>/<topic>/<partition>/<offset>`).
+A dead letter keeps the event's key and value. `dead.source` is the position of the event,
+`<region>/<topic>/<partition>/<offset>`. A replay writes the event to the topic and the partition of this position.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from publisher.kafka.source_position import Position
 
 HeaderList = list[tuple[str, str | bytes | None]]
-ERROR_BYTES = 1_000  # longer explanations are cut
+ERROR_BYTES = 1_000  # maximum size of `dead.error`: longer explanations are truncated
 TIME_DIGITS = 18
 NO_REASON = "unknown"
-"""The reason shown by commands and the console for a dead letter without one."""
+"""The reason that commands and the console show for a dead letter without a reason."""
 DEAD_LETTER_HEADERS = ("dead.reason", "dead.error", "dead.source", "dead.model", "dead.at", "dead.arm")
 FIRST = "dead.first"
 
@@ -33,11 +34,11 @@ def dead_headers(
         original: The headers of the event.
         reason: The code of the reason.
         error: The explanation of the reason.
-        source: The position of the event; if the letter represents several records, that of the last one.
+        source: The position of the event. If the dead letter represents several records, the position of the last record.
         model: The version as `name:version@digest`.
-        at_ms: The time in Unix milliseconds.
-        arm: The role whose share contains the event's key.
-        first: The offset of the first record, if the letter represents several records.
+        at_ms: The time of dead-lettering in Unix milliseconds.
+        arm: The arm to which the event's key belongs, such as champion or canary.
+        first: The offset of the first record if the dead letter represents several records, otherwise None.
     """
     return [
         *(original or ()),
@@ -52,7 +53,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers that `dead_headers` appended to those of the event."""
+    """Return the headers that `dead_headers` appended to the headers of the event; empty if there are none."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
@@ -60,7 +61,10 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers of the event: without the last occurrence of each header that `dead_headers` appends."""
+    """Return the headers of the event: all headers except the last occurrence of each name that `dead_headers` appends.
+
+    An earlier occurrence of such a name is a header of the event.
+    """
     originals = []
     added = set(DEAD_LETTER_HEADERS)
     for name, value in reversed(headers):
@@ -72,7 +76,10 @@ def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> Heade
 
 
 def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
-    """Return the values that `dead_headers` appended, by name without `dead.`; of repeated headers the last one counts."""
+    """Return the values of the headers that `dead_headers` appended, by name without `dead.`.
+
+    If a header is repeated, its last value counts.
+    """
     return {
         name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
         for name, value in headers
@@ -81,6 +88,6 @@ def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict
 
 
 def dead_lettered_ms(facts: Mapping[str, str], otherwise: int) -> int:
-    """Return the time of the dead letter in Unix milliseconds, or `otherwise` if the headers have no valid time."""
+    """Return the time of dead-lettering in Unix milliseconds, or `otherwise` if the headers contain no valid time."""
     text = facts.get("at", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= TIME_DIGITS else otherwise

@@ -1,4 +1,4 @@
-"""Dead letters for exceptions of the scorer's own code or of its libraries, with one traceback in the log."""
+"""Dead letters for unexpected exceptions of the scorer's own code or of its libraries, and the log of their tracebacks."""
 
 import logging
 import traceback
@@ -6,20 +6,23 @@ import traceback
 from scorer.dead_letters.reasons import Poison, Reason
 
 OURS = {"scorer", "publisher", "model_registry"}
-LONGEST = 500  # characters of an exception's message
+LONGEST = 500  # maximum number of characters of an exception's message in the dead letter
 MOST_LOGGED = 1_000
 
 log = logging.getLogger(__name__)
 
 
 class InternalErrorLog:
-    """Log a traceback once for each type of exception and location in our code."""
+    """Log of unexpected exceptions. It writes one traceback per type of exception and location in our code."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[type, str]] = set()
 
     def poison(self, error: Exception) -> Poison:
-        """Return the reason of the dead letter: the exception's type, its location in our code, and its message."""
+        """Return the Poison of an event that caused an unexpected exception, and log the traceback unless it was logged before.
+
+        The error consists of the exception's type, its location in our code, and its message.
+        """
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]
         place = f"{module.replace('.', '/')}.py:{line}"

@@ -1,11 +1,11 @@
-"""The reasons for which events are dead-lettered, and the exceptions that carry them."""
+"""The reasons for which events are dead-lettered, and the exceptions that contain a reason."""
 
 from enum import StrEnum
 from typing import Any, Self
 
 
 class Reason(StrEnum):
-    """A stable code: the value of the header `dead.reason`."""
+    """The code of the reason for which an event is dead-lettered: the value of the header `dead.reason`. Codes never change."""
 
     TOMBSTONE = "tombstone"
     OVERSIZE = "oversize"
@@ -27,20 +27,20 @@ class Reason(StrEnum):
 
 
 class Poison(Exception):
-    """One event cannot be scored and is dead-lettered with this reason. The other events of its batch are unaffected."""
+    """An event cannot be scored and is dead-lettered with this reason. Other events of its batch are unaffected."""
 
     def __init__(self, reason: Reason, error: str) -> None:
         super().__init__(error)
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments that rebuild the exception in another process."""
+        """Return the class and the arguments with which pickle rebuilds the exception in another process."""
         return type(self), (self.reason, str(self))
 
     def without_traceback(self) -> Self:
-        """Return a copy without the frames in which it was raised: they hold the whole batch, in a reference cycle."""
+        """Return a copy of the exception without its traceback, whose frames would keep the whole batch in memory."""
         return type(self)(self.reason, str(self))
 
 
 class NotFinite(Poison):
-    """The event itself contains NaN or an infinity; no conversion produced it."""
+    """The event itself contains NaN or an infinity. The value is not the result of a conversion to a smaller dtype."""
