@@ -1,4 +1,4 @@
-"""The topics of a scorer: their required properties, and how `scorer check --create` creates them."""
+"""The topics of a scorer: their required properties, and the topics that `scorer check --create` creates."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -16,15 +16,15 @@ from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
 CREATE_HINT = "scorer check CONFIG --create creates the missing topics"
-LEADER_SECONDS = 60.0  # a busy broker elects leaders late; the command waits, so that all partitions can be used when it ends
-DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, where the right to read it is missing
-RECORD_OVERHEAD = 1_024  # bytes that a record and its headers add to key and value in the broker's count
+LEADER_SECONDS = 60.0  # time limit of the wait for leaders of new partitions, which a busy broker elects late
+DEFAULT_MAX_BYTES = 1_048_588  # Apache Kafka's default for max.message.bytes, used without permission to read the setting
+RECORD_OVERHEAD = 1_024  # bytes that the broker counts for a record and its headers in addition to key and value
 DEAD_LETTER_ROOM = 4_096  # bytes that the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
 BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""For topics whose records carry no event time: the broker accepts them even if the clock of a scorer is wrong."""
+"""For topics without event times: the broker sets the timestamps, so it accepts records of a scorer with a wrong clock."""
 COMPACTED_HOURLY = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-"""For a topic that receives a status every few seconds: a broker never compacts the newest segment, so it must stay short."""
+"""For a topic with a status record every few seconds: a broker never compacts the newest segment, so segments must be short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,9 @@ class DescribedTopic:
     """A topic as the broker describes it.
 
     Attributes:
-        max_bytes: The largest accepted record batch; Apache Kafka's default if the limit is unknown.
-        limit_known: Whether the broker returned the limit: this needs the right to describe the topic's configuration.
+        max_bytes: The largest accepted record batch in bytes; Apache Kafka's default if the limit is unknown.
+        limit_known: Whether the broker returned `max_bytes`, which requires the permission to describe the topic's
+            configuration.
     """
 
     name: str
@@ -43,15 +44,18 @@ class DescribedTopic:
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
-    """Return the existing topics of `needed`, by name.
+    """Describe the topics in `needed` that exist.
 
     Args:
-        admin: The client to ask with.
+        admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs on each topic. A topic without any is left out if the broker hides it.
+        needed: The operations that a command needs on each topic. A topic that needs none is omitted if the broker hides it.
+
+    Returns:
+        The existing topics by name.
 
     Raises:
-        Fatal: 3 if the broker does not allow an operation, 4 if it does not answer.
+        Fatal: Exit code 3 if the broker does not allow a needed operation, 4 if it does not answer.
     """
     broker = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
     with retriable_as_fatal("see its log; try again"):
@@ -65,7 +69,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
 
 
 def required(settings: Settings) -> dict[str, Operations]:
-    """Return every topic that `scorer run` needs, inputs first, with the operations on it."""
+    """Return the topics that `scorer run` needs, inputs first, with the operations that it needs on each topic."""
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
@@ -73,7 +77,7 @@ def required(settings: Settings) -> dict[str, Operations]:
 
 
 def optional(settings: Settings) -> dict[str, str]:
-    """Return the topics that `scorer run` does not need, with the command that does."""
+    """Return the topics that `scorer run` does not need, each with the command that needs it."""
     return {
         settings.replayed_topic: "scorer replay",
         settings.corrections_topic: "scorer rescore",
@@ -83,13 +87,13 @@ def optional(settings: Settings) -> dict[str, str]:
 
 
 def all_topics(settings: Settings) -> dict[str, Operations]:
-    """Return every topic that any command needs, labels included."""
+    """Return the topics that any command needs, labels included, with the operations that `scorer run` needs on each topic."""
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
 
 def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
-    """Return the names of all topics, to suggest one for a misspelt name; an empty list if the broker does not list them."""
+    """Return the names of all topics of the broker, from which similar names are suggested; empty if they cannot be listed."""
     with suppress(Fatal, Retriable):
         return kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin).names()
     return []
@@ -98,13 +102,19 @@ def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
 def check_present(
     settings: Settings, admin: AdminClient, existing: Mapping[str, DescribedTopic], needed: Iterable[str]
 ) -> None:
-    """Raise Fatal (2) if a needed topic is missing; the message suggests an existing topic of a similar name."""
+    """Check that all needed topics exist.
+
+    Raises Fatal (exit code 2) otherwise; its message suggests existing topics with similar names.
+    """
     if absent := [name for name in needed if name not in existing]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
 
 
 def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
-    """Return a line for each missing topic, with an existing one of a similar name that the settings do not name. Pure."""
+    """Return one line for each missing topic.
+
+    A line suggests an existing topic with a similar name, if there is one that the settings do not use. Pure.
+    """
     used = all_topics(settings)
     others = [name for name in existing if name not in used]
     questions = {name: suggestions.question(name, others) for name in absent}
@@ -112,12 +122,12 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
 
 
 def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
-    """Return the faults of the topics, one line each. Pure.
+    """Return the faults of the scorer's topics, one line each: missing topics, and size limits that are too low. Pure.
 
     Args:
         settings: The scorer's settings.
         existing: The existing topics of the settings, by name.
-        all_names: The names of all topics of the broker, to suggest one for a misspelt name.
+        all_names: The names of all topics of the broker, from which similar names are suggested.
     """
     lines = _absent(settings, [name for name in required(settings) if name not in existing], all_names)
     output = existing.get(settings.output.topic)
@@ -140,9 +150,10 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
 
 
 def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
-    """Return the topics that `--create` creates. Pure.
+    """Return the missing topics as `--create` creates them. Pure.
 
-    A new input topic has `partitions` partitions; labels, outputs and dead letters have as many as the widest input.
+    A new input topic gets `partitions` partitions. The topics of labels, scores and dead letters get as many partitions as the
+    existing input topic with the most partitions, or `partitions` if no input topic exists.
     """
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
@@ -166,7 +177,7 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
 
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:
-    """Create topics and wait until every partition has a leader. Raises Fatal with the first rejected topic."""
+    """Create topics, and wait until every partition has a leader. Raises Fatal if the broker rejects a topic."""
     broker = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
     with retriable_as_fatal("see the broker's log; then try again", "the topics are not created yet: "):
         broker.create_all(topics)
