@@ -1,4 +1,4 @@
-"""Read a dead letter: its event, whether it is selected, and the record that replays it. No Kafka calls."""
+"""Reading of one dead letter: its event, whether it is selected, and the record that replays it. No Kafka calls."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -15,18 +15,21 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader
 from scorer.decoding.headers import HeaderValues, event_id
 
-ID_ROOM = 64  # bytes that an additional header needs besides its name and value
+ID_ROOM = 64  # bytes that the added header `ce_id` may need besides its name and value
 ID_HEADER = "ce_id"
 DEADLINE_HEADER = "deadline"
 
 
 class NotReplayable(Exception):
-    """The dead letter cannot be replayed."""
+    """The dead letter cannot be replayed. The message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSelection:
-    """Selects dead letters by reason (all without one) and by the time at which they were dead-lettered."""
+    """The selection of dead letters to replay, by reason and by the time at which they were dead-lettered.
+
+    If `reasons` is empty, dead letters of every reason are selected.
+    """
 
     reasons: Collection[str] = ()
     window: TimeRange = ALWAYS
@@ -38,15 +41,15 @@ class DeadLetterSelection:
 
 @dataclass(frozen=True, slots=True)
 class ReplayableDeadLetter:
-    """A dead letter that can be replayed.
+    """A dead letter that can be replayed, and the record that replays it.
 
     Attributes:
         id: the id of the event.
         source: the position of the event in its input topic.
         reason: why the event was dead-lettered.
-        at_ms: when it was dead-lettered, in Unix ms.
+        at_ms: when the event was dead-lettered, in Unix ms.
         record: the record that replays the event.
-        size: the size of that record in bytes.
+        size: the size of the record in bytes.
         late: whether the event's deadline has passed; the record then has no deadline.
     """
 
@@ -60,14 +63,15 @@ class ReplayableDeadLetter:
 
 
 def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> ReplayableDeadLetter:
-    """Read a message of a dead-letter topic.
+    """Read a dead letter, and create the record that replays its event.
 
-    The event is replayed to its original partition with its key, value and headers, and with a header `ce_id` if it had no
-    readable one. The record has no timestamp, so it gets the time of the replay: with the original one, retention could delete
-    it before it is scored. A deadline before `now_ms` (Unix ms) is omitted: with it the event would only be answered `expired`.
+    The record has the original partition, key, value and headers of the event. If the event had no readable header `ce_id`,
+    this header is added. The record has no timestamp, so the producer sets the time of the replay: with the original timestamp,
+    retention could delete the record before it is scored. A deadline before `now_ms` (Unix ms) is removed, because the event
+    would otherwise be answered as `expired`.
 
     Raises:
-        NotReplayable: the message does not name its event, or does not contain it.
+        NotReplayable: the dead letter does not contain the position of its event, or does not contain the event.
     """
     (message_headers,), unread = headers_of([message])
     headers = message_headers or []
@@ -100,11 +104,11 @@ def read_dead_letter(message: Message, ids: IdReader, now_ms: int) -> Replayable
 
 
 def check_target(letter: ReplayableDeadLetter, topics: Mapping[str, tuple[int, int]]) -> None:
-    """Raise NotReplayable if the event cannot be written to its topic.
+    """Check that the replayed event can be written to its input topic. Raises NotReplayable otherwise.
 
     Args:
         letter: the dead letter.
-        topics: the count of partitions and the largest record of each input topic.
+        topics: by input topic, the number of partitions and the largest accepted record in bytes.
     """
     source = letter.source
     if source.topic not in topics:

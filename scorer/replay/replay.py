@@ -1,8 +1,8 @@
-"""Replay dead letters into the input topics of their events, each at most once.
+"""Replay of dead letters: their events are written to their input topics again, each event at most once.
 
-One transaction contains the events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters.
-All replays of a scorer share one transactional id: a new replay fences an earlier one, and reads the replayed positions after
-that. So neither a kill nor two concurrent replays write an event twice.
+One transaction contains events and, in the compacted topic `<dead letters>.replayed`, the positions of their dead letters. All
+replays of a scorer share one transactional id. A new replay first fences an earlier replay, and then reads the positions that
+were replayed. So no event is written twice, even if a replay is killed or two replays run at once.
 """
 
 import contextlib
@@ -35,25 +35,25 @@ from scorer.replay import dead_letter as letters
 from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, ReplayableDeadLetter
 from scorer.settings import Settings
 
-CHUNK_EVENTS = 500  # in one transaction
+CHUNK_EVENTS = 500  # maximum number of events in one transaction
 CHUNK_BYTES = 4 * 1_024 * 1_024
 CHUNKS_PER_SECOND = 10.0  # if a rate is configured
-EXAMPLES = 10  # of dead letters that cannot be replayed
+EXAMPLES = 10  # maximum number of reported dead letters that cannot be replayed
 
 
 @dataclass(slots=True)
 class ReplaySummary:
-    """The result of a replay, or of its dry run.
+    """The counts of dead letters in a replay, or in its dry run.
 
     Attributes:
         dry_run: whether nothing is written.
         replayed: the number of replayed dead letters by reason.
-        uncertain: dead letters in a transaction that may have been committed.
-        late: replayed events without their deadline, which has passed.
-        before: dead letters that an earlier run replayed.
-        others: dead letters that are not selected.
-        unfit: dead letters that cannot be replayed.
-        examples: some of them, with the reason.
+        uncertain: the number of dead letters in a transaction that may have been committed.
+        late: the number of events that were replayed without their deadline, because it has passed.
+        before: the number of dead letters that an earlier replay has replayed.
+        others: the number of dead letters that are not selected.
+        unfit: the number of dead letters that cannot be replayed.
+        examples: the positions of some dead letters that cannot be replayed, with the reasons.
     """
 
     dry_run: bool
@@ -80,14 +80,14 @@ class ReplaySummary:
         }
 
     def progress(self) -> tuple[str, str]:
-        """Return the progress in words, and how to continue."""
+        """Return the progress as text, and a hint how to continue."""
         if self.dry_run:
             return "nothing was written", ""
         doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
         return f"{self.replayed.total():,} dead letters were replayed{doubt}", "run it again: it replays the others"
 
     def add(self, chunk: Sequence["ReplayableDeadLetter"]) -> None:
-        """Count dead letters as replayed."""
+        """Count the dead letters of a chunk as replayed."""
         self.replayed.update(letter.reason for letter in chunk)
         self.late += sum(letter.late for letter in chunk)
 
@@ -99,17 +99,17 @@ def replay(
     interruption: Interruption,
     rate: float | None = None,
 ) -> None:
-    """Replay the selected dead letters, or count them if the summary is that of a dry run.
+    """Replay the selected dead letters, or only count them if `summary.dry_run` is set.
 
     Args:
         settings: the scorer's settings.
-        selection: which dead letters.
-        summary: counts the results, also if this raises.
-        interruption: delays signals during a transaction.
-        rate: the maximum number of events per second.
+        selection: the dead letters to replay.
+        summary: counts the results; also valid after an error.
+        interruption: delays signals while a transaction is open.
+        rate: the maximum number of events per second; None for no limit.
 
     Raises:
-        Fatal: with code 2 if a topic is missing, 3 if another replay has taken over, 4 if a transaction did not succeed.
+        Fatal: with exit code 2 if a topic is missing, 3 if another replay has fenced this one, 4 if a transaction failed.
     """
     dry_run = summary.dry_run
     admin = connect(settings.kafka, _name(settings))
@@ -176,13 +176,13 @@ def _write(
 
 
 def _replayed_record(settings: Settings, place: Position, letter: ReplayableDeadLetter) -> Record:
-    """Return the record that marks the dead letter at `place` as replayed."""
+    """Return the record of the topic `.replayed` that marks the dead letter at `place` as replayed."""
     value = {"id": letter.id, "source": str(letter.source), "reason": letter.reason}
     return settings.replayed_topic, orjson.dumps(value), str(place).encode(), -1, 0, None
 
 
 class _ReplayRun:
-    """Reads the positions that were replayed, then the dead letters, and yields those to replay."""
+    """One run of a replay: it reads the positions of replayed dead letters, and selects the dead letters to replay."""
 
     def __init__(
         self, settings: Settings, selection: DeadLetterSelection, inputs: dict[str, tuple[int, int]], summary: ReplaySummary
@@ -196,7 +196,10 @@ class _ReplayRun:
         self._replayed: dict[int, Bitmap] = {}
 
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
-        """Yield up to `most` dead letters with their positions, in the order of each partition."""
+        """Yield the dead letters to replay, with their positions, in chunks of at most `most`.
+
+        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. The order of each partition is kept.
+        """
         self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []
         size = 0
@@ -231,7 +234,7 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Return the dead letter; None if it is not selected or cannot be replayed."""
+        """Read the dead letter at `place`; return None, and count it, if it is not selected or cannot be replayed."""
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):
@@ -246,6 +249,6 @@ class _ReplayRun:
         return letter
 
     def _messages(self, topic: str) -> Iterator[Message]:
-        """Yield every committed record up to the current end."""
+        """Yield every committed record of a topic up to its end at the time of the call."""
         for batch in self._reader.read(self._reader.spans(self._reader.partitions([topic]))):
             yield from batch.messages
