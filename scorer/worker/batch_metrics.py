@@ -1,4 +1,4 @@
-"""Metrics and progress: of each batch once it is committed, and of the partitions once a second."""
+"""Update metrics, traces and worker progress: for each batch after its commit, and for the partitions once a second."""
 
 import logging
 import time
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PendingBatch:
-    """A scored batch whose commit may have begun.
+    """A scored batch, from the end of its scoring until its commit is known and reported in the metrics.
 
     Attributes:
-        batch: the events.
-        scored: their records.
-        servable: the champion.
-        metadata: the metadata of the offsets that the batch commits.
-        limited: what kept the batch from being larger.
-        began: when the batch had been polled, in monotonic seconds.
-        scoring: the seconds that scoring took.
-        version_changes: the version change records that the batch causes.
-        producing: the seconds that it took to hand the records to the producer.
-        canary: the canary of the batch.
+        batch: the fetched events.
+        scored: the records of the events.
+        servable: the champion that was served while the batch was scored.
+        metadata: the metadata that is committed with the offsets of the batch.
+        limited: the limit that ended the batch; see `BatchLimiter.limited_by`.
+        began: the time at which scoring of the fetched batch began, in monotonic seconds.
+        scoring: the duration of scoring in seconds.
+        version_changes: the version change records that are published with the batch.
+        producing: the time in seconds until all records were passed to the producer, without waits for commits.
+        canary: the canary arm that was served while the batch was scored; None without a canary.
     """
 
     batch: Batch
@@ -53,12 +53,12 @@ class PendingBatch:
 
     @property
     def by_a_model(self) -> bool:
-        """Whether a model answered."""
+        """Whether a model scored the batch; False if `model.fallback` answered in its place."""
         return self.scored.status != FALLBACK
 
 
 class BatchMetrics:
-    """Reports the batches of one scorer."""
+    """Updates the metrics, traces and progress of one scorer."""
 
     def __init__(
         self, intake: EventConsumer, counters: Counters, metrics: Metrics, progress: WorkerProgress, traces: Traces
@@ -73,7 +73,10 @@ class BatchMetrics:
         self._reported_reasons: set[str] = set()  # of dead letters, logged once each
 
     def observe(self, pending: PendingBatch) -> None:
-        """Report a committed batch. The time of commits includes those since the last batch."""
+        """Update metrics, traces and progress with a committed batch.
+
+        The reported commit time is the time that the owner thread has waited for commits since the previous call.
+        """
         metrics = self._metrics
         progress = self._progress
         counters = self._counters
@@ -103,7 +106,7 @@ class BatchMetrics:
         progress.last_event_ms |= {place: int(times[at]) for place, at in batch.last.items()}
 
     def observe_partitions(self) -> None:
-        """Report how far behind each partition is, and which cannot be read."""
+        """Report the lag of each partition in records and seconds, and the partitions that cannot be read."""
         intake = self._intake
         progress = self._progress
         progress.lag = lag = intake.lag()

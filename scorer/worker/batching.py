@@ -1,8 +1,8 @@
-"""Collect batches: how many events the next one may have, and when it is polled.
+"""Collect batches: decide how many events the next batch may have, and when it is polled.
 
-The latency target is the only setting. A scorer polls the available events when the next transaction may begin
-(`transaction_pacing.py`), so batches grow under load. Except for `BatchCollector` everything here is pure: values and measured
-costs in, numbers out.
+The size follows from the latency target and measured costs, up to `batching.max_events`. A scorer polls the available events
+when the next transaction may begin (`transaction_pacing.py`), so batches grow under load. All code except `BatchCollector` is
+pure: values and measured costs in, numbers out.
 """
 
 import time
@@ -23,19 +23,19 @@ from scorer.settings import Settings
 from scorer.worker.transaction_pacing import TransactionPacing
 
 FETCH_SECONDS = 0.004  # a fetch from a nearby broker, which starts when the previously fetched events are polled
-FEWEST = 1_000  # events of a batch regardless of the size of their records: each transaction has a cost
-FILL = 0.95  # of a produce request
-SAMPLE = 64  # one of this many records is measured
-EWMA = 0.1
+FEWEST = 1_000  # events of a batch that record sizes do not reduce further: each transaction has a cost
+FILL = 0.95  # the share of a produce request that records may fill
+SAMPLE = 64  # the size of every 64th record is measured
+EWMA = 0.1  # the weight of a new observation that is lower than the estimate
 PARTITION = itemgetter(0, 3)  # of a record: topic and number
 RECORD_BYTES = 40  # the overhead of a record without key, value and headers, and the largest overhead of a header
 
 
 class BatchCollector:
-    """Polls batches: as large as can be answered in time, and no more often than the broker can carry transactions.
+    """Polls batches that are as large as the latency target allows, at the pace at which the broker can commit transactions.
 
-    The caller reports the outcome of each batch to `pacing`, `limiter` and `look_ups`. `largest_record` is the smallest limit
-    of a record in the output topics, in bytes.
+    The caller reports the outcome of each batch to `pacing`, `limiter` and `look_ups`. `largest_record` is the largest record
+    in bytes that both the output topic and the dead-letter topic accept.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:
@@ -53,7 +53,7 @@ class BatchCollector:
         )
 
     def take(self, servable: Servable, wait: float) -> Batch | None:
-        """Return the next batch for this version; None if no event arrived within `wait` seconds."""
+        """Return the next batch, limited by the costs of `servable`; None if no event arrived within `wait` seconds."""
         begin = self._wait_for_turn()
         batch = self._intake.take(wait, lambda timestamp: self._limit(servable, timestamp), begin)
         if batch is not None:
@@ -61,10 +61,10 @@ class BatchCollector:
         return batch
 
     def _wait_for_turn(self) -> float:
-        """Wait until shortly before the next transaction may begin, and return the time when it may.
+        """Wait until shortly before the next transaction may begin; return its start time in monotonic seconds.
 
-        Each transaction costs the broker CPU, so some time passes between two. Events that arrive during the wait are part of
-        the next transaction.
+        Each transaction costs the broker CPU time, so there is a pause between two transactions. Events that arrive during the
+        wait become part of the next transaction. If events are already late (`TransactionPacing.behind`), there is no wait.
         """
         now = time.monotonic()
         pause = self.pacing.wait(now)
@@ -80,15 +80,15 @@ class BatchCollector:
 
 
 class BatchLimiter:
-    """The limits of one scorer's batches.
+    """Computes the maximum number of events of the next batch from measured costs and record sizes.
 
-    `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is the configured maximum. The records of
-    a batch for one partition are sent in one produce request of `request_bytes`, as long as the fullest partition's share does
-    not grow.
+    `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is the configured maximum. A batch is
+    limited so that its records for each output partition fit in one produce request of `request_bytes`. The limit assumes the
+    highest recent share of records in one partition; a batch with a higher share needs more than one request.
 
-    While one request of a partition is in flight and more of its records wait, the thread of the Kafka client spins: usually
-    for the milliseconds of a request, after a broker's restart for seconds, and several scorers then keep that broker from
-    starting.
+    The single request avoids a busy loop: while one request of a partition is in flight and more records of that partition
+    wait, the thread of the Kafka client spins. Usually the loop lasts the milliseconds of a request. After the restart of a
+    broker it lasts seconds, and several spinning scorers keep the broker from starting.
     """
 
     def __init__(self, *, target: float, deadline: float, max_events: int, request_bytes: int) -> None:
@@ -101,10 +101,10 @@ class BatchLimiter:
         self._limit = self._largest = max_events
 
     def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
-        """Return the largest batch, 1 to `at_most`, whose oldest event is `oldest_age` seconds old.
+        """Return the maximum number of events, 1 to `at_most`, of a batch whose oldest event is `oldest_age` seconds old.
 
-        `cost` is the time of a batch from decoding to its commit, `inference` that of the model. The next batch begins after
-        `interval` seconds.
+        `cost` predicts the time of a batch from decoding to its commit, `inference` the time of the model alone. The next batch
+        begins after `interval` seconds.
         """
         self._largest = min(self._in_one_request(), at_most)
         most = within_deadline(inference, self._deadline, self._largest)
@@ -112,10 +112,10 @@ class BatchLimiter:
         return self._limit
 
     def limited_by(self, end: End) -> str:
-        """Return what limited the batch of the last `limit`, if it stopped at `end`.
+        """Return what limited the batch after the last call of `limit`, given the reason `end` why its fetch stopped.
 
-        A batch with all allowed events was limited by the latency target or the deadline derived from it ("latency"), by
-        `max_events` ("size"), or by the size of a produce request ("bytes").
+        `end` itself is returned unless the batch has all allowed events. Such a batch was limited by the latency target or the
+        deadline of the model ("latency"), by `max_events` ("size"), or by the size of a produce request ("bytes").
         """
         if end != "events":
             return end
@@ -124,10 +124,10 @@ class BatchLimiter:
         return "size" if self._largest >= self._max_events else "bytes"
 
     def observe(self, records: Sequence[Record], end: End) -> None:
-        """Record the records of a batch that stopped at `end`.
+        """Update the estimates of record size and partition share with the records of a batch whose fetch stopped at `end`.
 
-        Small batches are ignored: they are far from any limit. The share of the fullest partition counts only for a full
-        batch.
+        A batch with fewer than FEWEST records is ignored, because it is far from any limit. The share of the partition with the
+        most records is measured only in a full batch.
         """
         if len(records) < FEWEST:
             return
@@ -142,10 +142,10 @@ class BatchLimiter:
 
 
 class LookUpLimit:
-    """The maximum number of events, 1 to `max_events`, while the lookups of their schemas are slow.
+    """A limit on the events of a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
 
-    A batch whose schemas are not found in time is polled again with half the events. Lookups continue meanwhile, so a batch
-    completes at the latest when it is one event. Each answered batch doubles the limit.
+    If the schemas of a batch are not found in time, the batch is polled again with half its events. The look-ups continue
+    meanwhile, so halving ends at the latest at a batch of one event. Each answered batch doubles the limit.
     """
 
     def __init__(self, max_events: int) -> None:
@@ -153,29 +153,34 @@ class LookUpLimit:
         self.limit = max_events
 
     def exceeded(self, events: int) -> None:
-        """Record that a batch of this size has waited long enough."""
+        """Set the limit to half of `events`, the size of a batch whose schemas were not found in time."""
         self.limit = max(1, events // 2)
 
     def answered(self) -> None:
-        """Record that a batch has its records."""
+        """Double the limit, up to `max_events`: a batch was answered."""
         self.limit = min(self._max_events, 2 * self.limit)
 
 
 def _risen(estimate: float, observed: float) -> float:
-    """Return an estimate that rises at once and falls gradually."""
+    """Return the updated estimate: a higher observation replaces it at once, a lower one reduces it gradually."""
     return max(observed, estimate + EWMA * (observed - estimate))
 
 
 def full(end: End, events: int, max_events: int) -> bool:
-    """Return whether a batch of this size, which stopped at `end`, is worth a transaction: large, or at its maximum."""
+    """Return whether a batch is full, so that a longer wait would not have improved it.
+
+    A batch is full if its fetch stopped at the limit of bytes, or at the limit of events with at least FEWEST or `max_events`
+    events.
+    """
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
 
 def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
     """Return the largest batch, 1 to `max_events`, that meets the latency target (seconds) for its oldest event.
 
-    If even one event cannot meet it, there is a backlog: throughput then decides, and the limit is `max_events`. A batch that
-    takes no longer than the `interval` (seconds) to the next one is not cut: the remaining events would wait for that.
+    If even a batch of one event cannot meet the target, there is a backlog: the limit is then `max_events`, for throughput. A
+    batch that takes no longer than `interval`, the seconds until the next batch begins, is not cut: the remaining events would
+    wait for the next batch.
     """
     a, b = cost.line()
     if target - oldest_age < a + b:
@@ -197,7 +202,7 @@ def wire_bytes(record: Record) -> int:
 
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
-    """Return the mean size of these records: of a sample, unless their columns have it."""
+    """Return the mean approximate size in bytes: from the columns of columnar records, else from a sample of the records."""
     if isinstance(records, ColumnarRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
@@ -205,7 +210,7 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
 
 
 def largest_share(records: Sequence[Record]) -> float:
-    """Return the share of the records (at least one) in the largest partition."""
+    """Return the share, up to 1.0, of the partition that has the most of these records. There must be at least one record."""
     if isinstance(records, ColumnarRecords):
         return records.largest_share()
     return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -1,7 +1,8 @@
-"""Publish a batch with records that the broker always rejects: in parts, with dead letters for the events of those records.
+"""Publish a batch that contains records which the broker always rejects: in parts, with dead letters in place of these records.
 
-Each part is a transaction of its own with its offsets, in the order of the events. What the broker reports about the rejected
-records narrows the search; if it reports nothing, parts are halved until the rejected record is alone.
+Each part is a separate transaction with its own offsets. Parts are published in the order of the events. The delivery reports
+of the broker narrow the search for the rejected records. Without a delivery report, parts are halved until a rejected record is
+alone in its part.
 """
 
 import logging
@@ -22,18 +23,24 @@ LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
 class _RejectedRecordSearch:
-    """Finds the rejected records among `slots`, from one rejection to the next."""
+    """Finds the rejected records among `slots`, the records of a batch by row, with the evidence of successive rejections."""
 
     def __init__(self, slots: Sequence[Record | None]) -> None:
         self._slots = slots
         self._reports_enabled = False
-        self._groups: list[set[int]] = []  # of each group one row is rejected, or all are
+        self._groups: list[set[int]] = []  # in each group of rows the broker rejects one row, or all rows
         self._rejected: set[int] = set()
 
     def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
-        """Return the rows whose records are rejected for sure, and how many rows to publish before the others.
+        """Return the rows whose records the broker certainly rejects, and the number of rows to publish first.
 
-        Raises the error if it concerns none of these rows.
+        Args:
+            rows: the rows of the part that was rejected.
+            error: the rejection of the part. It is raised if it concerns none of these rows.
+
+        Returns:
+            The rejected rows, possibly none, and the size of the next part, counted from the first of `rows`. The remaining
+            rows form the part after it.
         """
         if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
             self._reports_enabled = True
@@ -59,14 +66,18 @@ class _RejectedRecordSearch:
         return [], rows.index(first[1 if new else len(first) // 2])
 
     def _all_rejected(self, rows: list[int], error: RecordRejected) -> bool:
-        """Whether all are: a single one is; several are if another row of their group has been found."""
+        """Return whether the broker rejects all of these suspect rows.
+
+        A single suspect is rejected. Several suspects are rejected if the broker rejects one row of a group or all of it, and
+        the search has already found another rejected row of the group.
+        """
         if len(rows) == 1 or not error.one_or_all:
             return len(rows) == 1
         return any(group.issuperset(rows) and group & self._rejected for group in self._groups)
 
 
 class RejectedBatchPublisher:
-    """Publishes rejected batches of one scorer."""
+    """Publishes batches of one scorer after the broker has rejected a record in them."""
 
     def __init__(self, intake: EventConsumer, session: Session, scorer: BatchScorer, context: Context) -> None:
         self._intake = intake
@@ -75,7 +86,7 @@ class RejectedBatchPublisher:
         self._context = context
 
     def publish(self, pending: PendingBatch, error: RecordRejected) -> ScoredBatch:
-        """Publish a batch of which records were rejected with `error`; return the records that were published.
+        """Publish a batch after the broker rejected it with `error`; return the records that were published.
 
         Raises:
             Aborted: publishing failed for another reason.
@@ -116,8 +127,9 @@ class RejectedBatchPublisher:
     def _replace(self, pending: PendingBatch, scored: ScoredBatch, row: int, reason: str) -> None:
         """Replace a rejected record in `scored`.
 
-        A score becomes a dead letter; a dead letter gets the current time instead of the event's; at last it loses the value
-        and headers of the event and has its position alone.
+        The first rejection of a score replaces it by a dead letter. The first rejection of a dead letter with the timestamp of
+        the event replaces the timestamp by the current time. The next rejection removes the value and the headers of the event,
+        so that only the position of the event and the reason remain. A further rejection raises Fatal.
         """
         slots = scored.slots
         if (record := slots[row] or self._dead_letter(pending, row, reason)) is None:

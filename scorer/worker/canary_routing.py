@@ -1,6 +1,7 @@
 """Decide which events of a batch belong to the canary, and whether the candidate may answer them.
 
-All events are answered, however late they are; a shadow samples (`shadow_sampling.py`).
+Here every event is answered, however late it is. A shadow scores a sample of the events and skips late events instead
+(`shadow_sampling.py`).
 """
 
 import logging
@@ -28,15 +29,15 @@ AWAY = "away"
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """The arms of a batch.
+    """The assignment of the events of a batch to the arm of the champion or of the canary.
 
     Attributes:
-        canary: (B,), whether each event belongs to the canary.
-        candidate: the version that answers the canary's events; if None, the champion answers them.
-        reason: the reason if `candidate` is None.
-        sampled: (B,), whether a shadow scores each event.
-        absent: the version and digest of a candidate that the shadow could not load.
-        alike: whether both versions decode an event to the same tensors.
+        canary: (B,) booleans, whether each event belongs to the canary.
+        candidate: the version that answers the canary's events; if None, the champion answers them too.
+        reason: why `candidate` is None, one of the constants above; "" if there is a candidate.
+        sampled: (B,) booleans, whether a shadow scores each event; None outside a shadow.
+        absent: the version and digest of the shadow's candidate, for the records that report it as not loaded.
+        alike: whether champion and candidate decode an event to the same tensors.
     """
 
     canary: NDArray[np.bool_]
@@ -48,7 +49,7 @@ class Arms:
 
 
 class ArmAssigner:
-    """Assigns the arms for one scorer."""
+    """Assigns the events of each batch to the champion or the canary, and suspends a candidate that fails on many events."""
 
     def __init__(self, quarantine: Quarantine, clock: Callable[[], float] = time.monotonic) -> None:
         self._quarantine = quarantine
@@ -56,7 +57,7 @@ class ArmAssigner:
         self._breaker = CircuitBreaker()
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """Return the arms; None if every event is the champion's."""
+        """Return the arms of the events of this batch; None if all events belong to the champion."""
         if canary is None:
             return None
         selected = canary.split.canary(batch)
@@ -70,11 +71,14 @@ class ArmAssigner:
         return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
-        """Return the partitions whose backlog is skipped."""
+        """Return the partitions whose backlog is skipped: none, since a scorer answers every event. A shadow overrides this."""
         return ()
 
     def observe(self, label: str, requested: int, failed: int) -> None:
-        """Record a batch in which the candidate failed on some of its events, which the champion answered."""
+        """Record that the candidate failed for `failed` of the `requested` events of a batch, and the champion answered them.
+
+        Suspend the candidate if it fails on too many events.
+        """
         if self._breaker.observe(requested, failed, self._clock()):
             message = "the champion answers for %d s instead: the candidate %s failed for %d of %d events"
             log.warning(message, OPEN_SECONDS, label, failed, requested)

@@ -1,7 +1,7 @@
-"""One batch, two versions: each answers its share of the keys, for one transaction.
+"""Score one batch with two versions: champion and candidate each answer their share of the keys, for one transaction.
 
-The champion answers the events that the candidate fails. A plain batch whose events both versions decode alike is decoded once
-and becomes one set of columns; any other batch is scored arm by arm.
+The champion also answers the events for which the candidate fails. A plain batch whose events both versions decode to the same
+tensors is decoded once, and its records are encoded as one set of columns. Any other batch is scored arm by arm.
 """
 
 import time
@@ -27,10 +27,10 @@ from scorer.worker.canary_routing import AWAY, CRASH, Arms
 from scorer.worker.encode import Answers, EncodedRows, encode_columns
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, stage_seconds
 
-HOPELESS = 20  # failed single events without a success, after which the candidate's remaining rows are not halved
+HOPELESS = 20  # failed events without a success, after which a failing span of the candidate's rows is not halved
 
 ScoreRows = Callable[[list[int], AnswerSource], tuple[ScoredRows, ...]]
-"""Answers rows by the champion: rows for which it fails are rejected."""
+"""Answers rows with the champion, or with its constant fallback. Rows for which it fails are returned as rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class CanaryResult:
     """The result of a batch with a canary.
 
     Attributes:
-        scored: the results of all rows.
-        fallbacks: how many of the canary's events the champion answered, by reason.
-        requested: how many events the candidate was to answer.
-        failed: for how many of these it failed.
+        scored: the results of all rows, of both arms.
+        fallbacks: the number of the canary's events that the champion answered, by reason.
+        requested: the number of events that were passed to the candidate.
+        failed: the number of requested events for which the candidate failed.
     """
 
     scored: tuple[ScoredRows, ...]
@@ -52,7 +52,7 @@ class CanaryResult:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """The results of a candidate, and the reason for each row that it could not answer."""
+    """The results of the rows that a candidate answered, and the reason of the failure by row for the other rows."""
 
     scored: tuple[ScoredRows, ...]
     failed: Mapping[int, str]
@@ -67,7 +67,10 @@ def score_with_canary(
     score_champion: ScoreRows,
     context: Context,
 ) -> CanaryResult:
-    """Answer these rows, each by the version of its arm. Raises DependencyUnavailable if the champion cannot answer."""
+    """Answer each of these rows with the version of its arm, or with the champion where the candidate fails.
+
+    `score_champion` answers rows with the champion. Raises DependencyUnavailable if the champion cannot answer.
+    """
     if arms.candidate is not None:
         together = _score_together(pipeline, read, rows, champion.servable, arms.candidate, arms, context)
         if together is not None:
@@ -93,18 +96,19 @@ def score_with_canary(
 def score_with_candidate(
     pipeline: Pipeline, read: ReadBatch, rows: list[int], candidate: Servable, context: Context, *, alone: bool = False
 ) -> CandidateResult:
-    """Answer these rows by a candidate. The caller may have another version answer the failed rows.
+    """Answer these rows with a candidate; return the reason of the failure for each row that it cannot answer.
 
     Args:
-        pipeline: the stages.
-        read: the batch.
+        pipeline: the stages of scoring.
+        read: the batch, whose headers have been read.
         rows: the rows to answer.
-        candidate: the version to ask.
-        context: is kept alive between runs.
-        alone: no other version is asked, which would detect a broken model: check the candidate's model after a failure.
+        candidate: the version that answers.
+        context: its heartbeat is called before each run of the pipeline.
+        alone: whether no other version answers the failed rows. Then a failed inference does not show whether the event or the
+            model is at fault, so the model is checked with its control row after each failed inference.
 
     Raises:
-        ModelBroken: the candidate's model is broken, if `alone`.
+        ModelBroken: the candidate's model no longer answers its control row. Only if `alone`.
     """
 
     def to_poison(error: Exception) -> Poison:
@@ -145,7 +149,11 @@ def _score_together(
     arms: Arms,
     context: Context,
 ) -> ScoredRows | None:
-    """Answer a plain batch with one decoding and one set of columns; None if any event needs individual treatment."""
+    """Answer all rows of a plain batch: decode once, score each arm, and encode the records as one set of columns.
+
+    Returns:
+        The records; None if the batch is not plain, or either version fails. The caller then scores the batch arm by arm.
+    """
     batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None
     is_plain = champion.encoder.plain and len(rows) == len(batch) and not pipeline.settings.output.headers

@@ -1,12 +1,12 @@
-"""Suspend a candidate that fails on many events: the champion then answers its keys. Pure."""
+"""Suspend a candidate that fails on many events: the champion answers the candidate's keys meanwhile. Pure."""
 
-ENOUGH = 20  # events of a batch from which half of them failing is no accident
-BATCHES = 3  # smaller ones in a row that fail by half
-OPEN_SECONDS = 30.0
+ENOUGH = 20  # if half of at least this many events of one batch fail, the candidate is suspended
+BATCHES = 3  # with smaller batches, this many in a row must fail on half of their events
+OPEN_SECONDS = 30.0  # how long a candidate is suspended
 
 
 class CircuitBreaker:
-    """The breaker of one candidate at a time; another one starts fresh. `now` is in monotonic seconds."""
+    """The circuit breaker of the current candidate; a new digest resets the state. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._digest = ""
@@ -14,7 +14,7 @@ class CircuitBreaker:
         self._until = float("-inf")
 
     def allows(self, digest: str, now: float) -> bool:
-        """Return whether this candidate may be asked."""
+        """Return whether this candidate may answer events, that is, whether it is not suspended."""
         if digest != self._digest:
             self._digest = digest
             self._failing = 0
@@ -22,7 +22,7 @@ class CircuitBreaker:
         return now >= self._until
 
     def observe(self, requested: int, failed: int, now: float) -> bool:
-        """Record how many events the candidate was asked for and failed; return whether it is suspended now."""
+        """Record that the candidate failed for `failed` of `requested` events; return whether this suspends the candidate."""
         if not requested:
             return False
         self._failing = self._failing + 1 if 2 * failed >= requested else 0

@@ -1,7 +1,7 @@
-"""Pause while servers that scoring needs are unavailable: nothing is read, the group is still polled, and no event is lost.
+"""Pause reading while a server that scoring needs is unavailable, without loss of events or partitions.
 
-The current batch is read again when they are back. The partitions stay assigned, because polling continues. With
-`model.fallback`, events are answered with its constant once the model servers have been unavailable for long enough.
+The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. With
+`model.fallback`, events are answered with its constant once the model servers have been unavailable for its `after_ms`.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,10 @@ from scorer.consumer.consumer import EventConsumer
 
 
 class BackendOutage:
-    """The current outage of one scorer, at most one at a time.
+    """The current outage of a dependency of one scorer; at most one dependency at a time is recorded.
 
-    `clock` is in monotonic seconds. `fallback_seconds`: the time until the fallback answers, None for never.
+    `clock` returns monotonic seconds. `fallback_seconds` is the time from the start of an outage of the model servers until
+    `model.fallback` answers in their place; None if it never answers.
     """
 
     def __init__(
@@ -29,7 +30,10 @@ class BackendOutage:
         self._covered_until = float("-inf")
 
     def begin(self, error: DependencyUnavailable) -> None:
-        """Return to the committed offsets, until it makes sense to retry. Everything published is known to be committed."""
+        """Return to the committed offsets, and pause reading for the retry delay of the error, or until the fallback is due.
+
+        Only allowed if everything that was published is known to be committed.
+        """
         now = self._note(error)
         self._outages.begin(error.dependency, error)
         due_at = self._due(error)
@@ -37,7 +41,7 @@ class BackendOutage:
         self._intake.rewind()
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
-        """Return whether the fallback answers until it makes sense to retry."""
+        """Return whether the fallback is due; if so, the fallback answers until the retry delay of the error is over."""
         now = self._note(error)
         due_at = self._due(error)
         if due_at is None or now < due_at:
@@ -47,11 +51,11 @@ class BackendOutage:
         return True
 
     def fallback_active(self) -> bool:
-        """Return whether the fallback answers without asking the model servers."""
+        """Return whether the fallback answers now, without a request to the model servers; see `use_fallback`."""
         return self._clock() < self._covered_until
 
     def _note(self, error: DependencyUnavailable) -> float:
-        """Return the time; an outage of another dependency ends the previous one."""
+        """Record the dependency of the error, and return the time. An outage of another dependency ends the previous outage."""
         now = self._clock()
         if self._dependency != error.dependency:
             self.end()
@@ -60,13 +64,13 @@ class BackendOutage:
         return now
 
     def _due(self, error: DependencyUnavailable) -> float | None:
-        """Return when the fallback starts to answer for this dependency; None if it does not."""
+        """Return when the fallback answers for this dependency, in monotonic seconds; None if the fallback does not apply."""
         if self._fallback_seconds is None or error.dependency != MODEL_SERVERS:
             return None
         return self._since + self._fallback_seconds
 
     def blocks(self, wait: float) -> bool:
-        """Return whether it is too early to retry; takes up to `wait` seconds."""
+        """Return whether the retry delay still runs; if so, poll the group for `wait` seconds with all partitions paused."""
         if self._until is None:
             return False
         if self._clock() < self._until:
@@ -79,7 +83,7 @@ class BackendOutage:
         return False
 
     def end(self) -> None:
-        """Record that a model answered a batch."""
+        """End the outage: a model answered a batch, or no partition is assigned."""
         if self._dependency:
             self._outages.end(self._dependency)
             self._dependency = ""

@@ -1,7 +1,6 @@
-"""The last stage of the pipeline: the score records of answered events.
+"""The last stage of the pipeline: encode the score records of answered events.
 
-The records of a whole batch of plain events are encoded as columns; otherwise they are encoded one by one, with the same
-result.
+The records of a whole batch of plain events are encoded as columns. Other records are encoded one by one, with the same result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from scorer.worker.read_headers import BatchHeaders, FieldId
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic that records are written to: its partition count and its largest record, in bytes."""
+    """A topic that records are written to, the number of partitions in use, and the size of its largest record in bytes."""
 
     topic: str
     partitions: int
@@ -33,23 +32,23 @@ class Target:
 
     @property
     def room(self) -> int:
-        """The bytes that a record has for its key and value."""
+        """The largest size of key and value together, in bytes."""
         return max(0, self.max_bytes - RECORD_OVERHEAD)
 
     def narrowed(self, current: "Target") -> "Target":
-        """Return this target with at most as many partitions as the topic has now."""
+        """Return this target with at most as many partitions as `current`, the present description of the topic."""
         return replace(self, partitions=min(self.partitions, current.partitions))
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of some events, which are not encoded yet.
+    """The answers to some events of a batch before they are encoded.
 
     Attributes:
         rows: indices into the batch, ascending; each other field has one entry per row.
-        answer: scores, decisions and status.
-        ids: the values of the configured id field; None if an event has none.
-        carried: the fields of `output.carry`; None if none are carried.
+        answer: scores and decisions, and the one status of all rows.
+        ids: the value of the configured id field by row; None for an event without the field.
+        carried: the event fields of `output.carry` by row; None if no field is configured.
     """
 
     rows: list[int]
@@ -60,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Rows with their records and status, and the rows that are rejected because their record is too large for the topic."""
+    """The records of answered rows, all with this status. `rejected` has the rows whose record is too large for the topic."""
 
     rows: Sequence[int]
     records: Sequence[Record]
@@ -77,7 +76,7 @@ def encode(
     target: Target,
     at_ms: int,
 ) -> EncodedRows:
-    """Encode the records of answered events, made at `at_ms` (Unix ms)."""
+    """Encode the records of answered events with `at_ms` (Unix ms) as the time of scoring."""
     rows = answers.rows
     answer = answers.answer
     if answer.columns is not None and len(rows) == len(batch):
@@ -118,11 +117,11 @@ def encode_columns(
     Args:
         batch: the batch.
         headers: the ids and deadlines in its headers.
-        scores: the scores of each version, which have every row once.
+        scores: the scores of each version; together they cover every row once.
         answers: ids and carried fields of all rows.
         settings: the settings of the scorer.
         target: the output topic.
-        at_ms: when the records are made, in Unix ms.
+        at_ms: the time of scoring in Unix ms.
     """
     if headers.values is not None or settings.output.headers:
         return None
@@ -134,7 +133,7 @@ def encode_columns(
 def _encode_values(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, target: Target, at_ms: int
 ) -> Sequence[bytes]:
-    """Encode the values of score records. Carried fields are omitted from a value that they make too large."""
+    """Encode the values of score records. A value that would exceed the record limit is encoded without carried fields."""
     rows = answers.rows
     answer = answers.answer
     positions = select_rows(batch.places, rows), select_rows(batch.offsets, rows), select_rows(batch.timestamps, rows)
@@ -154,7 +153,7 @@ def _encode_values(
 def _record_headers(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, settings: Settings
 ) -> Sequence[Headers]:
-    """Return the headers of the records: the configured fields, and the headers that a copy of the relay carries over."""
+    """Return the headers of the records: those of `output.headers`, then the headers that are copied from each event."""
     names = settings.output.headers
     answer = answers.answer
     headers: Sequence[Headers] = [None] * len(answers.rows)
@@ -167,7 +166,7 @@ def _record_headers(
 
 
 def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: Target) -> EncodedRows:
-    """Reject the rows whose record is too large for the topic."""
+    """Return the rows with their records, and the rows that are rejected because their record is too large for the topic."""
     fitting: list[tuple[int, Record]] = []
     rejected: dict[int, Poison] = {}
     for row, record in zip(rows, records, strict=True):

@@ -1,7 +1,8 @@
-"""The scoring pipeline over some rows of a batch: decode, run and encode; and halving of rows after a failure.
+"""The scoring pipeline over some rows of a batch: decode, run the model, encode; and halving of rows after a failure.
 
-Each stage takes values and returns a value. A canary, a shadow and a fallback use this pipeline over a set of rows with another
-answer source. `merge` joins the results by row. This module does not call Kafka.
+A row is the index of an event in its batch. Each stage takes values and returns a value. Canary, shadow and fallback use the
+same pipeline with other rows and another answer source. `score_batch.merge` joins the results by row. This module does not call
+Kafka.
 """
 
 import time
@@ -30,7 +31,7 @@ INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
-    """A batch whose headers have been read. `skipped` are the rows that get no answer: tombstones, if they are skipped."""
+    """A batch whose headers have been read. `skipped` has the rows of tombstones if `input.tombstones` is "skip"."""
 
     batch: Batch
     headers: BatchHeaders
@@ -39,7 +40,7 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSource:
-    """The source of answers: a version, or a constant in place of its model. The version decodes the events in both cases."""
+    """The source of answers: a version's model, or `constant` in place of the model. The version always decodes the events."""
 
     servable: Servable
     constant: ConstantFallback | None = None
@@ -47,7 +48,7 @@ class AnswerSource:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The records of some rows and the rejected rows among them. `seconds`: the duration of each stage."""
+    """The result of scoring some rows: their records, the rejected rows with reasons, and the seconds of each stage."""
 
     encoded: tuple[EncodedRows, ...] = ()
     rejected: Mapping[int, Poison] = field(default_factory=dict)
@@ -56,13 +57,13 @@ class ScoredRows:
 
 @dataclass(frozen=True, slots=True)
 class HalvedRows:
-    """The result of `score_in_halves`.
+    """The result of `score_in_halves`: the scored, the rejected and the untried rows.
 
     Attributes:
-        scored: the results of the spans that could be scored.
-        rejected: the rows over which scoring failed.
-        interruption: the error that ended scoring early and that no event causes; None if there was none.
-        unanswered: the rows that were not answered because of it.
+        scored: the results of the spans (lists of rows) that could be scored.
+        rejected: the rows for which scoring failed, with the reasons.
+        interruption: the infrastructure error that ended scoring early; None if all rows were tried.
+        unanswered: the rows without a result because of the interruption.
     """
 
     scored: tuple[ScoredRows, ...]
@@ -73,14 +74,14 @@ class HalvedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The stages for one configuration. `look_up_seconds` limits the wait for the schemas of a batch."""
+    """The pipeline for one configuration. `look_up_seconds` limits the wait for the schemas of the events of a batch."""
 
     settings: Settings
     output: Target
     look_up_seconds: float
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
-        """Decode, score and encode these rows. If a stage raises, its error is raised and no row is answered."""
+        """Decode, score and encode these rows. If a stage raises for any row, the call raises and no row has a result."""
         began = time.perf_counter()
         fresh, expired = read.headers.split(rows)
         if read.skipped:
@@ -103,7 +104,7 @@ class Pipeline:
         return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
-        """Decode these rows; the rows of the result are indices into the batch.
+        """Decode the events of these rows; the rows of the result are indices into the batch.
 
         Raises:
             LookUpsPending: the schemas of the events were not looked up within `look_up_seconds`.
@@ -115,13 +116,16 @@ class Pipeline:
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
 
     def encode(self, read: ReadBatch, answers: Answers, servable: Servable, context: Context) -> EncodedRows:
-        """Encode the records of answered rows in the name of a version."""
+        """Encode the records of answered rows, with `servable` as the version that the records name."""
         at_ms = context.clock.now_ms()
         return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
 
 
 def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:
-    """Score decoded events; return the answers and the rows whose score is not finite. Raises InferenceFailed."""
+    """Score decoded events with the model or the constant; return the answers, and the rows rejected for a non-finite score.
+
+    Raises InferenceFailed.
+    """
     rows = decoded.rows
     if source.constant is not None:
         return Answers(rows, source.constant.answer(len(rows)), decoded.ids, decoded.carried), {}
@@ -141,7 +145,10 @@ def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answe
 
 
 def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
-    """Answer these rows with null and a status. Ids and carried fields are those of the rows that could be decoded."""
+    """Answer these rows with a null score and this status.
+
+    Ids and carried fields come from `decoded`. Rows that are missing there have neither.
+    """
     answer = BatchAnswers(status, [b"null"] * len(rows), [None] * len(rows))
     ids = dict(zip(decoded.rows, decoded.ids, strict=True))
     field_ids: list[FieldId] = [ids.get(row) for row in rows]
@@ -152,7 +159,7 @@ def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
 
 
 def stage_seconds(began: float, decoded: float, inferred: float) -> dict[str, float]:
-    """Return the duration of each stage; encoding ends now."""
+    """Return the duration of each stage in seconds, given the times when scoring began, and decoding and inference ended."""
     encoded = time.perf_counter()
     return {"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred}
 
@@ -164,14 +171,14 @@ def score_in_halves(
     context: Context,
     hopeless: int | None = None,
 ) -> HalvedRows:
-    """Score rows together; halve a span over which `score` raises until single failing events remain.
+    """Score rows together; if that fails, halve the rows until each failing event is alone.
 
     Args:
         rows: the rows to score.
-        score: the pipeline over a span.
-        to_poison: returns the reason for a failed event; an error that it raises ends the scoring.
-        context: is kept alive before each span.
-        hopeless: after this many failed events without a success, a span is rejected whole; None: always halve.
+        score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
+        to_poison: returns the reason for which failed rows are rejected. The function may raise, which ends the call.
+        context: its heartbeat is called before each span.
+        hopeless: after this many failed events without a success, a failing span is rejected as a whole; None to always halve.
     """
     spans = [rows]
     scored = list[ScoredRows]()
@@ -201,7 +208,7 @@ def score_in_halves(
 
 
 def total_seconds(scored: Sequence[ScoredRows]) -> Counter[str]:
-    """Return the duration of each stage over all results."""
+    """Return the sum of the durations of each stage over all results, in seconds."""
     seconds: Counter[str] = Counter()
     for part in scored:
         seconds.update(part.seconds)

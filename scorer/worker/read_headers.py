@@ -1,6 +1,7 @@
 """The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
 
-If all events have the same headers, the headers are read as columns; otherwise event by event.
+If all events have the same header names, and the values are plain, each header is read as a column; otherwise the headers are
+read event by event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,8 @@ class BatchHeaders:
     Attributes:
         expired: the rows whose deadline has passed.
         rejected: the rows whose id or deadline cannot be read.
-        names: the ids in the header `ce_id` as a column, if the only headers are an id and a future deadline.
-        values: the header values of each event; None if `names` has all ids, or if no event has headers.
+        names: the ids in the header `ce_id` as a column, if the headers were read as columns; None without that header.
+        values: the header values of each event; None if the headers were read as columns, or if no event has headers.
     """
 
     expired: frozenset[int] = frozenset()
@@ -37,19 +38,19 @@ class BatchHeaders:
     values: Sequence[HeaderValues] | None = None
 
     def split(self, rows: list[int]) -> tuple[list[int], list[int]]:
-        """Return the rows that are in time, and the expired rows."""
+        """Return the rows whose deadline has not passed, and the expired rows."""
         if not self.expired:
             return rows, []
         return [row for row in rows if row not in self.expired], [row for row in rows if row in self.expired]
 
     def ids(self, batch: Batch, rows: list[int], fields: Sequence[FieldId], region: str) -> list[str]:
-        """Return the ids of these rows.
+        """Return the id of the event of each of these rows; see `decoding.headers.event_id`.
 
         Args:
             batch: the batch whose headers these are.
             rows: the rows, ascending.
             fields: the value of the configured id field of each row; None if it has none.
-            region: the region of the input topics, for ids that are positions.
+            region: the region of the input topics. It is part of the id if the id is the position of the event.
         """
         if self.values is None:
             if self.names is not None:
@@ -90,7 +91,7 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read headers that are columns of plain ids and future deadlines; None if there are others."""
+    """Read headers as columns; None if an id is not plain, a deadline has passed, or the headers differ between events."""
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
         return None
     names = columns.get(CE_ID)
@@ -105,7 +106,7 @@ def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
 
 
 def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
-    """Return decimal numbers of equal length as numbers ((B,)); None if a text is not such a number."""
+    """Parse a column of decimal numbers as (B,) integers; None if a text is not a number, or the texts differ in length."""
     lengths = texts.lengths()
     digits = int(lengths[0])
     if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():
@@ -115,7 +116,7 @@ def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
 
 
 def is_plain(texts: ByteColumn) -> bool:
-    """Return whether each text exists and needs no escape in a JSON string."""
+    """Return whether no text is null and every text is printable ASCII that needs no escape in a JSON string."""
     characters = texts.text[texts.starts.min() : texts.ends.max()]
     return texts.nulls is None and bool(
         ((characters >= 0x20) & (characters < 0x7F) & (characters != ord('"')) & (characters != ord("\\"))).all()

@@ -1,18 +1,18 @@
-"""Decide when the worker returns to the committed offsets after a failure, and when it must end. Pure."""
+"""Decide when the worker returns to the committed offsets after a failure, and when its process must end. Pure."""
 
 from publisher.errors import Aborted, Evicted, Fatal, Fenced, MemberLost
 
 FIRST_SECONDS = 0.5  # the first delay; each further delay is twice as long
 LONGEST_SECONDS = 30.0
 REFUSED_SECONDS = 60.0  # the group should have notified a rejected member within this time
-SERIES_SECONDS = 30.0  # rejections with a longer interval are unrelated
+SERIES_SECONDS = 30.0  # a rejection that follows the previous one after a longer interval starts a new series
 AT_ONCE = 2  # consecutive recoveries without a commit that start without a delay
 
 
 class RetryBackoff:
-    """The backoff of the scorer `replica` of the group `name`; times are monotonic seconds.
+    """The delays between failures and recoveries of the worker with this `replica` in the group `name`.
 
-    `pending` is the failure to recover from, None if there is none.
+    Times are in monotonic seconds. `pending` is the failure from which the worker must recover; None if there is none.
     """
 
     def __init__(self, replica: str, name: str) -> None:
@@ -25,28 +25,34 @@ class RetryBackoff:
         self._last = 0.0
 
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
-        """Record an error after this number of `commits`, and return the failure to recover from.
+        """Record a failure, and return the failure to recover from.
 
-        A member that the group rejects, or that another process fences, did not fail itself: the group will notify it. If the
-        group does not, a new member must join.
+        A member that the group rejects (Evicted), or that another process fences (Fenced), recovers without a delay: the group
+        will notify the member of a rebalance. If rejections continue for REFUSED_SECONDS without a commit, MemberLost is
+        returned: a new member must join.
+
+        Args:
+            error: the failure.
+            now: the current time.
+            commits: the number of commits so far. A new commit resets the count of failures.
 
         Raises:
-            Fatal: Another process keeps fencing this one.
+            Fatal: Another process has fenced this process for REFUSED_SECONDS.
         """
         self.pending, pause = self._judge(error, now, commits)
         self._due = now + pause
         return self.pending
 
     def due(self, now: float) -> bool:
-        """Return whether the delay of the pending recovery is over."""
+        """Return whether the delay before the recovery from `pending` is over."""
         return now >= self._due
 
     def recovered(self) -> None:
-        """Record that the worker continues at the committed offsets."""
+        """Clear `pending`: the worker has returned to the committed offsets."""
         self.pending = None
 
     def _judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:
-        """Return the failure to recover from, and the delay in seconds."""
+        """Return the failure to recover from, and the delay before the recovery in seconds."""
         if commits != self._commits:
             self._commits = commits
             self._failures = 0
@@ -67,11 +73,11 @@ class RetryBackoff:
 
 
 def backoff(failures: int) -> float:
-    """Return the delay in seconds after this number of consecutive failures, at least one."""
+    """Return the delay in seconds after this number (1 or more) of consecutive failures."""
     return float(min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 16)))
 
 
 def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
-    """Return the error of a process whose replica belongs to another `owner`."""
+    """Return the error for a process whose replica is already in use by `owner`, for example "another live process"."""
     message = f"{owner} runs as replica {replica!r} of {name!r}"
     return Fatal(message, "give each process a replica of its own: --set replica=...", 3)

@@ -1,6 +1,7 @@
-"""Score one batch: every event becomes exactly one record, a score, an expired answer or a dead letter.
+"""Score one batch: every event becomes exactly one record, which is a score, an expired answer or a dead letter.
 
-No Kafka call in here. Records keep the order of the events. Unavailable dependencies are raised to the caller.
+Only a skipped tombstone gets no record. Records keep the order of the events. This module does not call Kafka. It raises
+DependencyUnavailable to its caller.
 """
 
 import math
@@ -36,20 +37,20 @@ FOREVER = Context()
 
 @dataclass(frozen=True, slots=True)
 class ScoredBatch:
-    """The records of a batch, and figures about it for the metrics.
+    """The records of a scored batch, and counts of the outcomes for the metrics.
 
     Attributes:
-        slots: the record of each event, None for a skipped tombstone; unused if `packed` has all records.
-        status: the status of answered events that have not expired.
+        slots: the record of each event, None for an event without a record; unused if `packed` has all records.
+        status: the status of answered events that have not expired: "scored", or that of the fallback.
         expired: the rows whose deadline had passed.
-        outcomes: how many events have each status; "dead" counts dead letters.
-        reasons: how many dead letters have each reason.
-        stages: the seconds of each stage.
+        outcomes: the number of events by status; "dead" counts dead letters.
+        reasons: the number of dead letters by reason.
+        stages: the duration of each stage in seconds.
         packed: all records as columns, or None.
-        arms: which events are the canary's ((B,)); None without a canary.
-        requested: how many events the candidate was to answer.
-        failed: for how many of these it failed, so that the champion answered.
-        fallbacks: how many of the canary's events the champion answered, by reason.
+        arms: (B,) booleans, whether each event belongs to the canary; None without a canary.
+        requested: the number of events that were passed to the candidate.
+        failed: the number of requested events for which the candidate failed, so that the champion answered.
+        fallbacks: the number of the canary's events that the champion answered, by reason.
     """
 
     slots: list[Record | None]
@@ -66,21 +67,21 @@ class ScoredBatch:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records, in the order of the events."""
+        """All records, in the order of the events."""
         return self.packed or [record for record in self.slots if record]
 
     def arm(self, row: int) -> str:
-        """Return the role that owns the key of this event."""
+        """Return the role, CHAMPION or CANARY, that owns the key of the event of this row."""
         return CANARY if self.arms is not None and self.arms[row] else CHAMPION
 
     def editable(self) -> "ScoredBatch":
-        """Return a copy with all records in `slots`, where each can be replaced without a change of this value."""
+        """Return a copy that has all records in `slots`; replacing a record in the copy does not change this value."""
         slots = list(self.slots if self.packed is None else self.packed)
         return replace(self, slots=slots, packed=None, outcomes=Counter(self.outcomes), reasons=Counter(self.reasons))
 
 
 def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") -> ScoredBatch:
-    """Join the results of some rows into a batch, by row. Rejected rows stay without a record."""
+    """Join the results of sets of rows into one scored batch. Rejected rows have no record: the caller adds dead letters."""
     slots: list[Record | None] = [None] * len(batch)
     packed: ColumnarRecords | None = None
     expired: set[int] = set()
@@ -100,19 +101,19 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
 
 
 def unreadable_rows(batch: Batch) -> dict[int, Poison]:
-    """Return the rows of a batch that cannot be read, with the reason."""
+    """Return the rows that cannot be read, with the reason: headers that are not UTF-8, or unreadable records of the log."""
     ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.reason) for row, entry in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
 
 class BatchScorer:
-    """Scores batches for one configuration.
+    """Turns a batch of events into a batch of records: scores, expired answers and dead letters.
 
     Args:
         settings: the settings of the scorer.
         output: the topic of scores.
         dead: the topic of dead letters.
-        look_up_seconds: how long a batch waits for the schemas of its events.
+        look_up_seconds: the longest wait for the schemas of a batch, in seconds.
     """
 
     def __init__(self, settings: Settings, output: Target, dead: Target, *, look_up_seconds: float = math.inf) -> None:
@@ -134,9 +135,10 @@ class BatchScorer:
         return min(self.output.max_bytes, self.dead.max_bytes)
 
     def narrow(self, output: Target, dead: Target) -> bool:
-        """Write to no more partitions than these topics have; return whether that changes anything.
+        """Reduce the partitions in use to those that the topics have now; return whether a number has changed.
 
-        A topic that was recreated may have fewer. More partitions are used only after a restart: keys would change places.
+        A recreated topic may have fewer partitions. Added partitions are used only after a restart, because keys would move to
+        other partitions.
         """
         before = self.output, self.dead
         self.pipeline = Pipeline(self.settings, self.output.narrowed(output), self._look_up_seconds)
@@ -152,14 +154,14 @@ class BatchScorer:
         *,
         deadlines: bool = True,
     ) -> ScoredBatch:
-        """Return a record for every event of the batch; none for a skipped tombstone.
+        """Return a record for every event of the batch, except for skipped tombstones.
 
         Args:
             batch: the events.
             servable: the champion.
-            context: is kept alive before each run of a model.
-            arms: which events are the canary's; None if none is.
-            deadlines: whether events expire.
+            context: its heartbeat is called before each run of a model.
+            arms: the assignment of events to champion and canary; None if the champion answers all events.
+            deadlines: whether an event whose deadline has passed expires.
 
         Raises:
             DependencyUnavailable: a required server is unavailable; LookUpsPending if schemas take too long.
@@ -167,13 +169,16 @@ class BatchScorer:
         return self._score(batch, AnswerSource(servable), context, arms, deadlines=deadlines)
 
     def fall_back(self, batch: Batch, servable: Servable, context: Context = FOREVER, arms: Arms | None = None) -> ScoredBatch:
-        """Return a record for every event as `score` does, with `model.fallback` as the answer of the model."""
+        """Return a record for every event as `score` does, with the constant `model.fallback` in place of a model's answer."""
         if arms is not None:
             arms = Arms(arms.canary, None, AWAY)
         return self._score(batch, AnswerSource(servable, self._fallback), context, arms)
 
     def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
-        """Dead-letter all of the batch without reading its events. `death` describes how the last scoring process ended."""
+        """Dead-letter every event of the batch without decoding it, because it ended two scoring processes.
+
+        `death` describes how the second process ended.
+        """
         poison = Poison(Reason.CRASHES_SCORER, f"a process {death} twice while it scored only this event")
         rejected = dict.fromkeys(range(len(batch)), poison) | unreadable_rows(batch)
         return self._finish(batch, CanaryResult((ScoredRows(rejected=rejected),)), AnswerSource(servable), context, arms)
@@ -181,7 +186,10 @@ class BatchScorer:
     def dead_letter(
         self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int, arm: str = CHAMPION
     ) -> Record | None:
-        """Return the dead letter of one event of a batch, made at `at_ms` (Unix ms); None if none is written."""
+        """Return the dead letter of the event of this row, with `at_ms` (Unix ms) as its time.
+
+        A shadow returns None: it writes no dead letters.
+        """
         source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
         unreadable = batch.unreadable.get(row)
         headers = dead_headers(
@@ -198,7 +206,7 @@ class BatchScorer:
         return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers
 
     def read(self, batch: Batch, rows: list[int], now_ms: int) -> ReadBatch:
-        """Read the headers of these rows. A deadline before `now_ms` (Unix ms) has passed."""
+        """Read the headers of these rows; a deadline before `now_ms` (Unix ms) has passed. Find the tombstones to skip."""
         skipped = frozenset(batch.tombstones()) if self.settings.input.tombstones == "skip" else frozenset()
         return ReadBatch(batch, read_headers(batch, rows, now_ms), skipped)
 
@@ -226,7 +234,7 @@ class BatchScorer:
         return self._finish(batch, result, source, context, arms)
 
     def _score_rows(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> tuple[ScoredRows, ...]:
-        """Answer these rows; reject those over which a stage raises. Raises ModelBroken and DependencyUnavailable."""
+        """Answer these rows; reject each row for which a stage raises. Raises ModelBroken and DependencyUnavailable."""
 
         def to_poison(error: Exception) -> Poison:
             if not isinstance(error, InferenceFailed):
@@ -244,7 +252,7 @@ class BatchScorer:
     def _finish(
         self, batch: Batch, result: CanaryResult, source: AnswerSource, context: Context, arms: Arms | None
     ) -> ScoredBatch:
-        """Merge the results and write dead letters for the rejected rows. Raw bytes are copied and nothing is parsed."""
+        """Merge the results, and add dead letters for rejected rows. A dead letter has the raw key and value of its event."""
         merged = merge(batch, result.scored, FALLBACK if source.constant else "scored")
         scored = replace(
             merged,

@@ -1,7 +1,7 @@
-"""One batch of a shadow: sampled events, each scored by the version that does not answer it.
+"""Score one batch in a shadow: a sample of events, each with the version that does not answer the event in production.
 
-An event that this version cannot score becomes a record with the reason. A shadow writes no dead letters: the scorer that
-answers the event does.
+An event that the shadow's version cannot score becomes a record with the reason. A shadow writes no dead letters: the scorer
+that answers the event writes them.
 """
 
 import logging
@@ -27,13 +27,13 @@ from scorer.worker.score_batch import FOREVER, UNREAD, BatchScorer, ScoredBatch,
 log = logging.getLogger(__name__)
 
 FAILED = "dead_lettered"
-"""The status of an event that the version could not score; `fallback` has the reason."""
+"""The status of an event that the shadow's version could not score. The field `fallback` of the record has the reason."""
 
 NOT_DECODED = Decoded([], [], {}, {})
 
 
 class ShadowScorer(BatchScorer):
-    """Scores the sampled events of batches for one configuration."""
+    """Turns a batch of events into the records of a shadow, one for each sampled event."""
 
     def score(
         self,
@@ -46,8 +46,8 @@ class ShadowScorer(BatchScorer):
     ) -> ScoredBatch:
         """Return a record for every sampled event.
 
-        The champion `servable` scores the canary's events; the candidate scores the others. No consumer waits for these
-        records, so without `deadlines` no event expires.
+        The champion `servable` scores the canary's events; the candidate scores the champion's events. No consumer waits for
+        these records: by default no event expires.
         """
         if arms is None or arms.sampled is None or batch.unreadable:
             return ScoredBatch([None] * len(batch))
@@ -63,7 +63,7 @@ class ShadowScorer(BatchScorer):
         return self._merge(batch, scored)
 
     def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
-        """Return records of all sampled events with the reason that they crash a scorer, without reading the events."""
+        """Return a record with the reason CRASHES_SCORER for every sampled event, without decoding the events."""
         log.warning("an event is not scored: a process %s twice while it scored only this event", death)
         if arms is None or arms.sampled is None:
             return ScoredBatch([None] * len(batch))
@@ -81,10 +81,13 @@ class ShadowScorer(BatchScorer):
         return self._merge(batch, scored)
 
     def dead_letter(self, *_: Any, **__: Any) -> None:
-        """Return None: a record that the broker rejects is omitted."""
+        """Return None: a shadow writes no dead letter, so a record that the broker rejects is omitted."""
 
     def _score_arm(self, read: ReadBatch, servable: Servable, arm: str, rows: list[int], context: Context) -> list[ScoredRows]:
-        """Score rows of one arm, and record the reason for each row that this version fails. Raises ModelBroken."""
+        """Score the rows of one arm with `servable`; a row that fails becomes a record with the reason.
+
+        Raises ModelBroken.
+        """
         rejected = dict.fromkeys(read.batch.unread, UNREAD) | dict(read.headers.rejected)
         unread = {row: str(rejected[row].reason) for row in rows if row in rejected} if rejected else {}
         remaining = [row for row in rows if row not in unread]
@@ -97,7 +100,7 @@ class ShadowScorer(BatchScorer):
         return scored
 
     def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
-        """Return a record with the reason of the failure for each row. Ids are decoded if possible."""
+        """Return a record for each failed row, with the reason that `servable` carries. Ids are decoded if possible."""
 
         def record(span: list[int]) -> ScoredRows:
             decoded = self.pipeline.decode(read.batch, span, servable.loaded.decoder, context)
@@ -125,7 +128,10 @@ class ShadowScorer(BatchScorer):
 
 
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
-    """Yield the version that scores as a shadow, the arm of its events, and their rows."""
+    """Yield, for each arm with sampled events, the version that scores them in the shadow, the arm, and the rows.
+
+    The version is None if the shadow could not load the candidate.
+    """
     assert arms.sampled is not None
     for version, arm, own_rows in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
         if rows := np.flatnonzero(arms.sampled & own_rows).tolist():
@@ -133,7 +139,7 @@ def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None,
 
 
 def _by_reason(failed: Mapping[int, str]) -> dict[str, list[int]]:
-    """Group failed rows by their reason; both ascend."""
+    """Group failed rows by their reason, in the order of reasons and rows."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for row in sorted(failed):
         groups[failed[row]].append(row)

@@ -1,4 +1,7 @@
-"""Select the events of a shadow: a share of the keys, whichever version answers them, and no event that is too late."""
+"""Select the events that a shadow scores: a share of the keys, regardless of the version that answers them in production.
+
+Partitions that lag too far behind are skipped to their end.
+"""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -20,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ShadowSampler(ArmAssigner):
-    """Samples for one shadow."""
+    """Assigns the events of each batch to arms for a shadow, and selects the sampled events."""
 
     def __init__(self, quarantine: Quarantine, settings: ShadowSettings) -> None:
         super().__init__(quarantine)
@@ -29,7 +32,7 @@ class ShadowSampler(ArmAssigner):
         self._sample = TrafficSplit(0, 0)
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """Return the arms; None if no event of this batch is sampled."""
+        """Return the arms of the events of this batch, with the sample; None if no event is sampled."""
         if canary is None:
             self._begin("", 0)
             return None
@@ -46,7 +49,7 @@ class ShadowSampler(ArmAssigner):
         return Arms(candidate_rows, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str, share: int) -> None:
-        """Sample this percentage of the keys for this candidate from now on; "" for none."""
+        """Sample `share` percent of the keys from now on, for the candidate with this digest; "" if there is no candidate."""
         if (digest, share) == self._sampled:
             return
         self._sampled = (digest, share)
@@ -61,14 +64,14 @@ class ShadowSampler(ArmAssigner):
         return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
 
     def observe(self, label: str, requested: int, failed: int) -> None:
-        """Ignore failures: no consumer waits for a shadow, and its failures are what is measured."""
+        """Do nothing: a shadow never suspends a failing candidate, because it measures the failures."""
 
 
 def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:
-    """Commit the ends of these partitions, as far as they are owned; return how many offsets are skipped.
+    """Commit the end offsets of these partitions, and read from there; return the number of skipped offsets.
 
-    The metadata of the committed offsets stay. The outcome of everything published must be known. Raises Aborted; then call it
-    again.
+    Partitions that are not assigned are ignored. The metadata of the committed offsets is kept, with the name of this owner.
+    Only allowed if the outcome of everything published is known. Raises Aborted: the caller calls again after the recovery.
     """
     lag = {place: records for place, records in intake.lag().items() if place in partitions and records}
     positions = []

@@ -1,8 +1,9 @@
-"""Swap records: from which offset on a partition was scored by which version, written with a revision's first batch.
+"""Version change records: they state from which offset on which version scores a partition.
 
-Each role that owns keys writes one record. It names the role's keys from that offset on: enough to determine, without a
-registry, which version an event must get (`models/traffic_split.py`). A canary that is rejected here also writes one: another
-scorer of the group may accept it, and answers with it under the same revision after the partition has moved there.
+They are published with the first batch that a revision scores in a partition, one record per role that owns keys. With the
+shares of keys in the records, a reader can determine which version must answer an event, without a registry
+(`models/traffic_split.py`). A canary that this scorer refuses also gets a record: another scorer of the group may accept the
+canary, and answers with it under the same revision after the partition has moved to that scorer.
 """
 
 import orjson
@@ -15,10 +16,10 @@ from scorer.worker.batch_metrics import PendingBatch
 
 
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
-    """Return the records for the topic `<name>.swaps`.
+    """Return the records for the topic `<name>.swaps`; empty if no version changes, and in a shadow.
 
-    There is one per role and partition of this batch that another version or revision scored last. `at_ms` is the wall clock.
-    A shadow writes none.
+    A partition of the batch gets one record per role if another version or revision scored it last. `at_ms` is the wall clock
+    in Unix ms.
     """
     if settings.swaps_topic not in settings.answer_topics:
         return []
@@ -57,7 +58,7 @@ def version_change_records(work: PendingBatch, partitions: AssignedPartitions, s
 
 
 def _shares(work: PendingBatch) -> dict[str, object]:
-    """Return the percentage of keys by role, and the seed of the hash, if there is a canary."""
+    """Return the fields for the percentage of keys by role and, if there is a canary, for the seed of the hash of keys."""
     if (canary := work.canary) is None:
         return {"shares": {CHAMPION: 100}}
     return {"shares": {CHAMPION: 100 - canary.percent, CANARY: canary.percent}, "seed": f"{canary.split.seed:016x}"}

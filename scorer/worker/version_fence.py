@@ -1,4 +1,8 @@
-"""Keep a partition from returning to an older revision: if a newer one has scored it, it waits until that is served here."""
+"""Keep a partition from being scored by an older revision than before.
+
+An assigned partition that a newer revision has scored is paused until this scorer serves that revision, or a time limit ends
+the wait.
+"""
 
 import logging
 import math
@@ -16,9 +20,10 @@ HURRY_SECONDS = 0.5  # between two polls of the registry while partitions wait
 
 
 class VersionFence:
-    """The fence of one scorer.
+    """Pauses the assigned partitions of one scorer that a newer revision has scored.
 
-    `hurry` polls the registry, `timeouts` counts partitions that waited in vain, `clock` is in monotonic seconds.
+    `hurry` polls the registry at once. `timeouts` counts partitions that waited for WAIT_SECONDS without reaching the revision.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(self, intake: EventConsumer, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
@@ -30,7 +35,7 @@ class VersionFence:
         self._hurry_at = 0.0
 
     def admit(self, revision: int) -> None:
-        """Check new partitions while `revision` is served: those with a newer one wait."""
+        """Admit newly assigned partitions; pause each partition that a newer revision than the served `revision` has scored."""
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
         partitions.admit(arrivals)
@@ -41,10 +46,11 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def check(self, revision: int, trusted: float = math.inf) -> None:
-        """Resume partitions that wait for this or an older revision, or have waited too long.
+        """Resume paused partitions whose revision is reached by the served `revision`, or that have waited for WAIT_SECONDS.
 
-        A partition beyond `trusted` keeps waiting: a revision that was accepted here or elsewhere has disappeared from the
-        channel without a move, and an older state may have been restored on purpose.
+        A partition whose revision is greater than `trusted`, the highest revision that this scorer accepts, keeps waiting. A
+        scorer has accepted that revision, but the channel no longer has it and was not moved. An older state of the registry
+        may have been restored on purpose.
         """
         if not self._until:
             return

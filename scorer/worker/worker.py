@@ -1,9 +1,9 @@
-"""The owner thread of a scorer: poll a batch, score it, publish it. No I/O details in here.
+"""The main loop of a scorer, run by the thread that owns its consumer: poll a batch, score it, publish it.
 
 Invariants of the loop:
 - A batch is published through the session with its records, the version change records that it causes, and its offsets.
-- Where scoring takes about as long as a commit, the next batch is scored while the last one commits.
-- The version changes between two batches only. A partition that a newer revision has scored waits until it is served here.
+- If scoring takes about as long as a commit, the next batch is scored during the commit of the last batch.
+- The version changes between two batches only. A partition waits until the newest revision that has scored it is served.
 - After a failed publish the loop returns to the committed offsets before it scores anything.
 """
 
@@ -50,24 +50,24 @@ GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it
 
 
 def unknown_targets() -> None:
-    """Return None: the current output and dead-letter topics are not known."""
+    """Return None, the answer of `targets` if the current output and dead-letter topics are not known."""
 
 
 class Worker:
-    """The scoring loop.
+    """The main loop of a scorer: polls, scores and publishes batches, and recovers from failures.
 
     Args:
         settings: the settings of the scorer.
-        intake: polls the events.
+        intake: the consumer that fetches the events.
         session: publishes records and offsets.
         versions: the versions that are served.
         scorer: turns batches into records.
         quarantine: isolates events that crash the process.
         metrics: the metrics of the scorer.
-        progress: what other threads read about the loop.
+        progress: the progress of the loop, which other threads read.
         traces: the traces of batches.
-        targets: returns the output and the dead-letter topic as they are now; None if that is not known.
-        assigner: decides which events are the canary's.
+        targets: returns the current output and dead-letter topics; None if they cannot be described.
+        assigner: assigns the events of a batch to champion and canary.
     """
 
     def __init__(
@@ -111,7 +111,10 @@ class Worker:
         self._commit_passed_at = 0.0
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
-        """Score until `stopping()`. `each_second` is called between batches, and after a version change. Raises Fatal."""
+        """Score until `stopping()` returns True, then commit and release the partitions. Raises Fatal.
+
+        `each_second` is called between batches, about once a second and after each version change.
+        """
         self._report_serving()
         next_second = 0.0
         self._progress.scoring = True
@@ -131,7 +134,7 @@ class Worker:
             self._claims.leave()
 
     def _step_or_recover(self, now: float) -> None:
-        """Run one step, or advance the pending recovery. Raises Aborted."""
+        """Run one step. After a failure, wait until the recovery is due, or recover. Raises Aborted."""
         pending = self._backoff.pending
         if pending is None:
             self._session.tick()
@@ -145,7 +148,12 @@ class Worker:
             self._recover(pending)
 
     def step(self) -> None:
-        """Score and publish at most one batch. Raises Aborted if it must be repeated, Fatal if it cannot succeed."""
+        """Score and publish at most one batch.
+
+        Raises:
+            Aborted: the loop must return to the committed offsets and repeat the batch.
+            Fatal: the batch cannot be published.
+        """
         self._change_version()
         servable = self._versions.champion
         if self._outage.blocks(WAIT_SECONDS):
@@ -179,7 +187,10 @@ class Worker:
             self._report_serving()
 
     def _admit_arrivals(self, servable: Servable) -> None:
-        """Claim assigned partitions before any of their events is scored; hold those of a newer revision. Raises Aborted."""
+        """Write this owner's name to the committed offsets of new partitions, before any of their events is scored.
+
+        Pause the partitions that a newer revision has scored. Raises Aborted.
+        """
         revision = servable.resolution.revision
         if arrivals := self._intake.partitions.arrivals():
             self._settle()
@@ -188,7 +199,7 @@ class Worker:
         self._fence.check(revision, self._versions.trusted_revision)
 
     def _skip_late_partitions(self) -> None:
-        """Skip to the end of partitions whose backlog exceeds the lag limit. Raises Aborted."""
+        """Skip to the end of the partitions that lag too far behind, which only a shadow has. Raises Aborted."""
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
         self._settle()
@@ -200,8 +211,9 @@ class Worker:
     def _commit_passed(self) -> None:
         """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.
 
-        Without it retention could delete the marker behind the committed offset, and the partition would seem to have lost
-        events. The commit writes nothing to a topic of events, so scorers that read each other's output become idle.
+        Without this commit, retention could delete a marker behind the committed offset, and the partition would seem to have
+        lost events. The commit writes no record to a topic of events. Scorers that read each other's output therefore become
+        idle.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._settle()
@@ -215,7 +227,7 @@ class Worker:
             self._quarantine.look(self._intake.partitions.committed(), self._intake.committed_offsets, self._versions)
 
     def _score(self, batch: Batch, servable: Servable) -> PendingBatch | None:
-        """Return the batch with its records; None if it must be read again. Raises Aborted."""
+        """Return the batch with its records; None if the batch must be read again. Raises Aborted and ModelBroken."""
         began = time.monotonic()
         canary = self._versions.canary
         arms = self._assigner.arms(batch, canary)
@@ -255,9 +267,10 @@ class Worker:
     def _score_degraded(
         self, error: DependencyUnavailable, batch: Batch, servable: Servable, arms: Arms | None
     ) -> ScoredBatch | None:
-        """Score the batch while a backend is unavailable: dead-letter it, use the fallback, or return None to read it again.
+        """Handle a dependency that is unavailable while a batch is scored.
 
-        Only an event that ended two sandbox processes is dead-lettered. Raises Aborted.
+        The fallback answers the batch if it is due. A single event that ended two sandbox processes is dead-lettered. Otherwise
+        None is returned: the batch must be read again. Raises Aborted.
         """
         self._settle()
         if isinstance(error, LookUpsPending):
@@ -277,14 +290,17 @@ class Worker:
         return None
 
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
-        """Read the batch again in smaller parts: events with known schemas do not wait for the others. Raises Aborted."""
+        """Read the batch again with half its events: known schemas must not wait for others. Raises Aborted."""
         self._session.checkpoint()
         self._collector.look_ups.exceeded(len(batch))
         self._traces.fail(error)
         self._intake.rewind(batch.epochs)
 
     def _publish(self, scored: PendingBatch) -> None:
-        """Publish the batch; `_settle` waits for the outcome, now or when the next batch is scored. Raises Aborted."""
+        """Publish the batch. Raises Aborted.
+
+        If the commit overlaps the scoring of the next batch, the outcome is unknown on return: the next `_settle` waits for it.
+        """
         partitions = self._intake.partitions
         at_ms = self._context.clock.now_ms()
         changes = version_change_records(scored, partitions, self._settings, at_ms)
@@ -309,7 +325,7 @@ class Worker:
             self._settle()
 
     def _settle(self) -> None:
-        """Wait until the outcome of the last publish is known, and report it. Raises Aborted if it failed."""
+        """Wait for the outcome of the last publish; record a success in positions, pacing and metrics. Raises Aborted."""
         try:
             self._session.wait_for_publish()
         except RecordRejected as error:
@@ -333,16 +349,17 @@ class Worker:
         self._pending = replace(pending, scored=self._rejected.publish(pending, error))
 
     def _fail(self, error: Aborted, now: float) -> None:
-        """Note a failure to recover from. Raises Fatal if recovery is not possible."""
+        """Record a failure: the loop recovers from it after a delay. Raises Fatal if a recovery is not possible."""
         pending = self._backoff.failed(error, now, self._session.counters.commits)
         if not isinstance(pending, Evicted):
             self._metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
-        """Return to the committed offsets; a lost member joins again. Waits while brokers are unavailable.
+        """Return to the committed offsets; a client that is no longer a group member is replaced. Wait for available brokers.
 
-        Raises Aborted if a stop is requested meanwhile (the next owner resolves the open transaction), or if the group refuses
-        this member.
+        Raises:
+            Aborted: a stop is requested meanwhile (the next owner resolves the open transaction), or the group rejects this
+                member.
         """
         log.warning("recovering: %s", error)
         self._traces.fail(error)
@@ -360,14 +377,17 @@ class Worker:
         self._backoff.recovered()
 
     def _narrow_targets(self) -> None:
-        """Write to the partitions that the output topics have: one that was recreated with fewer fails every batch."""
+        """Reduce the partitions in use to those that the output topics have now.
+
+        Otherwise every batch fails after a topic was recreated with fewer partitions.
+        """
         targets = self._targets()
         if targets is not None and self._scorer.narrow(*targets):
             counts = ", ".join(f"{target.topic} {target.partitions}" for target in targets)
             log.warning("output topics have fewer partitions now: %s", counts)
 
     def _finish(self) -> bool:
-        """Commit what was published before the loop ends; return whether that succeeded."""
+        """Wait for the outcome of the last publish and commit all positions; return whether that succeeded."""
         try:
             self._commit_passed()
             self._session.checkpoint()
