@@ -1,8 +1,8 @@
-"""The positions of the assigned partitions: epoch, offsets and offset metadata. No Kafka calls.
+"""The positions of the assigned partitions: assignment epoch, offsets and offset metadata. No Kafka calls.
 
-Every assignment of a partition starts a new epoch. A batch may be published only while the epochs of its fetch are unchanged:
-the broker does not check that a member owns the partition of an offset that it commits. The metadata of a committed offset is
-called its mark.
+Every assignment of a partition starts a new epoch. A batch may be published only while each partition has the epoch that it had
+at the fetch: the broker does not check that a member owns the partition of an offset that it commits. The metadata of a
+committed offset is called its mark (`OffsetMetadata`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,15 +22,16 @@ class _Owned:
     """The positions of one assigned partition.
 
     Attributes:
-        epoch: the value of `AssignedPartitions.changes` at the assignment.
+        epoch: the assignment epoch, which is the value of `AssignedPartitions.changes` at the assignment.
         mark: the metadata of the committed offset.
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: the start offsets of the answers if the topic was recreated, until an answer to it is committed.
-        read: the offset behind the last fetched event.
-        level_ms: when the end was last reached with every event answered, in Unix ms.
-        suspect: whether the partition is read in the sandbox; every mark that is committed meanwhile records it.
+        answers_from: if the topic was recreated, the offsets in the output topics from which on answers belong to the new
+            topic, until such an answer is committed; else None.
+        read: the offset after the last fetched event.
+        level_ms: when the end of the partition was last reached with every event answered, in Unix ms; 0 if never.
+        suspect: whether the partition is read in the sandbox. Marks that are committed meanwhile have the same value.
     """
 
     epoch: int
@@ -44,14 +45,14 @@ class _Owned:
     suspect: bool = False
 
     def marked(self, owner: str) -> OffsetMetadata:
-        """Return the mark with this owner's name."""
+        """Return the mark with this owner and the current `suspect`."""
         return replace(self.mark, owner=owner, suspect=self.suspect)
 
 
 class AssignedPartitions:
-    """The assigned partitions, owned by one thread.
+    """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
-    `changes` counts assignments and losses: an epoch is the count at its start.
+    `changes` counts assignments and losses. The epoch of a partition is the count at its assignment.
     """
 
     def __init__(self) -> None:
@@ -69,20 +70,20 @@ class AssignedPartitions:
         return len(self._owned)
 
     def assign(self, starts: Iterable[StartPosition]) -> None:
-        """Add these partitions, which are read from these positions."""
+        """Add newly assigned partitions, each with the position from which it is read, in a new epoch."""
         self.changes += 1
         for start in starts:
             self._arrived.add(self._start(start, self.changes))
 
     def rewind(self, start: StartPosition) -> None:
-        """Read this partition from this position again, in the same epoch."""
+        """Reset an assigned partition to the position from which it is read again, in the same epoch."""
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from
         self._owned[partition].suspect = before.suspect
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Remove these partitions."""
+        """Remove partitions that are revoked, lost, or without a start position."""
         self.changes += 1
         for partition in partitions:
             self._owned.pop(partition, None)
@@ -94,40 +95,43 @@ class AssignedPartitions:
             self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
-        """Return the assigned partitions that are not admitted yet; see `admit`."""
+        """Return the assigned partitions that the worker has not admitted yet; see `admit`."""
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Mark these new partitions as checked."""
+        """Remove these partitions from `arrivals`: the worker has checked which revision scored them."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have been assigned without interruption since `changes` were counted."""
+        """Return the partitions that have been assigned without interruption since the counter `changes` had this value."""
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the epochs of these assigned partitions."""
+        """Return the assignment epoch of each of these partitions, all of which must be assigned."""
         return {partition: self._owned[partition].epoch for partition in partitions}
 
     def still(self, epochs: Mapping[Partition, int]) -> bool:
-        """Return whether all of these partitions are assigned, with these epochs."""
+        """Return whether every one of these partitions is still assigned with the given epoch."""
         owned = self._owned
         return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
 
     def mark(self, partition: Partition) -> OffsetMetadata:
-        """Return the mark of the committed offset; an empty one if the partition is not assigned."""
+        """Return the mark of the committed offset; an empty mark if the partition is not assigned."""
         return self._owned[partition].mark if partition in self._owned else OffsetMetadata()
 
     def marks(self) -> dict[Partition, OffsetMetadata]:
-        """Return the marks of all partitions."""
+        """Return the mark of the committed offset of each assigned partition."""
         return {partition: owned.mark for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Return where the answers start if the topic was recreated and none of its events is answered yet, else None."""
+        """Return the offsets in the output topics from which on answers belong to a recreated input topic.
+
+        None if the topic was not recreated, or an answer to one of its events is committed.
+        """
         return self._owned[partition].answers_from if partition in self._owned else None
 
     def committed(self) -> dict[Partition, int]:
-        """Return the committed positions."""
+        """Return the committed offset of each assigned partition."""
         return {partition: owned.committed for partition, owned in self._owned.items()}
 
     def next(self, partition: Partition) -> int | None:
@@ -135,13 +139,13 @@ class AssignedPartitions:
         return self._owned[partition].next if partition in self._owned else None
 
     def read(self, reached: Mapping[Partition, int]) -> None:
-        """Record that the events before these offsets have been fetched."""
+        """Record that all events before these offsets have been fetched; the offsets are read next."""
         for partition, offset in reached.items():
             owned = self._owned[partition]
             owned.next = owned.read = offset
 
     def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance to the ends of partitions, past offsets without an event.
+        """Advance the next offset to the end of each partition, past offsets without an event, such as transaction markers.
 
         Args:
             ends: the end offset of each partition. All events before it have been fetched.
@@ -159,7 +163,7 @@ class AssignedPartitions:
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def remembered(self, group_position: TopicPartition) -> TopicPartition:
-        """Return the group's position; if the group has none yet, the recorded position."""
+        """Return the group's committed position, or the position recorded here if the group has no committed offset."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position
@@ -168,7 +172,10 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions after a batch, or its `reached` part, with this mark, the topic ids and leader epochs."""
+        """Return the positions to commit after a batch, with this mark, completed by topic id and `suspect` of each partition.
+
+        `reached` has the next offsets by partition if only a part of the batch is published; None for the whole batch.
+        """
         marks: dict[tuple[str, bool], str] = {}
         positions = []
         for partition, offset in (reached or batch.reached).items():
@@ -181,7 +188,7 @@ class AssignedPartitions:
         return positions
 
     def commit(self, batch: Batch, mark: OffsetMetadata) -> None:
-        """Record that the offsets after a batch are committed with this mark. Partitions lost meanwhile are ignored."""
+        """Record that the positions after a batch are committed with this mark. Partitions lost since the fetch are ignored."""
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
@@ -191,11 +198,11 @@ class AssignedPartitions:
                 owned.answers_from = None
 
     def passed(self, owner: str) -> list[TopicPartition]:
-        """Return the positions beyond the committed offsets, under their marks with this owner's name.
+        """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        Only valid while no event is in flight: then there is no event between the two offsets. The positions carry no leader
-        epoch. The last event may have an older epoch than the transaction marker behind it, and a client that starts there
-        would report a truncated log.
+        Each position has the partition's mark with this owner. Only valid while no event is in flight: then there is no event
+        between the two offsets. The positions have no leader epoch: the last event may have an older epoch than the transaction
+        marker behind it, and a client that starts at the marker with that epoch would report a truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
@@ -204,7 +211,7 @@ class AssignedPartitions:
         ]
 
     def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
-        """Record that positions from `passed` are committed."""
+        """Record that these positions, which `passed` returned, are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
@@ -213,7 +220,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return the unchanged committed offsets, with marks of this owner."""
+        """Return the committed offsets of these partitions unchanged, as positions to commit with this owner in the mark."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, owned.marked(owner).encode(), owned.leader_epoch)
@@ -221,7 +228,7 @@ class AssignedPartitions:
         ]
 
     def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
-        """Record that these ownership marks are committed."""
+        """Record that the positions of `claims` are committed: the marks of these partitions now name this owner."""
         for partition in partitions:
             owned = self._owned[partition]
             owned.mark = owned.marked(owner)

@@ -10,20 +10,20 @@ BATCH_BYTES = 16 * 1_024 * 1_024  # the most bytes of the events of a batch; one
 
 
 class BatchFetcher:
-    """Fetches batches. `end` is the reason why the last fetch stopped."""
+    """Fetches the events of batches from a source. `end` is the reason why the last fetch stopped."""
 
     def __init__(self) -> None:
         self.end: End = "empty"
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the available events. A failure that arrives first is returned alone.
+        """Fetch the available events. If a failure arrives before the first event, only the failure is returned.
 
         Args:
             source: the source of the events.
             wait: how long to wait for the first event, in seconds.
             limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
-            until: how long to wait for more events, in monotonic seconds.
+            until: the time until which to wait for further events, in monotonic seconds.
         """
         self.end = "empty"
         first = source.first(wait)
@@ -40,9 +40,15 @@ class BatchFetcher:
 
 
 def chunk(events: int, size: int, largest: int) -> int:
-    """Return how many more events to read at once: at most `events`, with at most BATCH_BYTES expected in total.
+    """Return how many more events to read at once, so that the batch is expected to stay within BATCH_BYTES.
 
-    `size` bytes were read so far, `largest` is the largest event among them. 0 if the batch is full.
+    Args:
+        events: the number of events that the batch may still have.
+        size: the size in bytes of the events that were read so far.
+        largest: the size in bytes of the largest recent event.
+
+    Returns:
+        1 to `events`; 0 if the batch is full.
     """
     if events <= 0 or size >= BATCH_BYTES:
         return 0

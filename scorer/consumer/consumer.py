@@ -1,7 +1,7 @@
 """The consumer of a scorer: fetches events, and determines the position of each partition.
 
-One thread owns it. Positions come only from committed offsets: at an assignment, and after every recovery. Which partitions are
-read, dropped or paused is decided in partition_table.py; this module calls the client. It never publishes.
+One thread owns the consumer. Positions come only from committed offsets: at an assignment, and after every recovery. The table
+in partition_table.py decides which partitions are read, dropped or paused. This module calls the client, and never publishes.
 """
 
 import logging
@@ -43,14 +43,14 @@ from scorer.fetch.source import FetchFailure
 log = logging.getLogger(__name__)
 
 FIRST_OFFSET = 0  # the position of a paused partition without a leader
-SKIPPED_MESSAGES = 1_000  # that one poll of `poll_group` skips at most
-SKIP_SECONDS = 0.05
+SKIPPED_MESSAGES = 1_000  # the most messages that one poll of `poll_group` skips
+SKIP_SECONDS = 0.05  # the longest wait of one poll of `poll_group`
 BESIDE_SUSPECTS_SECONDS = 0.01  # the wait for an event while the sandbox reads
 CHECK_SECONDS = 10.0  # between two checks of the partitions' leaders, and of the group's positions of out-of-range partitions
 
 
 class EventConsumer:
-    """Fetches events for a scorer.
+    """The group member of a scorer: fetches events, tracks positions, and pauses partitions that must not be read.
 
     Args:
         consumer: the client, which is not subscribed yet.
@@ -59,15 +59,15 @@ class EventConsumer:
         session: completes pending commits before committed offsets are read, and before partitions are released.
         fence: ends the transactions of dead owners of partitions, and returns these owners. It is called at an assignment,
             before positions are read.
-        context: the clock, and the check that is called repeatedly while no broker answers. It may raise Aborted.
-        renew: returns another client for one that is no longer a member.
-        offsets_command: the command that moves the group's positions.
-        suspects: reads partitions in the sandbox whose records may end this process.
+        context: the clock, and a check that is called repeatedly while no broker answers. The check may raise Aborted.
+        renew: closes a client that is no longer a member, and returns a new client.
+        offsets_command: the command that moves the group's positions, for error messages.
+        suspects: reads partitions whose records may end this process, in a sandbox process; None to use no sandbox.
 
     Attributes:
         partitions: the positions of the assigned partitions.
         joined: whether the group has assigned partitions to this consumer, possibly none.
-        group: the group metadata from right after the last fetch. It is sent with the offsets of that batch.
+        group: the group metadata as of the last fetch. They are sent with the offsets of the fetched batch.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class EventConsumer:
         self._join(consumer)
 
     def take(self, wait: float, limit: Callable[[int], int], until: float = 0.0) -> Batch | None:
-        """Return the available events; None if no event arrived.
+        """Return a batch of the available events; None if no event arrived.
 
         Args:
             wait: how long to wait for the first event, in seconds.
-            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
-            until: how long to wait for more events, in monotonic seconds.
+            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
+            until: the time until which to wait for further events, in monotonic seconds.
         """
         before = self.partitions.changes  # a partition that is assigned from here on must be claimed before its events count
         self._apply(self._start_positions.recreated(self.partitions.marks()), Signal.INVALIDATED)
@@ -134,9 +134,10 @@ class EventConsumer:
         return batch
 
     def passed(self, owner: str) -> list[TopicPartition]:
-        """Return the positions to commit that no event advances, as `AssignedPartitions.passed`; no event may be in flight.
+        """Return the positions to commit past offsets without an event; see `AssignedPartitions.passed`.
 
-        Positions of a topic that was recreated, or that no recent poll has found, are omitted.
+        Only valid while no event is in flight. Positions are omitted if no recent poll of the topic ids has confirmed that the
+        topic still exists with the same id, or if the partition must be rewound first.
         """
         positions = self.partitions.passed(owner)
         if not positions:
@@ -152,14 +153,17 @@ class EventConsumer:
         return not self._start_positions.are_current({(p[0], self.partitions.mark(p).topic_id) for p in batch.epochs})
 
     def poll_group(self, wait: float) -> None:
-        """Poll the group until an assignment changes, for up to `wait` seconds. A `rewind` must follow: events are skipped."""
+        """Poll the group until the assignment changes, or for `wait` seconds. Events that arrive meanwhile are dropped.
+
+        The caller must call `rewind` or `rejoin` before it takes the next batch.
+        """
         before = self.partitions.changes
         deadline = time.monotonic() + wait
         while self.partitions.changes == before and time.monotonic() < deadline:
             self._handle_failures(self._source.skip(SKIPPED_MESSAGES, SKIP_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Return to the committed offsets of all partitions or of these.
+        """Read the committed offsets again, and continue there, for these partitions or for all (None).
 
         Raises:
             Evicted: The group rejects this member.
@@ -189,7 +193,7 @@ class EventConsumer:
         self.group = self._member.group()
 
     def rejoin(self) -> None:
-        """Join the group as another member: all partitions are lost, and the group assigns partitions again."""
+        """Replace the client and join the group as a new member. All partitions are lost until the group assigns partitions."""
         if self._renew is None:
             raise Fatal("the consumer is no longer a member of its group", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in self._table], lost=True)
@@ -202,22 +206,22 @@ class EventConsumer:
         self._join(consumer)
 
     def pause(self, partitions: Iterable[Partition], reason: Hold) -> None:
-        """Stop reading these partitions until this reason is removed."""
+        """Stop fetching these partitions until `resume` is called with the same reason."""
         self._apply(partitions, Held(reason))
 
     def resume(self, partitions: Iterable[Partition], reason: Hold) -> None:
-        """Remove a reason; partitions without another one are read again."""
+        """Remove this reason for a pause; fetch the partitions again that have no other reason."""
         self._apply(partitions, Released(reason))
 
     def unavailable_reasons(self) -> dict[Partition, str]:
-        """Return the assigned partitions that cannot be read, each with the reason as a sentence."""
+        """Return the reason, as a sentence, for each assigned partition that has no leader or is out of range."""
         return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
-        """Log partitions without a leader, and read out-of-range partitions again whose group position was moved.
+        """Log changes of partitions without a leader, and resume out-of-range partitions whose committed offset was moved.
 
-        A position that comes into range by itself is not used: records before it were never read. `now` is in monotonic
-        seconds. Does nothing for CHECK_SECONDS after a check.
+        If the log grows until an unmoved position is in range again, the partition stays paused: the records before the
+        position were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check, the call does nothing.
         """
         if now < self._check_at:
             return
@@ -239,24 +243,24 @@ class EventConsumer:
             log.error("no broker leads %s: these partitions are not read, the other partitions are", in_ranges(after - before))
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Read these partitions from the group's new positions, also those that were out of range."""
+        """Continue these partitions at the committed offsets, which were moved; they are no longer out of range."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: the position of the group was moved; reading from it", *partition)
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets of partitions of other members; those that no broker reports are omitted."""
+        """Return the committed offsets of partitions that may belong to other members; empty if no broker reports them."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
-        """Return the number of records between the position and the end of each partition. Unknown ends are omitted."""
+        """Return the number of records from the next offset to the end of each partition. Unknown ends are omitted."""
         paused = self._table.paused() - self._table.leaderless()
         bounds = group_offsets.partition_bounds(self._consumer, self.partitions, paused)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in bounds.items()}
 
     def close(self) -> None:
-        """Leave the group, so that other members take over at once."""
+        """Close the client and leave the group, so that other members take over the partitions at once."""
         self._closing = True
         self._start_positions.close()
         if self._suspects is not None:
@@ -267,7 +271,7 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return events of sandboxed partitions on every second call: the group is polled in between."""
+        """Return events of a sandboxed partition on every second call, else None: the group is polled in between."""
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
                 suspects.add(partition, self.partitions.next(partition) or 0)
@@ -286,7 +290,7 @@ class EventConsumer:
         return state is not None and state.pause_reasons == {"suspect"}
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
-        """Let the consumer itself read a partition that no longer needs the sandbox."""
+        """Return a partition from the sandbox to the client. If the client rejects the seek, a later call retries."""
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
@@ -301,9 +305,10 @@ class EventConsumer:
     def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
         """Handle the failures that the client returned instead of events.
 
-        A missing topic may be about to be recreated: `start_positions` waits for it. If a position is out of range, the topic
-        may have been recreated, or the error may concern an earlier position: such a partition is read again. `check_failure`
-        decides about other failures.
+        A position that is out of range pauses its partition, with two exceptions: the topic may have been recreated, or the
+        error may concern an earlier position. The partition is then rewound. If the client cannot decode a batch, the sandbox
+        reads the partition. A missing topic is ignored here: `start_positions` waits until the topic is recreated.
+        `check_failure` handles other failures.
         """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
@@ -331,14 +336,14 @@ class EventConsumer:
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Pause a partition whose next batch the client cannot decode: the sandbox reads it."""
+        """Pause a partition whose next batch the client cannot decode, and let the sandbox read the partition."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
             self._apply([partition], Signal.UNDECODABLE)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
-        """Pause partitions whose position is out of range, and raise an alarm. The other partitions are read."""
+        """Pause partitions whose position is out of range, and log an error. The other partitions are still read."""
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - self._table.out_of_range()):
             reason = group_offsets.describe_out_of_range(
@@ -410,9 +415,9 @@ class EventConsumer:
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Return the positions to read from: the committed offset if it is valid, else the determined start offset.
+        """Return the position to read from for each partition: the committed offset if valid, else a start offset.
 
-        Partitions without a leader are omitted. Raises MemberLost if another client must read.
+        Partitions without a committed offset and without a leader are omitted. Raises MemberLost if another client must join.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -1,4 +1,7 @@
-"""Fence dead owners: end the open transaction of a killed scorer before its timeout does."""
+"""Fence dead owners: end the open transaction of a killed scorer before the transaction timeout ends it.
+
+An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group.
+"""
 
 import contextlib
 import logging
@@ -18,23 +21,23 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
-METADATA_SECONDS = 5.0
+METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
 def fence_dead_owners(
     settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
 ) -> set[str]:
-    """End the open transactions of former owners of these partitions that left the group.
+    """End the open transactions of the last owners of these partitions that are no longer members of the group.
 
-    A separate client reads the group: a client whose broker died may keep asking a coordinator that no longer exists.
+    A separate client reads the group: a client whose broker died may keep sending requests to the old coordinator.
 
     Args:
         settings: the settings of the scorer.
         partitions: the partitions whose last owners are checked.
-        fenced: owners whose transactions were ended before. They are skipped.
+        fenced: owners that were fenced before. They are not fenced again.
 
     Returns:
-        The owners that are no longer members. Empty if the group cannot be read.
+        The last owners that are no longer members, including `fenced` ones. Empty if the group cannot be read.
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
@@ -53,11 +56,16 @@ def fence_dead_owners(
 
 
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
-    """Wait until no transaction is open, and fence dead owners meanwhile.
+    """Wait until the transactions of other owners are decided, and fence dead owners meanwhile.
 
-    If the group's new generation rejects the transaction of a surviving scorer, that scorer recovers before it is assigned
-    partitions. It must not wait for the transaction timeout of the dead owner. Without this, 4 of 14 kills in the demo took
-    12 to 19 s instead of 6 to 7.
+    If the new generation of the group rejects the transaction of a surviving scorer, that scorer recovers before partitions are
+    assigned to it. The recovery must not wait for the transaction timeout of the dead owner. Without fencing here, the
+    recovery from 4 of 14 kills in the demo took 12 to 19 s instead of 6 to 7 s.
+
+    Args:
+        settings: the settings of the scorer.
+        wait_until_decided: waits until the transactions are decided, and calls the check of the given context repeatedly.
+        context: the context of the wait. Its check may raise to end the wait.
     """
     due = time.monotonic()
     fenced: set[str] = set()
@@ -73,7 +81,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
 
 
 def _all_partitions(settings: Settings) -> list[TopicPartition]:
-    """Return the partitions of the input topics; empty if no broker reports them."""
+    """Return all partitions of the input topics; empty if no broker reports the topics."""
     admin = kafka.admin(settings.kafka, settings.owner)
     try:
         topics = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}

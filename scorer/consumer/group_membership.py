@@ -1,6 +1,6 @@
 """The membership of one client in the consumer group, and the failures after which another client must join.
 
-It ends with the client. It does not know which partitions are assigned.
+A membership ends with its client. This module does not know which partitions are assigned.
 """
 
 import logging
@@ -18,15 +18,15 @@ from scorer.consumer.start_offsets import StartPosition
 log = logging.getLogger(__name__)
 
 LACKING = {acls.TOPIC: "the right to read this topic", acls.GROUP: "the right to use this consumer group"}
-SEEK_SECONDS = 10.0  # the client has started to fetch a new assignment by then
+SEEK_SECONDS = 10.0  # a client starts to fetch a new assignment within this time; later failures of seeks are final
 
 
 class GroupMembership:
-    """The membership of one client. Methods raise MemberLost if another client must join instead of this one.
+    """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: returns the current group metadata; None unless `sends_group`, because the call takes a quarter of the time of a
-            batch of one event.
+        group: returns the current group metadata, or None unless `sends_group`: the session then does not need them, and
+            requesting them takes a quarter of the time of a batch of one event.
     """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
@@ -36,19 +36,20 @@ class GroupMembership:
         self._seeks_fail_since = 0.0  # monotonic seconds; 0 if the last seek succeeded
 
     def check_topics(self, starts: Iterable[StartPosition]) -> None:
-        """Check that this client can read these partitions.
+        """Raise MemberLost if a topic was recreated since this client joined.
 
-        The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats them as
-        outdated, and never reads the new topic (librdkafka 2.16).
+        The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats the new
+        epochs as outdated, and never reads the new topic (librdkafka 2.16).
         """
         for topic, topic_id in {(start.position.topic, start.mark.topic_id) for start in starts}:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Seek, and return whether reading continues at the position.
+        """Seek to the position; return False if the client rejects the seek for now, so that the caller must retry.
 
-        A seek is rejected if the client has not started to fetch an assignment, or is about to end it. The caller retries.
+        A seek is rejected before the client has started to fetch a new assignment, and while the assignment ends. If seeks are
+        rejected for SEEK_SECONDS, MemberLost is raised.
         """
         try:
             self._consumer.seek(position)
@@ -62,11 +63,11 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log a failure of this topic that the client recovers from.
+    """Log a failure from which the client recovers itself; raise for any other failure of this topic.
 
     Raises:
-        MemberLost: Another consumer must join.
-        Fatal: 3 if an operator must act.
+        MemberLost: The client cannot recover, and another client must join.
+        Fatal: An access right is missing (exit code 3).
     """
     if error.fatal() or error in LOST:
         raise MemberLost(f"the consumer group rejects this member: {error.str()}")

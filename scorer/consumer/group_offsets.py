@@ -17,23 +17,23 @@ from publisher.kafka.partitions import Partition, leaders
 from publisher.runtime.context import Context
 
 ANSWER_SECONDS = 5.0  # the time-out of one request
-RETRY_SECONDS = 60.0  # a restarted broker is available again by then; after that, another consumer has better chances
-PAUSE_SECONDS = 0.1
-RANGE_SECONDS = 2.0  # the range of a partition is only reported, and may stay unknown
+RETRY_SECONDS = 60.0  # a restarted broker is available again by then; after that, another client must join
+PAUSE_SECONDS = 0.1  # between two tries of a request
+RANGE_SECONDS = 2.0  # the time-out for the range of a partition, which is only part of a message and may stay unknown
 END_SECONDS = 1.0  # after one request that takes longer, the broker is not asked for the other partitions
 
 log = logging.getLogger(__name__)
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context: Context) -> list[TopicPartition]:
-    """Return the committed offsets with their metadata, after pending transactions.
+    """Return the committed offsets with their metadata, once no transaction with an offset of these partitions is pending.
 
     `context` is checked before each retry; its check may raise to end the wait.
 
     Raises:
         Evicted: The group rejects this member.
-        MemberLost: No broker answered for a minute. Another consumer should be used.
-        Fatal: A retry does not help.
+        MemberLost: The request failed for RETRY_SECONDS. Another client must join.
+        Fatal: The request is rejected, and a retry does not help.
     """
     if not partitions:
         return []
@@ -43,10 +43,10 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context:
 def edges(
     consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, context: Context
 ) -> dict[Partition, int]:
-    """Return one edge of each partition, as this consumer can read it.
+    """Return the first or the end offset of each partition, at the isolation level of this consumer.
 
-    `edge` is OFFSET_BEGINNING for the first offset, OFFSET_END for the next one. Partitions that have no leader according to
-    `admin` are omitted. Raises like `committed`.
+    `edge` selects the offset: OFFSET_BEGINNING for the first offset, OFFSET_END for the offset of the next record. Partitions
+    that have no leader according to `admin` are omitted. Raises the errors of `committed`.
     """
 
     def request() -> list[TopicPartition]:
@@ -59,9 +59,10 @@ def edges(
 def partition_bounds(
     consumer: Consumer, partitions: Iterable[Partition], paused: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """Return the first and the next offset of each partition.
+    """Return the first offset and the end offset (of the next record) of each partition.
 
-    They come from the last fetch, and for `paused` partitions from the broker. Partitions of unknown bounds are omitted.
+    The bounds come from the last fetch of a partition. Paused partitions are not fetched: their bounds come from a request to
+    the broker. Partitions of unknown bounds are omitted.
     """
     rows = {}
     broker_answers = True
@@ -79,10 +80,10 @@ def partition_bounds(
 
 
 def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
-    """Return the partitions of these topics without a leader; empty if no broker reports them.
+    """Return the partitions of these topics that have no leader. Topics that no broker describes are omitted.
 
-    Within a rebalance callback the client must not be the consumer of the callback: `list_topics` discards the consumer's
-    callback state, and its next callback ends the process (confluent-kafka 2.16: CallState_get).
+    Within a rebalance callback, `client` must not be the consumer of the callback: `list_topics` discards the consumer's
+    callback state, and the next callback of the consumer ends the process (confluent-kafka 2.16: CallState_get).
     """
     partitions = set()
     for topic in topics:
@@ -95,18 +96,18 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions except those that are known to have no leader."""
+    """Return the partitions without those that are known to have no leader."""
     without_leader = leaderless(admin, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without_leader]
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
-    """Return the partitions whose committed offset is not in `positions`; empty if the broker does not report them."""
+    """Return the partitions whose committed offset differs from `positions`; empty if no broker reports the offsets."""
     return [key for key, offset in committed_if_known(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Return the committed offsets, also of partitions of other members; empty if the broker does not report them."""
+    """Return the committed offsets, also of partitions of other members; empty if the request fails."""
     requested = [TopicPartition(*partition) for partition in partitions]
     try:
         positions = consumer.committed(requested, timeout=END_SECONDS) if requested else []
@@ -117,7 +118,7 @@ def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> d
 
 
 def describe_out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
-    """Describe why a partition cannot be read from `position`, and the remedy. `command` moves the group's position."""
+    """Describe why a partition cannot be read from `position`, and the remedy: `command`, which moves the group's position."""
     try:
         low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
         holds = f"holds offsets {low} to {high}"
@@ -132,7 +133,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Return the answer to a request, which is repeated until every partition has one."""
+    """Send a request until the broker answers it for every partition; return the answer. Raises the errors of `committed`."""
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

@@ -15,12 +15,12 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     Attributes:
         owner: the scorer (`<name>.<replica>`) that owns the partition, or owned it when it died; "" after an orderly release.
-        revision: the revision of the channel that scored the events before the offset. It names the versions of all roles. 0 if
-            the tag is not a channel.
+        revision: the revision of the channel that scored the events before the offset. A revision determines the versions of
+            all roles. 0 if `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
-        `anew`: whether an earlier topic of the same name was scored and no event of this topic is answered yet.
+        `anew`: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`), as the next owner must.
     """
 
@@ -34,16 +34,16 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """The version that scored the events before the offset: equal for equal versions in every role."""
+        """A key for the versions that scored the events before the offset: equal if all roles have the same versions."""
         return self.revision, self.digest
 
     def encode(self) -> str:
-        """Return the mark as the metadata of an offset."""
+        """Return the mark as JSON, the metadata of an offset."""
         return msgspec.json.encode(self).decode()
 
     @classmethod
     def decode(cls, metadata: str | None) -> "OffsetMetadata":
-        """Return the mark in the metadata; an empty mark if the metadata is unreadable or comes from another writer."""
+        """Parse the metadata of an offset; return an empty mark if the metadata is missing or is not a mark."""
         try:
             return cls.read(metadata)
         except UnreadableDocument:
@@ -51,5 +51,5 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: str | None) -> "OffsetMetadata":
-        """Return the mark in the metadata; an empty mark if there is none. Raises UnreadableDocument."""
+        """Parse the metadata of an offset; return an empty mark if there is no metadata. Raises UnreadableDocument."""
         return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

@@ -1,7 +1,7 @@
-"""Write the owner's name to the committed offsets at an assignment, and remove it at shutdown.
+"""Write the owner's name to the metadata of committed offsets at an assignment, and remove the name at shutdown.
 
-From the name, the next owner learns which open transactions it must end. Every commit carries the name, so a separate commit of
-the unchanged offset is needed only before the first batch.
+The name shows the next owner which open transactions it must end. Every commit has the name, so a separate commit of the
+unchanged offset is needed only before the first batch.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnershipMarker:
-    """Marks the partitions of the scorer with the name `owner`."""
+    """Commits the name `owner` in the offset metadata of the partitions that are assigned to this scorer."""
 
     def __init__(self, owner: str, intake: EventConsumer, session: Session) -> None:
         self._owner = owner
@@ -24,11 +24,11 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Commit the name for these partitions before any of their events is scored. Raises Aborted; the caller retries."""
+        """Commit the owner's name for new partitions, before any of their events is scored. Raises Aborted, to be retried."""
         self._rewrite(partitions, self._owner)
 
     def leave(self) -> None:
-        """Remove the name from all partitions. No transaction may be open. Never raises Aborted."""
+        """Remove the owner's name from all partitions, while no transaction is open. A failure is logged and not raised."""
         try:
             self._rewrite([p for p, mark in self._intake.partitions.marks().items() if mark.owner == self._owner], "")
         except Aborted as error:

@@ -1,8 +1,8 @@
 """The reading state of each assigned partition, as one table of states and transitions. No Kafka calls.
 
-`next_state` is the transition; it is pure, and defined for every state and every event. The consumer turns changes of
-`pause_reasons` into calls of its client. Offsets are not part of the state: see assignment.py, which holds the positions of
-exactly the partitions with `has_position`.
+`next_state` is the transition function. It is pure, and defined for every state and every event. The consumer turns changes of
+`pause_reasons` into calls of its client. Offsets are not part of the state: assignment.py has the positions, of exactly the
+partitions whose state has `has_position`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,93 +13,93 @@ from typing import Literal, NamedTuple
 from publisher.kafka.partitions import Partition
 
 Hold = Literal["backend unavailable", "revision"]
-"""Why the worker holds a partition: model servers are unavailable, or a newer revision has scored the partition."""
+"""Why the worker pauses a partition: model servers are unavailable, or a newer revision has scored the partition."""
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]
 """Why the client does not fetch a partition. Each reason holds until its cause is removed."""
 
 
 class Stage(Enum):
-    """How far a partition is between its assignment and a fetch."""
+    """The progress of a partition from its assignment to the fetch of its events."""
 
     NO_LEADER = "no leader"
-    """Assigned, but its start offset is unknown because it has no leader."""
+    """The start offset is unknown because the partition has no leader."""
     START_DUE = "start due"
-    """It has a leader now: the next rewind determines its start offset."""
+    """The partition has a leader again: the next rewind determines the start offset."""
     FETCHING = "fetching"
-    """Its fetched events count."""
+    """Fetched events of the partition are scored."""
     REWIND_DUE = "rewind due"
-    """Its fetched events are dropped until the next rewind has returned it to the committed offset."""
+    """Fetched events of the partition are dropped until the next rewind has returned it to the committed offset."""
 
 
 class SandboxUse(Enum):
-    """Whether the sandbox reads a partition instead of the client."""
+    """Whether a sandbox process reads a partition in place of the client."""
 
     UNUSED = "unused"
     DUE = "due"
-    """The client cannot decode the next batch. The events before it are in flight; then the sandbox continues behind them."""
+    """The client cannot decode the next batch of the log: the sandbox starts there with the next call of `take`."""
     ACTIVE = "active"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaderless:
-    """No broker leads the partition. The client reads it again once it has a leader."""
+    """No broker leads the partition. The client resumes by itself once the partition has a leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionOutOfRange:
-    """The position is not in the log. `reason` is a sentence with the remedy."""
+    """The partition is unavailable: its position is not in the log. `reason` is a sentence with the remedy."""
 
     reason: str
 
 
 class Signal(Enum):
-    """The events without data."""
+    """The events of the state machine that carry no data."""
 
     INVALIDATED = "invalidated"
-    """Fetched events do not count: they may be of two assignments, of a recreated topic, or the seek was rejected."""
+    """Fetched events must be dropped: of two assignments, of a recreated topic, or after a rejected seek."""
     LEADER_FOUND = "leader found"
     LEADER_LOST = "leader lost"
     REWOUND = "rewound"
-    """A position was determined, from which the client reads next."""
+    """A rewind determined the position from which the client reads next."""
     START_UNKNOWN = "start unknown"
     """A rewind found no position, because the partition has no leader."""
     MOVED = "moved"
-    """The group's position was moved into the log."""
+    """The group's committed offset was moved, and the partition was rewound to the new offset."""
     SUSPECTED = "suspected"
-    """The last owner died or had not passed a suspect batch: the sandbox reads the partition from its start."""
+    """The last owner died, or had not finished its reads in the sandbox: the sandbox reads from the start position."""
     UNDECODABLE = "undecodable"
-    """The client cannot decode the next batch."""
+    """The client cannot decode the next batch of the log."""
     SANDBOX_STARTED = "sandbox started"
-    """The sandbox continues behind the events in flight."""
+    """The sandbox has started to read at the next offset."""
     SANDBOX_PASSED = "sandbox passed"
-    """The client can read the partition again."""
+    """The partition no longer needs the sandbox: the client reads the partition again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The worker holds the partition for this reason."""
+    """The event that the worker pauses the partition for this reason."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """This reason of the worker no longer applies."""
+    """The event that the worker removes this reason for a pause."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class LeftRange:
-    """The position is not in the log. `reason` is a sentence with the remedy."""
+    """The event that the client found the position out of range. `reason` is a sentence with the remedy."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """The client reported a failure without an offset while it was at this position; see `is_doubtful`."""
+    """The event that the client, at this position, reported an out-of-range error without an offset; see `is_doubtful`."""
 
     position: int
 
@@ -112,7 +112,7 @@ STAGES: Mapping[Signal, Mapping[Stage, Stage]] = {
     Signal.REWOUND: dict.fromkeys(Stage, Stage.FETCHING),
     Signal.START_UNKNOWN: dict.fromkeys(Stage, Stage.NO_LEADER),
 }
-"""The next stage by signal. Other signals, and stages that are not listed, keep the stage."""
+"""The next stage, by signal and current stage. A signal or stage that is not listed leaves the stage unchanged."""
 
 SANDBOXES: Mapping[Signal, Mapping[SandboxUse, SandboxUse]] = {
     Signal.REWOUND: {SandboxUse.DUE: SandboxUse.ACTIVE},
@@ -122,19 +122,20 @@ SANDBOXES: Mapping[Signal, Mapping[SandboxUse, SandboxUse]] = {
     Signal.SANDBOX_STARTED: {SandboxUse.DUE: SandboxUse.ACTIVE},
     Signal.SANDBOX_PASSED: dict.fromkeys(SandboxUse, SandboxUse.UNUSED),
 }
-"""The next use of the sandbox by signal. Other signals, and uses that are not listed, keep it."""
+"""The next use of the sandbox, by signal and current use. A signal or use that is not listed leaves the use unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The state of one assigned partition.
+    """The reading state of one assigned partition.
 
     Attributes:
-        stage: how far the partition is between its assignment and a fetch.
-        sandbox: whether the sandbox reads the partition.
-        unavailable: why the partition cannot be read, if so. Of two reasons, out of range is kept: it needs an operator.
-        holds: why the worker holds the partition.
-        doubted: the position at the last failure without an offset.
+        stage: the progress from the assignment to the fetch of events.
+        sandbox: whether the sandbox reads the partition in place of the client.
+        unavailable: why the partition cannot be read; None if it can. PositionOutOfRange takes precedence over Leaderless,
+            because it needs an operator.
+        holds: the reasons for which the worker pauses the partition.
+        doubted: the position at the last out-of-range error without an offset; None before the first.
     """
 
     stage: Stage
@@ -145,12 +146,12 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        """Whether the position is known from which the partition is read."""
+        """Whether the position from which the partition is read is known."""
         return self.stage in (Stage.FETCHING, Stage.REWIND_DUE)
 
     @property
     def pause_reasons(self) -> frozenset[PauseReason]:
-        """Why the client must not fetch the partition; empty if it fetches."""
+        """The reasons why the client must not fetch the partition; empty if the client fetches the partition."""
         reasons: set[PauseReason] = {*self.holds}
         if not self.has_position:
             reasons.add("no leader")
@@ -161,10 +162,10 @@ class PartitionState:
         return frozenset(reasons)
 
     def is_doubtful(self, failed: int | None, position: int) -> bool:
-        """Return whether an out-of-range error at `failed` may concern an earlier position than the current one.
+        """Return whether an out-of-range error may concern an earlier position than the current `position`.
 
-        After the truncation of a log the client does not report the offset (`failed` is None or negative). Such an error is
-        doubtful once per position; the caller records it as `Doubted`.
+        `failed` is the offset in the error. After the truncation of a log the client reports no offset (None or negative). An
+        error without an offset is doubtful the first time at each position; the caller records it as `Doubted`.
         """
         if failed is not None and failed >= 0:
             return failed != position
@@ -208,18 +209,19 @@ def _next_unavailable(
 
 
 class PauseChange(NamedTuple):
-    """The calls of the client that follow from a change of states: the partitions to pause, and those to resume."""
+    """The partitions that the client must pause, and the partitions that it must resume, after a change of states."""
 
     pause: list[Partition]
     resume: list[Partition]
 
 
 class PartitionTable:
-    """The states of the partitions of one consumer, owned by its thread. A partition that is not assigned has no state.
+    """The reading states of the partitions that are assigned to one consumer, used by one thread.
 
     Attributes:
-        due: the partitions that the next rewind must include. A set beside the states, so that a batch does not scan them.
-        sandbox_due: the partitions that the sandbox must continue once a batch is taken.
+        due: the partitions that the next rewind must include. The set is derived from the states, to avoid a scan of all states
+            for each batch.
+        sandbox_due: the partitions whose next batch the sandbox must read, from the next call of `EventConsumer.take` on.
     """
 
     def __init__(self) -> None:
@@ -238,7 +240,7 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions."""
+        """Add assigned partitions in this stage; return the partitions to pause."""
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage))
@@ -247,7 +249,7 @@ class PartitionTable:
         return change
 
     def apply(self, partitions: Iterable[Partition], event: Event) -> PauseChange:
-        """Apply an event to these partitions. Those that are not assigned are ignored."""
+        """Apply an event to these partitions; return the changes of pauses. Partitions that are not assigned are ignored."""
         change = PauseChange([], [])
         for partition in partitions:
             before = self._states.get(partition)
@@ -266,7 +268,7 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions. Those that were paused are resumed, for their next assignment."""
+        """Remove revoked or lost partitions; return the paused ones to resume, so that a later assignment is not paused."""
         change = PauseChange([], [])
         for partition in partitions:
             state = self._states.pop(partition, None)
@@ -281,7 +283,7 @@ class PartitionTable:
         return {partition for partition, state in self._states.items() if state.pause_reasons}
 
     def leaderless(self) -> set[Partition]:
-        """Return the partitions whose only reason to be unavailable is the missing leader."""
+        """Return the partitions that are unavailable because they have no leader, and are not out of range."""
         return {partition for partition, state in self._states.items() if isinstance(state.unavailable, Leaderless)}
 
     def out_of_range(self) -> set[Partition]:
@@ -289,7 +291,7 @@ class PartitionTable:
         return {partition for partition, state in self._states.items() if isinstance(state.unavailable, PositionOutOfRange)}
 
     def unavailable_reasons(self) -> dict[Partition, str]:
-        """Return why partitions cannot be read, as a sentence for each."""
+        """Return the reason, as a sentence, for each partition that has no leader or is out of range."""
         reasons = {}
         for partition, state in self._states.items():
             match state.unavailable:

@@ -1,11 +1,12 @@
-"""Partitions that are read in the sandbox, as batches; see `publisher/kafka/sandboxed_reads.py`.
+"""Read partitions in the sandbox, a child process that may die, as batches; see `publisher/kafka/sandboxed_reads.py`.
 
-A partition is read in the sandbox in three cases:
-- Its last owner died. A fetched batch that expands beyond the memory ends the process before any event is in flight. The owner
-  in the metadata of the committed offset records this: it survives the process, its container and its disk.
-- The client reports a batch that it cannot decompress.
-- The mark of the committed offset states that the last owner had not passed the batch, because a rebalance does not remove the
-  suspicion.
+A partition is suspect, and is read in the sandbox, in three cases:
+- Its last owner died, possibly because a fetched batch expanded beyond the memory. Such a death happens before any event is in
+  flight, so the in-flight journal does not show it. The owner's name in the metadata of the committed offset does: the metadata
+  survives the process, its container and its disk.
+- The client reports a batch of the log that it cannot decompress.
+- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox, and lost it in a rebalance
+  before the sandbox had passed the suspect batch.
 """
 
 import time
@@ -19,10 +20,10 @@ from scorer.decoding.batch import Batch, UnreadableRange
 
 
 class SandboxedInputPartitions:
-    """The sandboxed partitions of one consumer, owned by its thread.
+    """The partitions of one consumer that are read in the sandbox. One thread makes all calls.
 
     Attributes:
-        cleared: partitions that passed the sandbox. The consumer itself reads them from now on.
+        cleared: partitions that no longer need the sandbox, so that the client must read them again.
     """
 
     def __init__(self, sandbox: Sandboxed, owner: str) -> None:
@@ -39,9 +40,11 @@ class SandboxedInputPartitions:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
     def suspects_among(self, starts: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
-        """Return the start offsets of suspect partitions, and of partitions of a dead owner.
+        """Return the start offset of each assigned partition that must be read in the sandbox.
 
-        A partition whose last owner has the name of this scorer belonged to an earlier process, unless this process had it.
+        The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
+        if it is in `dead`, or if it has the name of this scorer but this process has never had the partition: then the owner
+        was an earlier process.
         """
         offsets = {}
         for start in starts:
@@ -53,25 +56,25 @@ class SandboxedInputPartitions:
         return offsets
 
     def add(self, partition: Partition, offset: int) -> None:
-        """Read this partition in the sandbox, from that offset."""
+        """Read this partition in the sandbox from this offset on."""
         self._drop([partition])
         self._sandbox.add(partition, offset)
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """Forget revoked partitions."""
+        """Stop reading revoked partitions, and drop their records that were read but not taken."""
         self._drop(partitions)
         self._sandbox.forget(partitions)
 
     def take(self, limit: Callable[[int], int], readable: Callable[[Partition], bool], wait: float) -> Batch | None:
-        """Return the next events of one partition; None if there are none.
+        """Return the next events of one sandboxed partition; None if no event is available within `wait`.
 
         Args:
-            limit: returns the maximum number of events, given the timestamp of the first one in Unix ms.
+            limit: returns the maximum number of events, given the timestamp of the first event in Unix ms.
             readable: returns whether a partition may be read now.
             wait: how long to wait for an answer of the sandbox, in seconds.
 
         Returns:
-            A batch of events, or of one entry for an unreadable batch of the log.
+            A batch of events, or a batch with one entry that represents an unreadable batch of the log.
         """
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
@@ -92,7 +95,7 @@ class SandboxedInputPartitions:
         return batch_of(partition, rows[:count])
 
     def close(self) -> None:
-        """End the sandbox."""
+        """End the sandbox process."""
         self._sandbox.close()
 
     def _drop(self, partitions: Collection[Partition]) -> None:
@@ -102,7 +105,7 @@ class SandboxedInputPartitions:
 
 
 def batch_of(partition: Partition, rows: list[Row]) -> Batch:
-    """Return these records as a batch without epochs."""
+    """Return records of the sandbox as a batch. The caller sets the epochs of the batch."""
     topic, number = partition
     return Batch(
         topics=[topic] * len(rows),
@@ -118,7 +121,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch of one entry for all records of an unreadable batch. `now_ms` is the wall clock in Unix ms."""
+    """Return a batch with one entry that represents all records of an unreadable batch of the log, with `now_ms` (Unix ms)."""
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

@@ -1,9 +1,9 @@
-"""The start position of a partition without a committed offset, or with one of a deleted topic of the same name.
+"""The start position of a partition that has no committed offset, or an offset of a deleted topic of the same name.
 
-Topic ids distinguish a recreated topic from the deleted one: the committed offset has another meaning in it, and the client
-would continue without an error. A thread polls the ids; every mark names the id of the topic that its offset belongs to. The
-topic of version changes records which partitions were scored, also after the group's offsets have expired. `decide_start`
-decides, and is pure.
+Topic ids distinguish a recreated topic from the deleted topic. A committed offset of the deleted topic means other records in
+the recreated topic, and the client would continue there without an error. A thread polls the topic ids. Every mark has the id
+of the topic that its offset belongs to. The topic of version changes shows which partitions were scored, also after the group's
+offsets have expired. `decide_start` decides, and is pure.
 """
 
 import logging
@@ -31,13 +31,16 @@ log = logging.getLogger(__name__)
 StartReason = Literal["position", "recreated", "added", "start", "expired"]
 """How the start offset of a partition is determined.
 
-The committed offset; the beginning of a recreated topic; the beginning of an added partition; the setting `input.start`; not at
-all, because the offsets of a scored partition have expired.
+- "position": the committed offset.
+- "recreated": the beginning of a recreated topic.
+- "added": the beginning of a partition that was added to a topic which the group has read.
+- "start": the setting `input.start`, for a topic that the group has never read.
+- "expired": not at all, because the committed offset of a scored partition has expired. An operator must decide.
 """
 Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 1.5  # the time-out of one poll of the topics
-SEEN_SECONDS = 2.0  # a batch is published exactly once only if the ids of its topics were polled since
+SEEN_SECONDS = 2.0  # a batch is published exactly once only if the ids of its topics were polled within this time
 ABSENT_SECONDS = 5.0  # a broker that has just started may not know all topics yet
 GONE_SECONDS = 30.0  # a topic that is being recreated may be absent for this long
 PAUSE_SECONDS = 0.01
@@ -45,14 +48,21 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """Where the answers to a recreated topic start: an offset by partition of the output and of the dead-letter topic."""
+    """The offsets, by partition of the output and dead-letter topics, from which on answers belong to a recreated topic."""
 
     scores: list[int]
     letters: list[int]
 
 
 class StartPosition(NamedTuple):
-    """The start position of a partition. `after`: where its answers start, if a deleted topic of that name was scored."""
+    """The start position of a partition.
+
+    Attributes:
+        reason: how the start offset was determined.
+        position: the offset to read first, with its leader epoch if known.
+        mark: the mark for the committed offset.
+        after: the start offsets of the answers if a deleted topic of the same name was scored; else None.
+    """
 
     reason: StartReason
     position: TopicPartition
@@ -61,7 +71,7 @@ class StartPosition(NamedTuple):
 
 
 class ScoredPartition(msgspec.Struct):
-    """The part of a version change record that states what was scored; `topic_id` is "" in records without one."""
+    """The fields of a version change record that identify the scored partition; `topic_id` is "" in records without an id."""
 
     topic: str
     partition: Int64
@@ -72,7 +82,7 @@ _scored = DocumentDecoder(ScoredPartition)
 
 
 def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Collection[str], visited: bool) -> StartReason:
-    """Decide where a partition starts.
+    """Decide how the start offset of a partition is determined.
 
     Args:
         offset: the group's committed offset; negative if there is none.
@@ -91,22 +101,23 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
 
 
 def leader_epoch_field(epoch: int | None) -> int:
-    """Return a leader epoch as the field of a position: -1 if it is unknown."""
+    """Return a leader epoch in the form that a TopicPartition needs: -1 if the epoch is unknown (None)."""
     return -1 if epoch is None else epoch
 
 
 class StartPositions:
-    """Determines the start positions of one scorer, and polls the ids of its topics in a thread.
+    """Determines the start positions of one scorer, and polls the ids of its input topics in a background thread.
 
-    All methods are called from the thread that owns the consumer. Each of them may raise the error that ended the polls.
+    All methods are called from the thread that owns the consumer. Each method may raise the error that ended the background
+    thread.
     """
 
     def __init__(self, settings: Settings, context: Context, skipped: SkippedRecords | None = None) -> None:
-        """Start to poll the topics.
+        """Start the thread that polls the input topics.
 
         Args:
             settings: the settings of the scorer.
-            context: is checked repeatedly during a wait. Its check may raise Aborted.
+            context: its check is called repeatedly during a wait, and may raise Aborted.
             skipped: counts unreadable records of the topic of version changes, and unreadable metadata of committed offsets.
         """
         self._settings = settings
@@ -124,10 +135,12 @@ class StartPositions:
         self._looks.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the partitions of topics that were recreated according to the last poll. Each poll is reported once.
+        """Return the partitions whose topic has another id in the last poll than in the partition's mark.
+
+        The result is empty unless a poll since the previous call has returned other topics, ids or partition counts.
 
         Raises:
-            Fatal: 3 if every topic stays absent.
+            Fatal: Every input topic has been absent for GONE_SECONDS (exit code 3).
         """
         if self._looks.failure is not None:
             raise self._looks.failure
@@ -139,29 +152,32 @@ class StartPositions:
         return {p for p, mark in marks.items() if p[0] in topics and topics[p[0]].id != mark.topic_id}
 
     def recreated_or_absent(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Poll the topics now, and return the partitions of topics that were recreated or are absent."""
+        """Wait for a new poll of the topics, and return the partitions whose topic was recreated or is absent."""
         topics = self._poll({topic for topic, _ in marks}) if marks else {}
         return {p for p, mark in marks.items() if p[0] not in topics or topics[p[0]].id != mark.topic_id}
 
     def are_current(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
-        """Return whether a recent poll returned these ids for the topics; wait for one if delivery is exactly-once."""
+        """Return whether the last poll returned these ids for these topics.
+
+        With exactly-once delivery, wait for a new poll if the last poll is older than SEEN_SECONDS.
+        """
         if self._settings.delivery == "exactly-once" and self._looks.seen < time.monotonic() - SEEN_SECONDS:
             self._wait_for_poll(time.monotonic() - SEEN_SECONDS)
         topics = self._looks.found
         return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
     def is_current(self, name: str, topic_id: str) -> bool:
-        """Return whether a recent poll returned this id for the topic, without waiting for one."""
+        """Return whether a poll within the last SEEN_SECONDS returned this id for the topic. Does not wait for a poll."""
         topic = self._looks.found.get(name)
         return topic is not None and topic.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
 
     def determine(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Return the start position of each partition, given the group's offsets.
+        """Return the start position of each partition, given the group's committed offsets.
 
-        A partition without a position is omitted while it has no leader or does not exist.
+        A partition is omitted if it does not exist, or if it has neither a valid committed offset nor a leader.
 
         Raises:
-            Fatal: 3 if only an operator can decide.
+            Fatal: The committed offsets of a scored partition have expired, so that an operator must decide (exit code 3).
         """
         self._wait_for_poll(float("-inf"))
         ids = {name: topic.id for name, topic in self._looks.found.items()}
@@ -201,7 +217,7 @@ class StartPositions:
         return starts
 
     def _mark(self, committed: TopicPartition) -> OffsetMetadata:
-        """Return the mark of a committed offset. Unreadable metadata is counted and logged, and gives an empty mark."""
+        """Return the mark of a committed offset. Unreadable metadata is counted, logged and treated as an empty mark."""
         try:
             return OffsetMetadata.read(committed.metadata)
         except UnreadableDocument as error:
@@ -216,7 +232,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return the start reason of each of these partitions. Raises Fatal (3) if offsets have expired."""
+        """Return how the start offset of each of these partitions is determined. Raises Fatal (3) if offsets have expired."""
         scored_ids = self._retry(self._read_swaps)
         visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
         visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
@@ -233,13 +249,13 @@ class StartPositions:
         return reasons
 
     def _with_positions(self, consumer: Consumer, names: Iterable[str]) -> set[str]:
-        """Return the topics in which the group has a committed offset in any partition."""
+        """Return the topics of `names` in which the group has a committed offset for at least one partition."""
         topics = self._looks.found
         every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._context) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
-        """Return, by partition, the topic ids under which it was scored. Read from the topic of version changes."""
+        """Read the topic of version changes; return the ids of the topics in which each partition was scored."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts = reader.earliest(partitions)
@@ -259,7 +275,7 @@ class StartPositions:
     def _offsets(
         self, consumer: Consumer, reasons: Mapping[Partition, StartReason], ids: Mapping[str, str]
     ) -> dict[Partition, int]:
-        """Return the start offsets of partitions without a valid committed offset. Those without a leader are omitted."""
+        """Return the start offsets of the partitions without a valid committed offset. Leaderless partitions are omitted."""
         from_beginning = [TopicPartition(*p) for p, reason in reasons.items() if reason in ("recreated", "added")]
 
         def bounds() -> dict[Partition, Bounds]:
@@ -274,10 +290,10 @@ class StartPositions:
         return {(p.topic, p.partition) for p in partitions if p.topic in topics and p.partition < topics[p.topic].partitions}
 
     def _first_offsets(self, consumer: Consumer, names: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
-        """Return and commit the start offset of each partition of these topics, which no scorer has read.
+        """Determine and commit the start offsets of all partitions of topics that the group has never read.
 
-        `input.start` applies to all partitions at once. The offsets are committed: otherwise they would be determined again
-        later, or another member would treat these partitions as added ones.
+        `input.start` applies to all partitions of a topic at the same time. The offsets are committed immediately. Otherwise a
+        later assignment would determine other offsets, or another member would treat the remaining partitions as added ones.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         topics = self._looks.found
@@ -295,7 +311,7 @@ class StartPositions:
         return offsets
 
     def _answers_from(self) -> AnswerStartOffsets:
-        """Return the ends of the output and the dead-letter topic: no event of the recreated topic is answered yet."""
+        """Return the end offsets of the output and dead-letter topics, before any event of a recreated topic is answered."""
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._retry(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}
@@ -304,7 +320,7 @@ class StartPositions:
         return AnswerStartOffsets(scores, letters)
 
     def _check_absent(self, topics: Mapping[str, Topic]) -> None:
-        """Record which topics are absent, and since when. Raises Fatal (3) if all have been absent for too long."""
+        """Record since when topics are absent. Raises Fatal (3) if every input topic has been absent for GONE_SECONDS."""
         names = self._settings.input.topics
         if not self._looks.seen > 0 or (len(topics) == len(names) and not self._absent_since):
             return
@@ -320,7 +336,7 @@ class StartPositions:
             raise _absent(names[0])
 
     def _poll(self, names: Collection[str]) -> Mapping[str, Topic]:
-        """Return the current topics. Wait up to ABSENT_SECONDS for an absent one."""
+        """Return the topics of a new poll. While a topic of `names` is absent, poll again for up to ABSENT_SECONDS."""
         started = time.monotonic()
         while True:
             self._wait_for_poll(started)
@@ -332,7 +348,7 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait for the answer to a poll that started after this time (monotonic seconds), or to any poll for -inf."""
+        """Wait until a poll that started after this time (monotonic seconds, -inf for any poll) has an answer."""
         self._looks.hurry()
         while self._looks.seen <= after:
             if self._looks.failure is not None:
@@ -341,7 +357,7 @@ class StartPositions:
             time.sleep(PAUSE_SECONDS)
 
     def _retry(self, request: Callable[[], Answer]) -> Answer:
-        """Return the answer to a request, repeated while brokers are unavailable. Raises Fatal if they reject the request."""
+        """Repeat a request while no broker is available; return its answer. Raises Fatal if a broker rejects the request."""
         logged = ""
         pause = PAUSE_SECONDS
         while True:
@@ -357,7 +373,7 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait unless a stop is requested. Raises the errors of the context."""
+        """Wait for this time. Raises the error of the context's check, for example if a stop is requested."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._context.check()
