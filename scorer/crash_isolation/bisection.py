@@ -1,8 +1,8 @@
-"""Bisect the suspects after a death to find the events that crash the process. Pure.
+"""Bisect the suspects after the death of a process to find the events that crash a process. Pure.
 
-A sandbox process, which may die, scores the suspects. After a death fewer events are scored at once, until the failing event is
-alone. An event is marked as failing if two processes in a row died while it was the only event in flight: one death may have
-another cause.
+The suspects are the events that were in flight when the process died. A sandbox process, which may die, scores them. After each
+death fewer events are scored at once, until the failing event is alone in its batch. An event is marked as failing if two
+processes in succession died while it was the only event in flight, because a single death may have another cause.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from publisher.kafka.partitions import Partition
 from scorer.decoding.batch import Batch
 
 FEWER = 8  # divides the batch size after a death; in a simulation, one failing event among 4,096 cost 10 deaths
-QUIET_SECONDS = 600.0  # without a death a bisection ends then, although partitions of another scorer may be behind
+QUIET_SECONDS = 600.0  # a bisection ends after this time without a death, even if suspects in partitions of others remain
 
 
 @dataclass(slots=True)
 class Bisection:
-    """The state of a bisection.
+    """The state of a bisection: the remaining suspects, and the number of events that are scored at once.
 
     Attributes:
-        suspects: the end offset of the suspects by partition: its uncommitted events before that offset.
+        suspects: an end offset by partition. The suspects of a partition are its uncommitted events before that offset.
         largest: the configured maximum number of events per batch.
         now: the time of the last death, or of the start, in monotonic seconds.
         limit: the current maximum number of events per batch.
@@ -33,11 +33,11 @@ class Bisection:
     _died_once: set[tuple[str, int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Start with the batch size at the death."""
+        """Start with the configured maximum of events per batch."""
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight; return whether its only event is marked as failing."""
+        """Record a death while this batch was in flight; return whether its event, if it has only one, is marked as failing."""
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:
@@ -48,13 +48,13 @@ class Bisection:
         return is_failing
 
     def answered(self, batch: Batch) -> None:
-        """Record that this batch was scored without a death."""
+        """Record that this batch was scored without a death; a batch of full size doubles the limit."""
         if len(batch) >= self.limit:
             self.limit = min(self.largest, 2 * self.limit)
         if self._died_once:
             self._died_once.difference_update(zip(batch.topics, batch.partitions, batch.offsets, strict=True))
 
     def over(self, committed: Mapping[Partition, int], now: float) -> bool:
-        """Return whether all suspects are answered, by this scorer or another one, according to the committed offsets."""
+        """Return whether the bisection is over: all suspects are committed, or no process died for QUIET_SECONDS."""
         self.suspects = {partition: end for partition, end in self.suspects.items() if committed.get(partition, -1) < end}
         return not self.suspects or now - self.now > QUIET_SECONDS

@@ -1,10 +1,11 @@
 """The in-flight journal: the events that a worker is scoring.
 
-The journal is in memory that outlives the worker, and on disk if the cache is writable, so that a restarted container can read
-it. A worker writes it before it scores a batch and clears it afterwards. The supervisor clears it after every end except a
-death (a signal, a hang, a broken model, an exit by a library). A journal with content at the start therefore names the events
-that may have caused a death, and the candidate that scored some of them. The journal also holds the number of deaths attributed
-to a candidate, and the version that is being loaded (`load_journal.py`).
+The journal is in memory that outlives the worker. If the cache is writable, the journal is also on disk, so that a restarted
+container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. The supervisor
+clears the journal after every end of a worker except a death (a signal, a hang, a broken model, an exit by a library). If a
+journal has content at the start of a worker, it therefore names the events that may have caused a death, and the candidate that
+scored some of these events. The journal also has the number of deaths attributed to a candidate, and the version that is being
+loaded (`load_journal.py`).
 """
 
 import errno
@@ -23,8 +24,8 @@ from publisher.kafka.partitions import Partition
 
 SIZE = 1 << 16  # bytes
 MAX_PARTITIONS = 1_000  # in one entry; fewer if their names are long
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-LENGTH = struct.Struct("<I")
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk or the quota is full
+LENGTH = struct.Struct("<I")  # precedes each entry
 BLAME_AT = SIZE - 512  # bytes from the start of the file
 LOADS_AT = BLAME_AT - 4_096
 ROOM = LOADS_AT - LENGTH.size
@@ -51,10 +52,12 @@ class _LoadEntry(msgspec.Struct, array_like=True):
 
 
 class InFlightJournal:
-    """The journal of one worker, at `path` or, if that is read-only, in memory shared by forked processes.
+    """The journal of one worker: in the file `path`, or in memory that is shared by forked processes.
+
+    Memory is used if `path` is None, or if the disk is read-only or full.
 
     Raises:
-        OSError: The file cannot be opened, for another reason than a read-only or full disk.
+        OSError: The file cannot be opened for another reason.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -65,7 +68,7 @@ class InFlightJournal:
         """Record the events in flight.
 
         Args:
-            ends: the end offset by partition; the events from the committed offset to this one are in flight.
+            ends: the end offset by partition; the events from the committed offset to before the end offset are in flight.
             candidate: the candidate that scores some of the events, if any.
         """
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MAX_PARTITIONS)]
@@ -78,12 +81,12 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, 0, 0)
 
     def read(self) -> dict[Partition, int]:
-        """Return the recorded end offsets; empty if there are none or the content is invalid."""
+        """Return the recorded end offset by partition; empty if no event is in flight or the entry is invalid."""
         entry = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
         return {(topic, partition): end for topic, partition, end in entry.rows}
 
     def candidate(self) -> str:
-        """Return the recorded candidate; "" if there is none."""
+        """Return the candidate that scores events in flight; "" if none does."""
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def blame(self, candidate: str) -> None:
@@ -122,7 +125,7 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, at, len(body))
 
     def _read(self, at: int, room: int, kind: type[Entry]) -> Entry | None:
-        """Return the entry at this position; None if it is empty or invalid."""
+        """Return the entry that begins `at` bytes from the start of the file; None if the entry is empty or invalid."""
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:

@@ -1,4 +1,6 @@
-"""The journal of the version that a process is loading, and of the deaths during loads. It is stored in the in-flight journal.
+"""The load journal: the version that a process is loading, and the number of deaths during loads of each version.
+
+The load journal is stored in the in-flight journal (`in_flight_journal.py`).
 
 A trial process (`trial_load.py`) protects a worker from a version that kills its process. This journal covers deaths that a
 trial does not prevent: the whole container is killed for memory, or the version kills the serving process only.
@@ -13,12 +15,12 @@ from scorer.crash_isolation.in_flight_journal import InFlightJournal
 
 log = logging.getLogger(__name__)
 
-LETHAL = 2  # deaths during loads of one version without a successful load in between
+LETHAL = 2  # a version is refused after this many deaths during its loads without a successful load in between
 REMEMBERED = 8  # versions whose deaths are stored
 
 
 class LoadJournal:
-    """The journal of one process. It counts the death of a predecessor that died during a load."""
+    """The load journal of one process. If its predecessor died during a load, the death is attributed to the loaded version."""
 
     def __init__(self, journal: InFlightJournal) -> None:
         self._journal = journal
@@ -34,7 +36,7 @@ class LoadJournal:
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Return the reason for which this version is refused; None if it may be loaded."""
+        """Return why this version is refused after deaths during its loads; None if it may be loaded."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
         return (
@@ -43,7 +45,7 @@ class LoadJournal:
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Record on disk that this version is being loaded; a successful load clears its deaths."""
+        """Record on disk, for the duration of the context, that this version is being loaded; success clears its deaths."""
         self._began = time.monotonic()
         self._write(identity)
         try:
@@ -54,7 +56,7 @@ class LoadJournal:
             self._write("")
 
     def age_seconds(self) -> float:
-        """Return the duration of the current load; 0 without one."""
+        """Return the time since the current load began in seconds; 0 if no version is being loaded."""
         return 0.0 if (began := self._began) is None else time.monotonic() - began
 
     def _write(self, loading: str) -> None:

@@ -1,13 +1,13 @@
 """Isolate events that crash the process: journal each batch, and after a death score its events in a sandbox.
 
-Normally every batch is journaled before it is scored (`in_flight_journal.py`). If the journal has events at the start, a
-sandbox process (`sandbox_process.py`) runs the model until these events are answered (`bisection.py`). Then this process loads
-the model.
+Normally every batch is journaled before it is scored (`in_flight_journal.py`). If the journal has events at the start of a
+worker, these events are the suspects: a sandbox process (`sandbox_process.py`) runs the model until all suspects are answered
+(`bisection.py`). Then the worker process loads the model itself.
 
-A death with a candidate in flight is attributed to the candidate before it is attributed to an event: the champion alone
-answers the events, and after the second death the candidate is refused. A new promotion resets the count. In a shadow, for
-which no consumer waits, the candidate scores the events again in the sandbox: if the sandbox dies, that is the second death;
-otherwise the candidate was not the cause.
+A death while a candidate scored events is attributed to the candidate first, and to an event only if deaths continue without
+the candidate. The champion alone then answers the suspects. After the second death the candidate is refused, until a new
+promotion resets the count. In a shadow, for which no consumer waits, the candidate scores the suspects again in the sandbox. If
+the sandbox dies, that is the second death. Otherwise the candidate was not the cause, and its count is reset.
 """
 
 import logging
@@ -26,23 +26,23 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 Elsewhere = Callable[[Iterable[Partition]], dict[Partition, int]]
-"""Returns the committed offsets of partitions of other members, as far as they are known."""
+"""Returns the committed offsets of partitions of other members. Unknown offsets are omitted."""
 
-LETHAL = 2  # deaths with a candidate in flight
+LETHAL = 2  # a candidate is refused after this many deaths while it scored events
 ELSEWHERE_SECONDS = 5.0  # between queries of the offsets of other members' partitions
 
 
 class Quarantine:
-    """The isolation of one worker.
+    """Isolates one worker from the events that were in flight when its predecessor died.
 
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal.
         load: loads models into this process.
-        context: shows liveness while the sandbox works; its clock measures durations.
+        context: its heartbeat is called while the sandbox works; its clock measures durations.
 
     Attributes:
-        loading: the current loader: `load`, or that of the sandbox.
+        loading: the function that loads models: the loader of the sandbox if there are suspects, else `load`.
     """
 
     def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:
@@ -67,20 +67,23 @@ class Quarantine:
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of these events may be scored at once."""
+        """Return how many of `events` may be scored at once: all, or fewer during a bisection."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events: not during a bisection, so that the next death has one cause."""
+        """Return whether a candidate may score events: not during a bisection, where a death must have one possible cause."""
         return self._sandbox is None
 
     def lethal(self, candidate: str) -> str | None:
-        """Return the reason for which this candidate (see `Resolution.identity`) is refused; None if it may be loaded."""
+        """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if it may be loaded."""
         deaths = self._journal.deaths(candidate)
         return f"{deaths} processes died with it in flight; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
-        """Journal this batch as in flight, with the candidate (see `Resolution.identity`) that scores some of its events."""
+        """Write to the journal that this batch is in flight.
+
+        `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if none does.
+        """
         if self._sandbox is None:
             self._journal.note(batch.reached, candidate)
         else:
@@ -88,18 +91,18 @@ class Quarantine:
             self._acquitted = self._acquitted or bool(candidate)
 
     def end_batch(self) -> None:
-        """Clear the journal: no event is in flight."""
+        """Clear the journal, because no event is in flight. During a bisection the journal keeps the suspects."""
         if self._sandbox is None:
             self._journal.clear()
 
     def record_answer(self, batch: Batch) -> None:
-        """Record that this batch is scored."""
+        """Record that this batch was scored without a death."""
         self._bisection.answered(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died over this batch; return whether its only event is marked as failing.
+        """Record that the sandbox died while it scored this batch; return whether the only event is marked as failing.
 
-        If the event is not marked, the batch must be fetched again.
+        If the result is False, the batch must be fetched again.
         """
         if candidate := self._candidate:
             self._candidate = ""
@@ -114,12 +117,12 @@ class Quarantine:
         return is_failing
 
     def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
-        """Load the model into this process if all suspects are answered. The worker calls it periodically.
+        """If the bisection is over, end the sandbox and load the versions into this process. The worker calls this regularly.
 
         Args:
             committed: the committed offsets of this worker's partitions.
-            elsewhere: returns the committed offsets of other partitions.
-            versions: the versions of the model, which are loaded again.
+            elsewhere: returns the committed offsets of partitions of other workers.
+            versions: the served versions, which are loaded into this process.
         """
         if self._sandbox is None:
             return
@@ -139,6 +142,6 @@ class Quarantine:
             self._journal.note(self._bisection.suspects)
 
     def close(self) -> None:
-        """Release the sandbox; remaining suspects stay in the journal."""
+        """End the sandbox. Remaining suspects stay in the journal for the next process."""
         if self._sandbox is not None:
             self._sandbox.close()

@@ -1,7 +1,8 @@
 """The sandbox: a child process that decodes and scores for a worker, and may die.
 
-After the death of a worker its successor starts with a sandbox. Until the suspects are answered, decoder and model are loaded
-in the child only, so that worker and child together need the memory of one worker, also on a GPU.
+After the death of a worker, its successor starts with a sandbox. Until the suspects (the events that were in flight at the
+death) are answered, decoder and model are loaded in the child only. Worker and child together therefore need the memory of one
+worker, also on a GPU.
 """
 
 import contextlib
@@ -33,29 +34,29 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 KNOWN = (DependencyUnavailable, InferenceFailed, ModelRefused, Fatal)
-"""Errors that the worker raises again as they are. Others are reported by name and text."""
+"""Errors of the child that the worker raises as they are. Other errors are reported by class name and message."""
 CPU_DEADLINES = 3.0  # the CPU time of one call, in deadlines of the model
 DECODER_SECONDS = 2.0  # CPU time of the decoder in addition
 ANSWER_SECONDS = 30.0  # limits a call that takes no CPU time, such as a decoder that waits forever
-POLL_SECONDS = 0.5
-RETRY_SECONDS = 0.5
+POLL_SECONDS = 0.5  # between two heartbeats of a waiting worker
+RETRY_SECONDS = 0.5  # the delay before a worker retries after a death
 
 
 class SandboxProcessDied(DependencyUnavailable):
-    """The sandbox died during a request, or did not answer. The message has the cause."""
+    """The child process of the sandbox died during a request, or did not answer in time. The message states the cause."""
 
     def __init__(self, message: str) -> None:
         super().__init__(MODEL, message, retry_seconds=RETRY_SECONDS)
 
 
 class SandboxProcess:
-    """Loads models with their decoders in a child process, which is restarted after a death.
+    """Loads models with their decoders in a child process, and restarts the child after a death.
 
-    Any thread may call it; calls run one after the other.
+    Any thread may call the methods. The requests of several threads are answered in succession.
 
     Args:
         settings: the settings of the worker.
-        context: shows liveness while the creating thread waits for the child.
+        context: its heartbeat is called while the thread that created this object waits for the child.
     """
 
     def __init__(self, settings: Settings, context: Context) -> None:
@@ -71,7 +72,7 @@ class SandboxProcess:
         self._fork_server.set_forkserver_preload([__name__, *library])
 
     def load(self, package: Package) -> LoadedModel:
-        """Load a package; see `servable.LoadPackage`. A package that kills two children in a row is refused."""
+        """Load a package in the child; see `servable.LoadPackage`. A package that kills two children in a row is refused."""
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -95,10 +96,10 @@ class SandboxProcess:
         """Send a request to the child and return its answer.
 
         Args:
-            request: "open", "free", "decode" or "run".
+            request: "open" or "free" a package, "decode" events, or "run" the model.
             digest: the digest of the package.
             arguments: the arguments of the request.
-            seconds: the time limit.
+            seconds: the time limit for the answer.
 
         Raises:
             SandboxProcessDied: The child died or did not answer in time.
@@ -114,7 +115,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _end_broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """End a child whose model no longer answers any event; this counts as a death."""
+        """End the child because its model no longer answers any event; return the error, which counts as a death."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
@@ -134,7 +135,7 @@ class SandboxProcess:
             self.ask("free", digest)
 
     def close(self) -> None:
-        """End the child for good. Pending and later requests raise DependencyUnavailable."""
+        """End the child and start no other child. Pending and later requests raise DependencyUnavailable."""
         self._closed = True
         if (running := self._sandbox) is not None:
             running.kill()
@@ -146,7 +147,7 @@ class SandboxProcess:
         return self._settings.model.load_seconds
 
     def _start(self) -> Sandbox:
-        """Start a child that loads the packages of the previous child. Raises DependencyUnavailable."""
+        """Start a child, and load the packages of the previous child in it. Raises DependencyUnavailable if that fails."""
         started = self._sandbox = Sandbox(self._fork_server, _serve, self._settings)
         if self._closed:
             self._end()
@@ -175,7 +176,7 @@ class SandboxProcess:
 
 
 class SandboxedModel:
-    """A model and its decoder in the child. Both may raise SandboxProcessDied."""
+    """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied."""
 
     def __init__(self, process: SandboxProcess, digest: str, signature: Signature) -> None:
         self._process = process
@@ -183,7 +184,7 @@ class SandboxedModel:
         self._signature = signature
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
-        """See `Decoder.decode`."""
+        """Decode events in the child; see `Decoder.decode`."""
         decoded: Decoded = self._process.ask("decode", self._digest, list(values), parts and parts.listed())
         return decoded
 
@@ -192,7 +193,7 @@ class SandboxedModel:
         return self._signature
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
-        """See `Model.run`."""
+        """Run the model in the child; see `Model.run`."""
         outputs: dict[str, Any] = self._process.ask("run", self._digest, tensors)
         return outputs
 
@@ -202,7 +203,7 @@ class SandboxedModel:
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
-    """Answer requests in the child until the worker ends."""
+    """Answer requests, in the child process, until the worker ends."""
     sandbox.confine()
     logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
     sandbox.serve(pipe, partial(_answer, select.backend_for(settings.model), {}, settings), KNOWN)
@@ -224,7 +225,10 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """Limit the further CPU time of this process, which SIGXCPU ends then. Waiting on a busy machine does not count."""
+    """Limit the CPU time that this process may still use; SIGXCPU ends the process at the limit. None removes the limit.
+
+    Unlike a limit of wall-clock time, this limit does not count the time in which a busy machine runs other processes.
+    """
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)
     limit = hard_limit if seconds is None else math.ceil(used.ru_utime + used.ru_stime + seconds)

@@ -1,12 +1,12 @@
 """Try each version in a separate process before this process loads it.
 
-The trial process loads the version as this process would, probes whether a score depends on its batch, runs the golden
-examples, warms the model up and ends. If the trial process dies, needs too much memory or does not end in time, the version is
-refused and this process is unaffected. A trial costs an additional load, 86 MB for the interpreter and the memory of the
-version; the memory is free again before this process loads the version.
+The trial process loads the version as this process would, probes whether the score of an event depends on the other events of
+its batch, runs the golden examples, warms the model up and ends. If the trial process dies, needs too much memory or does not
+end in time, the version is refused and this process is unaffected. A trial costs the time of one more load, 86 MB for the
+interpreter, and the memory of the version. The memory is free again before this process loads the version.
 
-The outcome is stored in the cache for accepted versions, so that a restart and the other workers of a machine skip the trial,
-and for versions that exceeded the time limit, because a second trial would take as long.
+Two outcomes are stored in the cache: acceptance, so that a restart and the other workers of a machine skip the trial, and an
+exceeded time limit, because a second trial would take as long.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-KNOWN = (DependencyUnavailable, ModelRefused, Fatal)
-MIN_BYTES = 64 << 20  # a version may always need so much, even in a container that is almost full
+KNOWN = (DependencyUnavailable, ModelRefused, Fatal)  # errors of the trial process that this process raises as they are
+MIN_BYTES = 64 << 20  # the smallest memory limit of a trial, even in a container that is almost full
 RESERVE = 20  # 1/20 of the container's memory stays free
 INTERPRETER_BYTES = 120 << 20  # of a trial process before it loads a version, measured: 82 MB with ONNX Runtime
 NICENESS = 5  # on a machine without a free core the scorer has priority
@@ -70,16 +70,16 @@ TRIED = {
     "output": {"format"},
     "batching": {"max_events"},
 }
-"""The settings that a trial depends on."""
+"""The settings on which the outcome of a trial depends."""
 
 
 class _TrialOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a trial on disk.
+    """The outcome of a trial as stored on disk.
 
     Attributes:
-        environment: the digest of `environment` at the trial.
+        environment: the digest that the function `environment` returned at the trial.
         identity: the identity of the version; see `Resolution.identity`.
-        refused: the reason of a refusal; "" for an accepted version.
+        refused: the reason if the version was refused; "" if it was accepted.
     """
 
     environment: str
@@ -89,7 +89,7 @@ class _TrialOutcome(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TrialLimits:
-    """The limits of one trial."""
+    """The limits of one trial: its memory in bytes, and its duration in seconds."""
 
     bytes: int
     seconds: float
@@ -99,14 +99,14 @@ class TrialLimits:
 
 
 class TrialLoads:
-    """The trials of one process, a `LoadGuard`.
+    """The `LoadGuard` that tries each version in a trial process before this process loads the version.
 
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
-        workers: the number of processes that will load the version and share the memory limit.
-        on_outcome: called with one of OUTCOMES after each trial.
-        remember: whether outcomes are stored in the cache by the package's digest.
+        workers: the number of workers that share the memory of the container, and will each load the version.
+        on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
+        remember: whether outcomes are stored in the cache, under the digest of the package.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class TrialLoads:
         self._context = multiprocessing.get_context("spawn")
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Try a version unless its outcome is stored; see `LoadGuard`."""
+        """Try a version in a trial process, unless an outcome is stored; raise ModelRefused for a refusal. See `LoadGuard`."""
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
         with self._lock(package.digest, is_wanted):
@@ -143,10 +143,10 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Try a version; return "" if it is accepted, else the reason of a refusal that is stored.
+        """Run a trial; return the outcome to store: "" if the version is accepted, else the reason of the refusal.
 
         Raises:
-            ModelRefused: The version is refused for a reason that is not stored.
+            ModelRefused: The version is refused, and the outcome must not be stored.
             Superseded: The version is no longer wanted.
         """
         limits = limits_of(self._settings, self._workers)
@@ -188,7 +188,10 @@ class TrialLoads:
 
     @contextlib.contextmanager
     def _lock(self, digest: str, is_wanted: Callable[[], bool]) -> Iterator[None]:
-        """Wait while another process on this machine tries the same version, if the cache is writable. Raises Superseded."""
+        """Hold the lock of this version's trials on this machine; wait while another process has it. Raises Superseded.
+
+        If the cache is not writable, there is no lock.
+        """
         lock_file = None
         while self._folder is not None:
             try:
@@ -217,7 +220,7 @@ class TrialLoads:
             return None
 
     def _write(self, digest: str, refused: str, current_environment: str, identity: str) -> None:
-        """Store the outcome if the cache is writable. Raises ModelRefused if it is a refusal."""
+        """Store the outcome of a trial, if the cache is writable. Raises ModelRefused if the version was refused."""
         if self._folder is not None:
             content = msgspec.json.encode(_TrialOutcome(current_environment, identity, refused))
             try:
@@ -232,15 +235,15 @@ REMEDY = "correct the model, or raise the limit and promote it again"
 
 
 class _TooLarge(Exception):
-    """A trial process exceeds its memory limit."""
+    """The trial process exceeds its memory limit."""
 
 
 def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
-    """Return a loader for a command that tries each version first.
+    """Return a loader that tries each version in a trial process before it loads the version into this process.
 
     Args:
         settings: the settings of the scorer.
-        remember: whether outcomes are stored; the digest of each package must then be that of its content.
+        remember: whether outcomes are stored in the cache. The digest of each package must then be computed from its content.
     """
     load = loader(settings)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
@@ -253,19 +256,22 @@ def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
 
 
 def limits_of(settings: Settings, workers: int) -> TrialLimits:
-    """Return the limits of a trial: as configured, or this worker's share of the free memory of the container."""
+    """Return the limits of a trial. The default memory limit is one worker's share of the container's free memory."""
     if configured := settings.model.load_bytes:
         return TrialLimits(int(configured), settings.model.load_seconds)
     return TrialLimits(share_of(memory_limits.container_memory(), workers), settings.model.load_seconds)
 
 
 def share_of(container: memory_limits.Memory, workers: int) -> int:
-    """Return one worker's share of the free memory in bytes, without a reserve and the interpreter of the trial process."""
+    """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES.
+
+    A reserve and the memory of the trial process's interpreter are subtracted first.
+    """
     return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
 
 def environment(settings: Settings) -> str:
-    """Return a digest of the settings, runtimes and memory on which the outcome of a trial depends, apart from the version."""
+    """Return a digest of all that determines the outcome of a trial except the version: settings, runtimes and memory."""
     tried_settings = settings.model_dump(mode="json", include={name: set(keys) for name, keys in TRIED.items()})
     runtimes = {name: version for name in RUNTIMES if (version := _installed(name))}
     text = json.dumps([tried_settings, runtimes, memory_limits.container_limit()], sort_keys=True)
@@ -273,7 +279,7 @@ def environment(settings: Settings) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Return a number of bytes with its unit."""
+    """Format a number of bytes in MiB or GiB."""
     return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
 
 
@@ -285,7 +291,7 @@ def _installed(name: str) -> str | None:
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
-    """Run a trial process until its parent ends it."""
+    """Answer the requests of the parent, in the trial process, until the parent ends the trial process."""
     sandbox.confine()
     limit_malloc_arenas()
     os.nice(NICENESS)
@@ -294,7 +300,7 @@ def _serve(pipe: connection.Connection, settings: Settings) -> None:
 
 
 def _try(settings: Settings, package: Package, max_bytes: int) -> None:
-    """Load a version with limited memory, in a thread with a smaller stack than the threads of a scorer.
+    """Load a version, in the trial process, with limited memory and a smaller stack than that of a scorer's threads.
 
     Raises:
         ModelRefused: The version is not fit to serve.
@@ -307,7 +313,7 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
 
 
 def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
-    """Run every probe of a version. Raises ModelRefused."""
+    """Load and close a version; the load runs all checks and the warm-up. Raises ModelRefused, also for a lack of memory."""
     try:
         loaded = load(package)  # runs the golden examples and the warm-up
         loaded.model.close()
@@ -320,6 +326,6 @@ def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
 
 
 def stack_bytes(limit: int) -> int:
-    """Return the stack size of a trial's thread in bytes, a share of the default size under this soft limit."""
+    """Return the stack size of the trial's thread in bytes: STACK_SHARE of a scorer's stack under this soft limit."""
     default = DEFAULT_STACK if limit == resource.RLIM_INFINITY else min(limit, DEFAULT_STACK)
     return int(default * STACK_SHARE) & ~0xFFFF
