@@ -1,6 +1,6 @@
-"""The broker connections of one worker: the checks before it starts, its clients, and the objects that use them.
+"""The broker connections of one worker: the checks before its start, its Kafka clients, and the objects that use the clients.
 
-It depends on the settings and on `publisher.kafka`. It decides nothing about the order of the start-up: see `worker_main.py`.
+This module depends on the settings and on `publisher.kafka`. The order of the start-up is decided in `worker_main.py`.
 """
 
 import threading
@@ -36,11 +36,12 @@ from scorer.worker.encode import Target
 
 
 class BrokerConnections:
-    """The connections of one worker to its Kafka cluster. The caller closes what a method returns.
+    """Opens the connections of one worker to its Kafka cluster. The caller closes the object that a method returns.
 
     Args:
         settings: the settings of the worker.
-        waiter: waits for unavailable brokers; an error of the consumer that reports their loss starts its probe.
+        waiter: waits while brokers are unavailable. If the consumer reports that all connections are lost, the background probe
+            of the waiter is started.
         skipped: counts unreadable records.
     """
 
@@ -51,20 +52,20 @@ class BrokerConnections:
         self._errors = kafka.ErrorWatch()
 
     def check_start(self, stopping: threading.Event) -> StartCheck:
-        """Check that the worker may start. Raises Fatal if it may not, or no broker answers."""
+        """Check topics, access rights and replica before the start. Raises Fatal if a check fails or no broker answers."""
         return preflight.check_start(self._settings, stopping)
 
     def check_rights(self) -> None:
-        """Raise NotAllowed with the missing access rights, if the broker reports some."""
+        """Raise NotAllowed with the missing access rights, if the broker reports a missing right."""
         preflight.check_rights(self._settings)
 
     def raise_fatal_error(self) -> None:
-        """Raise Fatal if the broker has rejected the consumer for good."""
+        """Raise Fatal if the consumer has reported a fatal error, from which the client cannot recover."""
         if self._errors.fatal is not None:
             raise refused(self._settings.kafka, self._errors.fatal)
 
     def current_targets(self) -> tuple[Target, Target] | None:
-        """Return the current output and dead-letter topics; None if they cannot be described."""
+        """Return the output and dead-letter topics as they are now; None if they cannot be described."""
         return preflight.current_targets(self._settings)
 
     def group_members(self) -> list[GroupMember]:
@@ -72,11 +73,11 @@ class BrokerConnections:
         return foreign_members.ask(self._settings)
 
     def open_commits(self) -> GroupCommits:
-        """Return the group's offset commits with their consumer. The consumer joins the group when it is subscribed."""
+        """Return the object that commits offsets, with a new consumer. The consumer joins the group when it is subscribed."""
         return GroupCommits(self._open_consumer)
 
     def open_session(self, commits: GroupCommits, batch_bytes: int) -> Session:
-        """Return the session that publishes batches of at most `batch_bytes`, for the configured delivery guarantee."""
+        """Return the session for the configured delivery guarantee. `batch_bytes` limits a record batch of its producers."""
         settings = self._settings
         timeout_seconds = settings.kafka.transaction_timeout_ms / 1_000
         if settings.delivery == "at-least-once":
@@ -99,12 +100,12 @@ class BrokerConnections:
         )
 
     def open_producer(self, transactional_id: str, batch_bytes: int) -> Producer:
-        """Return a transactional producer for batches of at most `batch_bytes`."""
+        """Return a transactional producer whose record batches have at most `batch_bytes`."""
         settings = self._settings
         return kafka.transactional_producer(settings.kafka, transactional_id, settings.owner, batch_bytes, plugin())
 
     def open_intake(self, commits: GroupCommits, session: Session) -> EventConsumer:
-        """Join the consumer group, and return the consumer of its events."""
+        """Join the consumer group, and return the consumer that fetches the events of the assigned partitions."""
         settings = self._settings
         sandbox = sandboxed(settings.kafka, settings.owner, settings.input.expanded_bytes)
         return EventConsumer(
@@ -124,7 +125,7 @@ class BrokerConnections:
         return ChannelMoveListener(self._settings, on_move, skipped=self._skipped)
 
     def guard_replica(self, dead_members: Set[str]) -> ReplicaGuard:
-        """Return the guard of the worker's replica, given the dead members of the group with its client id."""
+        """Start the guard of the worker's replica. `dead_members` are dead members of the group with the worker's client id."""
         return guard_replica(self._settings, dead_members)
 
     def open_status_producer(self) -> Producer:
@@ -136,7 +137,7 @@ class BrokerConnections:
         return kafka.consumer(settings.kafka, settings.owner, settings.name, self._on_client_error, on_commit, plugin())
 
     def _on_client_error(self, error: KafkaError) -> None:
-        """Record an error of the consumer, and probe the brokers if it has lost them all."""
+        """Record an error of the consumer; start the broker probe if the consumer has lost all connections."""
         self._errors(error)
         if error in NO_CONNECTION:
             self._waiter.start_probe()

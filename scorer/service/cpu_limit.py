@@ -9,14 +9,14 @@ def count_usable_cores(root: Path = Path("/")) -> int:
     """Return the number of whole cores that this process may use, at least 1.
 
     Args:
-        root: the parent of `proc` and `sys`.
+        root: the folder that contains `proc` and `sys`.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min([float(cores), *_quotas(root)])))
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Yield the CPU quota in cores of the control group of this process and of each parent (versions 1 and 2)."""
+    """Yield the CPU quotas, in cores, of this process's control group and of its parent groups (cgroup versions 1 and 2)."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -28,16 +28,19 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """Yield the folder of a group and its parents up to the mount. In a container only the mount itself may exist."""
+    """Yield the folder of the control group `path`, then its parent folders, up to the mount point.
+
+    In a container only the mount point itself may exist.
+    """
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
         yield mount.joinpath(*parts[:depth])
 
 
 def _quota(quota: str, period: str) -> Iterator[float]:
-    """Yield the quota in cores, or nothing if there is no limit: `max`, -1 or an empty value.
+    """Yield the quota in cores; yield nothing if `quota` is not a number of microseconds (`max`, -1 or empty): no limit.
 
-    Both arguments are in microseconds.
+    `period` is in microseconds too.
     """
     if quota.strip().isdigit() and period.strip().isdigit():
         yield int(quota) / int(period)

@@ -1,7 +1,8 @@
 """Assign the GPUs of this machine to the workers of `scorer run`.
 
-CUDA_VISIBLE_DEVICES makes one GPU visible to each worker: its libraries need no device number, and it takes no memory of
-another GPU. A child process queries the driver, because a process that has initialised CUDA must not fork workers.
+CUDA_VISIBLE_DEVICES makes one GPU visible to each worker. The libraries of the worker then need no device number, and the
+worker uses no memory of other GPUs. A child process queries the driver, because a process that has initialised CUDA must not
+fork workers.
 """
 
 import logging
@@ -22,9 +23,10 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
+    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
 
-    The list is empty if the model does not run on GPUs, or the GPUs cannot be counted; a worker then reports the fault.
+    The list is empty if the model runs on the CPU, or if the GPUs cannot be counted. In the second case a worker
+    reports the fault.
 
     Raises:
         Fatal: `model.devices` names a GPU that is not visible.
@@ -36,12 +38,12 @@ def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.en
 
 
 def select_devices(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
-    """Return the names of the selected GPUs: entries of `visible`, else their numbers.
+    """Return the names of the selected GPUs: their entries in `visible`, or their numbers if `visible` is None or empty.
 
     Args:
-        devices: the numbers of the selected GPUs.
+        devices: the numbers of the selected GPUs, counted from 0 among the visible GPUs, or "all".
         count: the number of visible GPUs.
-        visible: the value of CUDA_VISIBLE_DEVICES.
+        visible: the value of CUDA_VISIBLE_DEVICES in the environment of `scorer run`.
 
     Raises:
         Fatal: One of `devices` is not among the visible GPUs.
@@ -61,7 +63,7 @@ def select_devices(devices: Sequence[int] | Literal["all"], count: int, visible:
 
 
 def _count_in_child(device: str) -> int:
-    """Count the visible GPUs in a child process; 0 if the driver does not answer."""
+    """Return the number of visible GPUs, counted in a child process; 0 if the driver is missing or fails."""
     fork = multiprocessing.get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
     process = fork.Process(target=_send_count, args=(device, sender))

@@ -1,6 +1,7 @@
 """Checks before a worker joins its group: the topics exist and fit, no access right is missing, and the replica is free.
 
-It depends on the brokers and the settings, and creates no topic.
+A replica is free if no live process runs with the same group and replica, which together are the client id. This module depends
+on the brokers and the settings, and creates no topic.
 """
 
 import contextlib
@@ -27,19 +28,19 @@ from scorer.worker.retry_backoff import replica_conflict
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 3.0  # the time limit of a broker's answer to a check
-RETRY_SECONDS = 1.0  # before the topics are described again, and the time limit of repeated checks
-POLL_SECONDS = 0.5  # between queries whether the group still has a member of our replica
+RETRY_SECONDS = 1.0  # before the topics are described again, and the time limit of checks after the start
+POLL_SECONDS = 0.5  # between queries whether the group still has a member with our client id
 RECENT_SECONDS = 1.5 * HEARTBEAT_SECONDS  # a process is alive if its last status record is at most so old
 
 
 @dataclass(frozen=True)
 class StartCheck:
-    """The result of the checks.
+    """The result of the checks before the start.
 
     Attributes:
         output: the topic of scores.
         dead_letter: the topic of dead letters.
-        dead_members: the dead members of the group with our client id.
+        dead_members: the ids of dead members with our client id that the group has not expired yet.
     """
 
     output: Target
@@ -48,10 +49,10 @@ class StartCheck:
 
 
 def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
-    """Check that a worker may start, and return the topics that it writes to.
+    """Check that a worker may start; return its output topics, and the dead members of its replica.
 
     Raises:
-        Fatal: A topic is missing or unfit, an access right is missing, another process has the replica, or no broker answers.
+        Fatal: A topic is missing or unfit, an access right is missing, a live process has the replica, or no broker answers.
     """
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     output, dead_letter = _describe_targets(settings, admin)
@@ -60,7 +61,10 @@ def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
 
 
 def check_rights(settings: Settings) -> None:
-    """Raise NotAllowed with the missing access rights, if the broker reports some. For a worker that cannot continue."""
+    """Raise NotAllowed with the missing access rights, if the broker reports a missing right.
+
+    A worker that cannot continue calls this function to find the cause. Other errors are only logged.
+    """
     try:
         admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
         topics.describe(admin, settings.kafka, topics.required(settings))
@@ -72,7 +76,7 @@ def check_rights(settings: Settings) -> None:
 
 
 def current_targets(settings: Settings) -> tuple[Target, Target] | None:
-    """Return the current output and dead-letter topics; None if no broker answers, or a topic is missing."""
+    """Return the output and dead-letter topics as they are now; None if no broker answers, or a topic is missing."""
     names = {settings.output.topic, settings.dead_letter.topic}.intersection(settings.answer_topics)
     try:
         admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
@@ -105,14 +109,14 @@ def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic])
 
 
 def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
-    """Return whether a live process has our replica, of which the group has a member; None if that is not known yet.
+    """Return whether the member of the group with our client id is a live process; None if that is not known yet.
 
-    Only the membership in the group proves that a process is alive: the group has expired a dead member after `expiry`
-    seconds. A status record proves nothing, because others can forge it. The absence of status records for SILENT_SECONDS
-    shows that the process is dead, and is fenced, even if a busy group has not expired it yet.
+    Only a lasting membership proves that the process is alive, because the group expires a dead member within `expiry` seconds.
+    A status record proves nothing, because other principals can forge it. If there is no status record for SILENT_SECONDS, the
+    process is dead, even if a busy group has not expired its member yet.
 
     Args:
-        waited: the seconds since the check began; the group still has the member.
+        waited: the seconds since the check began, during which the group has had the member.
         silent: the seconds since the last status record of our replica, or since the check began.
         unreadable: whether the status topic cannot be read.
         expiry: the seconds after which the group has expired a dead member.
@@ -128,20 +132,20 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 
 
 class _Heartbeats:
-    """The time of the last status record of a running process with our replica (monotonic seconds)."""
+    """Tracks, in `at`, when the last status record of a running process with our replica arrived (monotonic seconds)."""
 
     def __init__(self, now: float) -> None:
         self.at = now
 
     def add(self, message: Message) -> None:
-        """Record the arrival of a status record."""
+        """Record the time of arrival, if the record reports a running process."""
         status = parse(message.value())
         if status is not None and status.state == "running":
             self.at = time.monotonic()
 
 
 def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
-    """Wait until no live process has our replica, and return the dead members of the group with our client id.
+    """Wait until it is known whether a live process has our replica; return the dead members with our client id.
 
     Raises:
         Fatal: A live process has the replica.
@@ -164,7 +168,7 @@ def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threadin
 
 
 def _members_of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
-    """Return the members of the group with our client id; none if they are not known."""
+    """Return the ids of the group's members with our client id; empty if the coordinator does not answer."""
     try:
         return groups.member_ids(admin, settings.name, settings.owner)
     except KafkaException as error:

@@ -1,7 +1,7 @@
-"""Detect another process with the same replica, by the members of the consumer group alone.
+"""Detect another process with the same replica, from the members of the consumer group alone.
 
-A status record never decides: every principal with Write on the status topic can forge one. A member with our client id needs
-Read on the group, and heartbeats that keep its membership.
+Status records are not used: every principal with Write on the status topic can forge them. A forged member with our client id
+would need Read on the group, and heartbeats that keep its membership.
 """
 
 import logging
@@ -17,24 +17,25 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-EXPIRY_SECONDS = 2.0  # after the session timeout; the group has expired a dead member by then
+EXPIRY_SECONDS = 2.0  # the group has expired a dead member this long after the session timeout
 CONSUMER_SESSION_SECONDS = 45.0  # the default of group.consumer.session.timeout.ms: under KIP-848 the broker decides
-CHECK_SECONDS = 1.0
+CHECK_SECONDS = 1.0  # between queries of the group's members
 RETRY_SECONDS = 5.0  # before the next query, if the coordinator did not answer
-FROZEN_SECONDS = 2.0  # a thread that wakes so late was suspended: another process may have taken the replica over
+FROZEN_SECONDS = 2.0  # a thread that wakes later than planned by this time was suspended: the replica may be taken over
 
 
 class ReplicaClaim:
-    """The claim of one process to its replica. Pure: times are monotonic seconds, members are the ids of the group's members.
+    """Decides whether one process holds its replica or must end. Pure: times are monotonic seconds, members are member ids.
 
-    A process holds its replica once the group had no other member of that replica, and keeps it: processes that join later
-    end. Of several processes that joined together, the one with the greatest member id ends after `settle_seconds`. By then
-    the group would have expired the other members if they were dead. A process that still finds another member after twice
-    that time has joined later, and ends. All processes decide consistently, without records and without comparing clocks.
+    A process holds its replica once a query finds no other member with that replica. Processes that join later must end. If
+    several processes join at the same time, a process ends if it still finds another member after `settle_seconds` and
+    has the greater member id. By that time the group would have expired the other member if it were dead. A process with the
+    smaller member id ends after twice that time, because the other process must then have joined earlier. All processes decide
+    consistently, without messages and without comparing clocks.
 
     Args:
         settle_seconds: the time after which the group has expired a dead member.
-        dead: members that were dead at the start although the group has not expired them.
+        dead: ids of members that were known to be dead at the start, although the group had not expired them.
     """
 
     def __init__(self, settle_seconds: float, dead: Set[str] = frozenset()) -> None:
@@ -45,19 +46,19 @@ class ReplicaClaim:
         self._first_seen: dict[str, float] = {}
 
     def holds(self, own: str) -> bool:
-        """Return whether the replica is held by this process as the member `own`."""
+        """Return whether this process, as the member with the id `own`, holds the replica."""
         return bool(own) and own == self._holder
 
     def release(self) -> None:
-        """Give up the hold. This process was suspended, and another process may have taken the replica over."""
+        """Stop holding the replica, after this process was suspended: another process may have taken the replica over."""
         self._holder = ""
 
     def lost(self, own: str, members: Set[str], now: float) -> bool:
-        """Return whether the replica belongs to another process.
+        """Evaluate a query of the group; return whether the replica belongs to another process, so that this process must end.
 
         Args:
             own: the member id of this process.
-            members: the ids of all members of the group with this replica.
+            members: the ids of all members of the group with this replica, including this process.
             now: the time of the query.
         """
         self._own.add(own)
@@ -73,12 +74,14 @@ class ReplicaClaim:
         return any(now - seen > self._allowed_seconds(own, other) for other, seen in self._first_seen.items())
 
     def _allowed_seconds(self, own: str, other: str) -> float:
-        """Return how long another member may stay before this process ends."""
+        """Return how many seconds the member `other` may stay in the group before this process ends."""
         return self._settle_seconds if own > other else 2 * self._settle_seconds
 
 
 class ReplicaGuard:
-    """Checks the claim from a background thread until `close`. The group is queried only until the replica is held.
+    """Checks in a background thread whether this process may keep its replica, until `close`.
+
+    The group is queried only until this process holds the replica.
 
     Args:
         claim: the claim of this process.
@@ -86,8 +89,8 @@ class ReplicaGuard:
         check_seconds: the time between queries.
 
     Attributes:
-        member: the member id of this process, which the consumer's owner updates; empty if it is not a member.
-        lost: whether the replica belongs to another process.
+        member: the member id of this process; "" if it is not a member. The thread that owns the consumer updates it.
+        lost: whether the replica belongs to another process, so that this process must end.
     """
 
     def __init__(self, claim: ReplicaClaim, members: Callable[[], Set[str]], check_seconds: float = CHECK_SECONDS) -> None:
@@ -101,7 +104,7 @@ class ReplicaGuard:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the background thread."""
         self._closing.set()
         self._thread.join(timeout=groups.ANSWER_SECONDS)
 
@@ -130,7 +133,7 @@ class ReplicaGuard:
 
 
 def expiry_seconds(settings: Settings) -> float:
-    """Return the seconds after which the group has expired a dead member."""
+    """Return the seconds from the last heartbeat of a member until the group has certainly expired the member."""
     session_seconds = settings.kafka.session_timeout_ms / 1_000
     if settings.kafka.group_protocol == "consumer":
         session_seconds = max(session_seconds, CONSUMER_SESSION_SECONDS)
@@ -138,7 +141,7 @@ def expiry_seconds(settings: Settings) -> float:
 
 
 def guard_replica(settings: Settings, dead: Set[str]) -> ReplicaGuard:
-    """Start the guard of one worker, given the dead members of its replica. Each query opens its own client."""
+    """Start the guard of one worker's replica, of which the members `dead` are dead. Each query opens a separate client."""
 
     def members() -> Set[str]:
         return groups.member_ids(kafka.admin(settings.kafka, settings.owner), settings.name, settings.owner)

@@ -4,12 +4,12 @@ from collections import Counter
 
 from scorer.worker.retry_backoff import backoff
 
-STEADY_SECONDS = 60.0  # a worker that has served so long restarts with the first delay
-LASTING = (2, 3)  # exit codes of errors that the next start would repeat: a wrong configuration, or a rejected worker
+STEADY_SECONDS = 60.0  # a worker that has served for this time restarts with the first, shortest delay
+LASTING = (2, 3)  # exit codes of errors that recur at the next start: a wrong configuration, or a rejected worker
 
 
 class RestartPolicy:
-    """Decides when a worker is restarted, by the time since it serves and the number of its failures in a row."""
+    """Decides when a worker is restarted, from the time that it has served and its number of consecutive failures."""
 
     def __init__(self) -> None:
         self._serving: dict[int, float] = {}
@@ -17,16 +17,16 @@ class RestartPolicy:
         self._has_served = False
 
     def serving(self, worker: int, now: float) -> None:
-        """Record that the worker has started and scores."""
+        """Record that the worker has completed its start-up and scores since `now`."""
         self._serving[worker] = now
         self._has_served = True
 
     def ended(self, worker: int, code: int, now: float) -> float | None:
-        """Return when to restart a worker that ended by itself; None to end all workers.
+        """Return the time at which to restart a worker that ended; None if all workers must end.
 
-        Until a worker has served, the first end of a worker ends the command, as with a single process. After that, workers
-        are restarted with growing delays. An error that the next start would repeat ends the command only if no other worker
-        serves: a policy file that was damaged meanwhile, for example, does not affect running workers.
+        As long as no worker has served, the end of any worker ends all workers, as with a single process. After that, workers
+        are restarted with growing delays. An error that recurs at the next start (LASTING) ends all workers only if no other
+        worker serves: a policy file that was damaged meanwhile, for example, does not affect running workers.
 
         Args:
             worker: the number of the worker.

@@ -1,4 +1,4 @@
-"""Build the status records of a worker from plain values that its main thread maintains."""
+"""Build the status records of a worker from its progress, counters and served versions."""
 
 import os
 import uuid
@@ -24,7 +24,7 @@ def status_reporter(
     versions: VersionManager,
     is_replaced: Callable[[], bool],
 ) -> StatusReporter:
-    """Return the reporter of one worker. `is_replaced()` returns whether another process has its replica."""
+    """Create the writer of a worker's status records. `is_replaced()` returns whether another process has the replica."""
     started_ms = now_ms()
     instance = uuid.uuid4().hex
 

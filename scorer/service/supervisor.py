@@ -1,10 +1,10 @@
 """The parent process of `scorer run`: it starts and restarts the workers of one consumer group.
 
-It scores nothing and has no Kafka client. Of several workers, worker k is the same scorer with the replica `<replica>-k` and
-the k-th port after `http.listen`. Workers are forked before this process has a second thread, so that imports are loaded once.
-Each worker holds the reading end of a pipe; only the supervisor holds the writing end. When the supervisor ends, also by
-SIGKILL, every worker therefore sends itself SIGTERM. The exit of a worker decides whether its events in flight are suspects
-(`in_flight_journal.py`).
+The supervisor scores nothing and has no Kafka client. If there are several workers, worker k (from 0) has the replica
+`<replica>-k`, and listens on the port of `http.listen` plus k. Workers are forked while this process has a single thread, and
+share the imported modules. Each worker holds the reading end of a pipe, and only the supervisor holds the writing end. When the
+supervisor ends, also by SIGKILL, the pipe is closed and every worker sends itself SIGTERM. The exit code of a worker decides
+whether its events in flight become suspects (`in_flight_journal.py`).
 """
 
 import contextlib
@@ -39,25 +39,28 @@ log = logging.getLogger(__name__)
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 BY_LIBRARY = 1
-"""The code of exit(EXIT_FAILURE) in C, which image decoders call. A worker's errors have other codes or no events in flight."""
-GRACE_SECONDS = 5.0  # after twice the transaction timeout: a worker that hangs ends itself by then
+"""The code of exit(EXIT_FAILURE) in C, which image decoders call.
+
+A worker's own errors have other exit codes, or end the worker while no event is in flight.
+"""
+GRACE_SECONDS = 5.0  # in addition to twice the transaction timeout, after which a worker that hangs ends itself
 
 Work = Callable[..., None]
 """`work(settings, on_serving=..., journal=...)` scores until SIGTERM or SIGINT. It calls `on_serving(address)` when ready."""
 
 
 def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequence[str] = ()) -> None:
-    """Run `workers` processes until SIGTERM or SIGINT, which drain all of them.
+    """Run `workers` processes until SIGTERM or SIGINT, then let each finish the batch in flight.
 
     Args:
         settings: the settings of a single worker; see `worker_settings`.
         workers: the number of processes.
-        work: the work of each process.
+        work: the function that each process runs; see `Work`.
         log_level: the level of the workers' logs.
-        gpus: the GPUs that workers use in turn, as values of CUDA_VISIBLE_DEVICES; empty if workers use none.
+        gpus: the values of CUDA_VISIBLE_DEVICES that are assigned to the workers in turn; empty if workers use no GPU.
 
     Raises:
-        Fatal: The workers cannot continue.
+        Fatal: A worker ended with an error and is not restarted, or did not end in time.
         SettingsError: The settings are not valid for this number of workers.
     """
     each = [worker_settings(settings, number) for number in range(workers)] if workers > 1 else [settings]
@@ -69,7 +72,10 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
 
 
 def worker_settings(settings: Settings, number: int) -> Settings:
-    """Return the settings of worker `number`, counted from 0. Raises SettingsError for an invalid replica or port."""
+    """Return the settings of worker `number`, counted from 0: with its own replica and port.
+
+    Raises SettingsError if the replica or the port is invalid.
+    """
     host, _, port = settings.http.listen.rpartition(":")
     listen = f"{host}:{int(port) + number if int(port) else 0}"
     replica = f"{settings.replica}-{number}"
@@ -85,7 +91,7 @@ def worker_settings(settings: Settings, number: int) -> Settings:
 
 
 class _Wakeup:
-    """A socket that becomes readable on SIGTERM and SIGINT, to wait for them together with other objects."""
+    """A socket that becomes readable when SIGTERM or SIGINT arrives, to wait for signals and workers in one call."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -105,11 +111,11 @@ class _Wakeup:
 
 
 class _WorkerProcess:
-    """One worker: its current process, messages and journal.
+    """One worker as seen by the supervisor: its current process, the messages of the process, and its journal.
 
     Attributes:
-        error: the error that the process reported before it ended.
-        restart_at: the time of the next start; None while the process runs.
+        error: the error that the process reported before it ended; None if it reported none.
+        restart_at: the time of the next start in monotonic seconds; None while the process runs.
     """
 
     def __init__(self, number: int, settings: Settings, gpu: str | None) -> None:
@@ -123,7 +129,7 @@ class _WorkerProcess:
         self._messages: Any = None
 
     def start(self, work: Work, log_level: str, lifeline: tuple[int, int]) -> None:
-        """Fork a process. Signals are blocked until the child has its own handlers."""
+        """Fork a process for this worker. SIGTERM and SIGINT are blocked until the child has reset the inherited handlers."""
         fork = multiprocessing.get_context("fork")
         self._messages, sender = fork.Pipe(duplex=False)
         self.error = None
@@ -145,11 +151,11 @@ class _WorkerProcess:
         return self.restart_at is None
 
     def waitables(self) -> list[Any]:
-        """Return the objects that become ready when the process sends a message or ends."""
+        """Return the objects for `connection.wait` that become ready when the process sends a message or ends."""
         return [self._process.sentinel, *([self._messages] if self._messages else [])]
 
     def read_messages(self) -> bool:
-        """Read the messages of the process; return whether it started to serve."""
+        """Read the available messages of the process; return whether one of them reports that the process serves."""
         served = False
         try:
             while self._messages and self._messages.poll():
@@ -164,15 +170,16 @@ class _WorkerProcess:
         return served
 
     def exit_code(self, wait_seconds: float = 0.0) -> int | None:
-        """Return the exit code of the process or the negated signal that killed it; None while it runs."""
+        """Wait up to `wait_seconds` for the end; return the exit code or the negated signal, None if the process still runs."""
         self._process.join(wait_seconds)
         code: int | None = self._process.exitcode
         return code
 
     def update_journal(self, code: int) -> None:
-        """Clear the journal after the end of the process, unless it died with events in flight.
+        """Clear the journal after the end of the process, unless the process died.
 
-        A death is a signal, a hang, a broken model, or an exit by a library.
+        A death is the end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events in
+        flight as suspects.
         """
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.journal.clear()
@@ -183,7 +190,7 @@ class _WorkerProcess:
             os.kill(self._process.pid, number)
 
     def failure(self, code: int) -> Fatal:
-        """Return the reason of the end of the process as an error of the whole command."""
+        """Return the error for the command: the error that the process reported, or else a description of its exit code."""
         if self.error:
             return self.error
         return Fatal(f"worker {self.number} {describe_end(code)}", "see its log lines above", code if code > 0 else 128 - code)
@@ -228,7 +235,7 @@ class _Supervisor:
         connection.wait([self._wakeup.reader, *watched], timeout)
 
     def _handle_changes(self) -> Fatal | None:
-        """Handle messages and ends of the workers; return an error if all must end."""
+        """Handle messages and ends of workers, and schedule restarts; return an error if all workers must end."""
         for worker in self._running():
             now = time.monotonic()
             code = worker.exit_code()
@@ -245,7 +252,7 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Drain all workers, and kill each worker that does not end in time; return the error of the first failed worker."""
+        """Send SIGTERM to all workers, and kill those that do not end in time; return the first failure, None without one."""
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
@@ -286,7 +293,7 @@ def _run_child(
     journal: InFlightJournal,
     gpu: str | None,
 ) -> None:
-    """Run the work in the forked process, and send its errors to the supervisor."""
+    """Run `work` in the forked process, and send an error of it to the supervisor before the process ends."""
     if gpu is not None:
         os.environ[gpu_assignment.VISIBLE] = gpu  # before anything in this process, or a child of it, initialises CUDA
     signal.set_wakeup_fd(-1)
@@ -310,7 +317,7 @@ def _send(sender: Any, message: Fatal | str) -> None:
 
 
 def _end_with_supervisor(reader: int) -> None:
-    """Request the shutdown of this process when the supervisor has ended."""
+    """Wait until the supervisor has ended, then request the shutdown of this worker process."""
     while os.read(reader, 1):
         continue
     log.warning("the supervisor has ended; stopping")

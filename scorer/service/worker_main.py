@@ -1,7 +1,7 @@
 """One worker of `scorer run`: start-up, main loop and shutdown.
 
-Nothing is consumed before a version of the model is ready. Unavailable dependencies are waited for. Each step of the start-up
-pushes its inverse onto a stack; the shutdown runs the stack backwards. A crash at any point is safe.
+No event is consumed before a version of the model is ready. The start-up waits while a dependency is unavailable. Each step of
+the start-up pushes its inverse onto a stack; the shutdown runs the stack in reverse order. A crash at any point loses no event.
 """
 
 import logging
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 NOT_IN_GROUP = "not yet in the consumer group"
 ConnectBrokers = Callable[[Settings, DependencyWaiter, SkippedRecords], BrokerConnections]
 
-SWITCH_SECONDS = 5e-5  # a model is loaded beside the scoring thread, which must not wait 5 ms for the interpreter each time
+SWITCH_SECONDS = 5e-5  # while another thread loads a model, the scoring thread must not wait the default 5 ms for the GIL
 
 
 def run(
@@ -61,11 +61,11 @@ def run(
     """Score until SIGTERM or SIGINT, in the main thread of a separate process.
 
     Args:
-        settings: the settings of this worker; those of a shadow make it a worker of the shadow.
-        on_serving: called with the address of health and metrics when the start-up is complete.
+        settings: the settings of this worker; ShadowWorkerSettings make the process a worker of a shadow.
+        on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
         journal: the in-flight journal, which outlives this process.
         workers: the number of processes that share the memory limit of this process, including this one.
-        connect_brokers: returns the connections to the cluster.
+        connect_brokers: creates the connections to the Kafka cluster.
 
     Raises:
         Fatal: The worker cannot start or cannot continue.
@@ -87,7 +87,7 @@ def run(
 
 @dataclass(frozen=True)
 class _RunningWorker:
-    """A worker after its start-up, and the objects that are updated about once a second."""
+    """The scoring loop after the start-up, with the guard and the reporter, which are updated about once a second."""
 
     worker: Worker
     commits: GroupCommits
@@ -95,19 +95,22 @@ class _RunningWorker:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Update the guard and the status record. Only this thread may query the consumer: it closes and replaces it."""
+        """Update the member id of the guard, and write a status record if due.
+
+        Only the scoring thread may call this: it may close and replace the consumer at any time.
+        """
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
 
 
 class Service:
-    """One worker, from its start to its end.
+    """The lifecycle of one worker: start-up, scoring until `stop`, shutdown.
 
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal.
-        workers: the number of processes that share the memory limit.
-        connect_brokers: returns the connections to the cluster.
+        workers: the number of processes that share the memory limit, including this one.
+        connect_brokers: creates the connections to the Kafka cluster.
     """
 
     def __init__(
@@ -134,18 +137,18 @@ class Service:
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
-        """Request the shutdown, from any thread or signal handler. Idempotent."""
+        """Request the shutdown. May be called repeatedly, and from any thread or signal handler."""
         self._stopping.set()
 
     def hangs(self) -> str | None:
-        """Return the fault if the main thread made no progress for too long."""
+        """Describe the fault if the main thread made no progress for twice the transaction timeout; None otherwise."""
         return not_live(self._progress, 2 * self._hang_seconds)
 
     def run(self, on_serving: Callable[[str], None]) -> None:
         """Score until `stop` is called.
 
         Args:
-            on_serving: called with the address of health and metrics when the start-up is complete.
+            on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
 
         Raises:
             Fatal: The worker cannot start or cannot continue.
@@ -164,7 +167,7 @@ class Service:
                 log.info("stopped before the first event")
 
     def _start_health_server(self) -> HealthServer:
-        """Start the HTTP server. It starts first and closes last, so that probes cover the whole run."""
+        """Start the HTTP server for probes and metrics. It starts first and closes last, to answer probes all the time."""
         progress = self._progress
         metrics = self._metrics
         return HealthServer(
@@ -175,7 +178,7 @@ class Service:
         )
 
     def _start_up(self, stop: ExitStack) -> _RunningWorker:
-        """Build the worker and its watchers, and push their shutdown onto `stop`.
+        """Create the worker and its background threads, and push the shutdown of each onto `stop`.
 
         Raises:
             Aborted: A stop was requested meanwhile.
@@ -230,7 +233,7 @@ class Service:
         return _RunningWorker(worker, commits, reporter, guard)
 
     def _load_version(self, quarantine: Quarantine, stop: ExitStack) -> VersionManager:
-        """Return the versions of the model after one of them is ready to serve."""
+        """Create the version manager, wait until it has a version that is ready to serve, and return it."""
         settings = self._settings
         metrics = self._metrics
         trials = TrialLoads(settings, self._journal, self._workers, lambda outcome: metrics.trials.labels(outcome).inc())
@@ -274,7 +277,7 @@ class Service:
         """Return whether a stop is requested.
 
         Raises:
-            Fatal: The broker rejects this client for good, or another process has our replica.
+            Fatal: The consumer has reported a fatal error, or another process has our replica.
         """
         self._brokers.raise_fatal_error()
         if guard.lost:

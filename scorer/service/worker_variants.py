@@ -1,6 +1,6 @@
-"""The differences between a worker of the scorers and a worker of their shadow, chosen by the class of the settings.
+"""The differences between a worker of a scorer and a worker of its shadow, selected by the class of the settings.
 
-Everything else of a worker is the same: see `worker_main.py`.
+All other parts of a worker are the same: see `worker_main.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,11 +21,14 @@ from scorer.worker.shadow import ShadowScorer
 from scorer.worker.shadow_sampling import ShadowSampler
 
 SHADOW_NICENESS = 10
-SCHEMA_SECONDS = 5.0  # the longest wait of a batch for the schemas of its events: heartbeats and revocations wait as long
+SCHEMA_SECONDS = 5.0  # the longest wait for the schemas of a batch; group heartbeats and revocations are delayed as long
 
 
 class ShadowStartPositions(StartPositions):
-    """Start positions of a group whose events need not be complete: its positions alone record its progress."""
+    """Determines the start positions of a shadow, from the committed offsets of its group alone.
+
+    A shadow need not score every event. It therefore reads no version change records and no offsets of output topics.
+    """
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
         return {}
@@ -35,29 +38,32 @@ class ShadowStartPositions(StartPositions):
 
 
 def niceness(settings: Settings) -> int:
-    """Return the increment of the process's niceness: a shadow leaves the processor to the scorers."""
+    """Return the value to add to the niceness of the process: a shadow has a lower CPU priority than scorers."""
     return SHADOW_NICENESS if isinstance(settings, ShadowWorkerSettings) else 0
 
 
 def candidate_selector(settings: Settings) -> Callable[[Sequence[Role]], Role | None]:
-    """Return the function that selects the version to score beside the champion from the roles of a channel."""
+    """Return the function that selects, from the roles of a channel, the version that scores beside the champion.
+
+    For a scorer that is the canary; for a shadow the canary or the shadow version.
+    """
     return roles.find_candidate if isinstance(settings, ShadowWorkerSettings) else roles.find_canary
 
 
 def batch_scorer(settings: Settings, start: StartCheck) -> BatchScorer:
-    """Return the scorer of batches for the topics that the start check has described."""
+    """Create the object that turns batches into records, for the output topics that the start check has described."""
     scorer = ShadowScorer if isinstance(settings, ShadowWorkerSettings) else BatchScorer
     return scorer(settings, start.output, start.dead_letter, look_up_seconds=SCHEMA_SECONDS)
 
 
 def arm_assigner(settings: Settings, quarantine: Quarantine) -> ArmAssigner:
-    """Return the assigner of events to the champion and the candidate."""
+    """Create the object that assigns the events of a batch to the champion and the candidate."""
     if isinstance(settings, ShadowWorkerSettings):
         return ShadowSampler(quarantine, settings.shadow)
     return ArmAssigner(quarantine)
 
 
 def start_positions(settings: Settings, context: Context, skipped: SkippedRecords) -> StartPositions:
-    """Return the start positions of assigned partitions."""
+    """Create the object that determines the start positions of assigned partitions."""
     positions = ShadowStartPositions if isinstance(settings, ShadowWorkerSettings) else StartPositions
     return positions(settings, context, skipped)
