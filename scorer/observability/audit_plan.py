@@ -1,4 +1,4 @@
-"""The topics and the consumer group of a scorer that `publisher.audit` audits."""
+"""Select the topics and the consumer group of a scorer for an audit by `publisher.audit`."""
 
 from publisher.audit.scorer_audit import AuditScope
 from publisher.runtime.time_range import ALWAYS, TimeRange
@@ -7,7 +7,7 @@ from scorer.settings import Settings
 
 
 def audit_plan(settings: Settings, window: TimeRange = ALWAYS) -> AuditScope:
-    """Return the plan of an audit: all topics of the settings, the group's committed offsets, and the inputs of the window."""
+    """Return the scope of an audit: all topics of a scorer and its consumer group, for the events within `window`."""
     return AuditScope(
         settings.input.topics,
         [settings.output.topic],

@@ -1,6 +1,7 @@
-"""Read notices of channel moves, and status records of our own key, from the status topic.
+"""Read notices of channel moves, and status records with the key of this scorer, from the status topic.
 
-A notice lets the registry be polled at once. A lost notice or an unreadable topic delays the move until the next poll.
+A notice states that a channel of the registry was moved, that is, has a new revision. The scorer then polls the registry at
+once. After a lost notice, or if the topic is unreadable, the scorer finds the new revision with its next regular poll.
 """
 
 import logging
@@ -21,12 +22,12 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25  # the longest delay of `close`
 PAUSE_SECONDS = 1.0  # after an error
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 10.0  # the time limit of the request for the partitions
 MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cause as many requests to the registry
 
 
 class CallCoalescer:
-    """Merges calls within `seconds` into one. Pure: times are monotonic seconds."""
+    """Merges requested calls, so that there are `seconds` between two calls. Pure: times are monotonic seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -38,7 +39,7 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether a call is due; it covers all requests so far."""
+        """Return whether a call must be made now, which covers all requests so far. A True result clears the requests."""
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False
@@ -51,12 +52,12 @@ class ChannelMoveListener:
 
     Args:
         settings: the settings of the worker.
-        on_move: called after notices of the channel `model.tag`.
-        own: called with each record of our key.
+        on_move: called in the background thread after one or more notices of the channel `model.tag`.
+        own: called in the background thread with each record that has the key of this scorer.
         skipped: counts unreadable records.
 
     Attributes:
-        unreadable: whether the topic cannot be read.
+        unreadable: whether reading has ended because the topic cannot be read.
     """
 
     def __init__(
@@ -78,12 +79,12 @@ class ChannelMoveListener:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the background thread."""
         self._closing.set()
         self._thread.join(timeout=5)
 
     def _listen(self) -> None:
-        """Read the status topic until `close`. Records are few and small; the fetch returns as soon as one arrives."""
+        """Read new records of the status topic until `close`. A fetch returns as soon as a record arrives."""
         properties = {"auto.offset.reset": "latest", "fetch.wait.max.ms": 2_000, "queued.max.messages.kbytes": 1_024}
         consumer = kafka.reader(self._settings.kafka, f"{self._settings.owner}.notices", **properties)
         topic = self._settings.status_topic

@@ -1,6 +1,7 @@
-"""Detect members of the consumer group that are not scorers: the events of their partitions are not scored.
+"""Detect foreign members: members of a scorer's consumer group that are not scorers.
 
-The decisions are functions of values and `now`. A background thread queries the coordinator.
+The events of partitions that the group assigns to a foreign member are not scored. The decisions are functions of values and
+`now`. A background thread queries the coordinator.
 """
 
 import logging
@@ -19,39 +20,39 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 3.0  # after a change of the assignment: the rebalance has ended by then
+SETTLE_SECONDS = 3.0  # from a change of the assignment to the query; the rebalance has ended by then
 RETRY_SECONDS = 30.0  # between queries while there are foreign members or the scorer is not in the group
 REPEAT_SECONDS = 600.0  # between log lines about the same members
 HINT = "stop them, or give them a consumer group of their own"
 
 
 def foreign(members: Iterable[GroupMember], group: str) -> list[GroupMember]:
-    """Return the members that are not scorers: the client id of a scorer is `<group>.<replica>`."""
+    """Return the members that are not scorers. The client id of a scorer is `<group>.<replica>`."""
     return [member for member in members if not member.client_id.startswith(f"{group}.")]
 
 
 def describe_foreign(members: Sequence[GroupMember], group: str) -> str:
-    """Return the foreign members of a group on one line."""
+    """Return a sentence on one line that names the foreign members of a group."""
     names = ", ".join(map(str, members))
     return f"consumer group {group} has members that are not scorers: {names}; events assigned to them are not scored"
 
 
 def ask(settings: Settings) -> list[GroupMember]:
-    """Return the members of the scorers' group, by a separate client. Raises KafkaException."""
+    """Query all members of the scorer's group with a separate client. Raises KafkaException."""
     return described(kafka.admin(settings.kafka, settings.owner), settings.name)
 
 
 class ForeignMembers:
-    """Watches the group of one scorer.
+    """Detects members of one scorer's consumer group that are not scorers, and reports them in log and metrics.
 
-    The coordinator is queried after each change of the assignment, because a new member changes it, and every RETRY_SECONDS
-    while there are foreign members or the scorer is not in the group. It is not queried at other times: an administrative
-    client may end the process if the coordinator fails in the middle of an answer (librdkafka #4605).
+    The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance, and every
+    RETRY_SECONDS while there are foreign members or the scorer is not in the group. There are no other queries: an
+    administrative client may end the process if the coordinator fails in the middle of an answer (librdkafka #4605).
 
     Args:
-        group: the consumer group.
-        ask: returns the members of the group. Raises KafkaException or Fatal.
-        show: called with the number of foreign members.
+        group: the name of the consumer group.
+        ask: returns all members of the group. Raises KafkaException or Fatal.
+        show: called with the number of foreign members after each query.
 
     Attributes:
         members: the foreign members at the last query.
@@ -69,11 +70,13 @@ class ForeignMembers:
 
     @property
     def summary(self) -> str | None:
-        """The foreign members on one line; None if there are none."""
+        """A sentence on one line that names the foreign members; None if there are none."""
         return describe_foreign(self.members, self._group) if self.members else None
 
     def tick(self, now: float, *, joined: bool, partitions: Set[Partition]) -> None:
-        """Query the coordinator if a query is due, and handle its answer. The worker calls it about once a second.
+        """Start a query in the background if one is due, and handle the answer to the last query.
+
+        The worker calls this about once a second.
 
         Args:
             now: the time in monotonic seconds.
@@ -93,7 +96,7 @@ class ForeignMembers:
             self._answer = call_in_thread("group-members", self._ask)
 
     def _handle(self, answer: Future[Any], now: float) -> bool:
-        """Record the answer; return whether to query again soon."""
+        """Record and report the answer to a query; return whether to query again after RETRY_SECONDS."""
         try:
             members = foreign(answer.result(), self._group)
         except (KafkaException, Fatal) as error:

@@ -1,9 +1,10 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
-While records wait, the lag is the time since the partition last had none: since its last answered event was written, since its
-end was reached with all events answered, or since no record waited, whichever came last. Readers of committed records also
-reach an end while a transaction is open behind it. Therefore a producer that aborts its transactions causes no lag in seconds,
-a partition that never answers an event does, and the first event after a quiet hour does not.
+The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
+answered event was written, when the end of the partition was last reached with all events answered, and when no record last
+waited. A reader of committed records also reaches the end, the last stable offset, while a transaction is open behind it.
+Therefore a producer that aborts its transactions causes no lag in seconds. Nor does the first event after a quiet hour. A
+partition whose events are never answered does have a lag.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """The time at which each assigned partition last had no lag (Unix ms)."""
+    """Computes lags in seconds; remembers when each assigned partition last had no waiting records."""
 
     def __init__(self) -> None:
         self._caught_up_ms: dict[Partition, int] = {}
@@ -20,13 +21,13 @@ class LagClock:
     def seconds(
         self, waiting: Mapping[Partition, int], answered_ms: Mapping[Partition, int], now_ms: int
     ) -> dict[Partition, float]:
-        """Return the lag of each partition of `waiting` in seconds.
+        """Return the lag in seconds of each partition in `waiting`.
 
         Args:
-            waiting: the number of unanswered records by partition. Other partitions are forgotten.
-            answered_ms: the time at which the last answered event of a partition was written, or at which its end was reached
-                after that event.
-            now_ms: the current time.
+            waiting: the number of unanswered records of each assigned partition. The state of other partitions is dropped.
+            answered_ms: by partition, the later of two times in Unix ms: when the last answered event was written, and when
+                the end was last reached with all events answered.
+            now_ms: the current time in Unix ms.
         """
         self._caught_up_ms = {p: now_ms if not records else self._caught_up_ms.get(p, 0) for p, records in waiting.items()}
         rows = {}

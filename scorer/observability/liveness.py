@@ -1,6 +1,6 @@
 """The progress of the worker's main thread as plain values for other threads, and the checks of /livez and /readyz.
 
-Each value is replaced as a whole.
+The main thread replaces each value as a whole, so that other threads read it without a lock.
 """
 
 import time
@@ -10,22 +10,26 @@ from dataclasses import dataclass, field
 from publisher.runtime.dependencies import Outages
 from publisher.transactions.protocol import Counters
 
-LONG_SECONDS = 30.0  # the age of a transaction for which the alert ScorerOpenTransaction waits
+LONG_SECONDS = 30.0  # a scorer with an older open transaction is not ready; as in the alert ScorerOpenTransaction
 
 
 @dataclass(slots=True)
 class WorkerProgress:
-    """The progress of a worker.
+    """The progress of a worker's main thread, and totals since the start of the process.
 
     Attributes:
-        heartbeat: the time of the last progress in monotonic seconds.
-        state: describes the scorer until it has joined the group.
-        scoring: whether the main loop runs.
-        joined: whether the scorer is in the group.
-        paused: the reason by paused partition.
-        lag: the lag in records by partition.
+        heartbeat: when the main thread last made progress, in monotonic seconds.
+        state: describes what the worker does until it has joined the group, for /readyz.
+        scoring: whether the main loop has started.
+        joined: whether the worker is a member of the group.
+        events: the number of answered events.
+        batches: the number of committed batches.
+        dead_letters: the number of dead letters.
+        recoveries: the number of returns to the committed offsets after a failure.
+        paused: by partition that cannot be read, the reason as a sentence.
+        lag: the number of unanswered records by partition.
         lag_seconds: the lag in seconds by partition; see `lag.py`.
-        last_event_ms: the time of the last answered event by partition.
+        last_event_ms: the timestamp of the last answered event by partition, in Unix ms.
     """
 
     heartbeat: float
@@ -42,12 +46,12 @@ class WorkerProgress:
     last_event_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def alive(self) -> None:
-        """Record that the main thread makes progress, or waits deliberately."""
+        """Record a heartbeat: the main thread makes progress, or waits deliberately."""
         self.heartbeat = time.monotonic()
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """Return the fault if the main thread made no progress for `limit` seconds; None while a scorer starts."""
+    """Describe the fault if the main thread made no progress for `limit` seconds; None otherwise, and during the start-up."""
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 
@@ -55,7 +59,11 @@ def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] 
 def not_ready(
     outages: Outages, counters: Counters, progress: WorkerProgress, clock: Callable[[], float] = time.monotonic
 ) -> str | None:
-    """Return the fault if the scorer waits for a dependency, holds a transaction open, or is not in its group."""
+    """Describe why the scorer is not ready; None if it is ready.
+
+    A scorer is not ready while a dependency is unavailable, while a transaction has been open for more than LONG_SECONDS, and
+    while the scorer is not in its group.
+    """
     since = counters.open_since  # the owner thread may change it meanwhile
     age = 0.0 if since is None else clock() - since
     open_transaction = f"a transaction has been open for {age:.0f} s" if age > LONG_SECONDS else None

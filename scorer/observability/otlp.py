@@ -1,8 +1,9 @@
 """Export spans of batches over OTLP/HTTP with the OpenTelemetry SDK, whose OTEL_ variables apply.
 
-The `traceparent` (W3C) of an event is copied to its score, so that producer and consumer share a trace. A batch has events of
-many producers, so its span is in a separate trace with links to their spans. The score of an event without a `traceparent` gets
-the `traceparent` of the batch. An unavailable collector affects no score: the SDK drops spans and logs it.
+The header `traceparent` (W3C) of an event is copied to its score, so that the producer of the event and the consumer of the
+score share a trace. A batch has events of many producers. Its span is therefore in a separate trace, with links to the spans of
+the events. The score of an event without a `traceparent` gets the `traceparent` of the batch. An unavailable collector affects
+no score: the SDK drops spans and logs the failure.
 """
 
 import logging
@@ -26,21 +27,21 @@ from scorer.decoding.batch import Batch, Headers
 from scorer.observability.traces import Traces
 
 PATH = "/v1/traces"
-LINKS = 1_024  # per span, unless OTEL_SPAN_LINK_COUNT_LIMIT is set
-SPANS = 256  # in the queue; with LINKS it bounds the memory
-CLOSE_SECONDS = 2.0
+LINKS = 1_024  # the most links of a span, unless OTEL_SPAN_LINK_COUNT_LIMIT is set
+SPANS = 256  # the most spans in the queue; together with LINKS this bounds the memory
+CLOSE_SECONDS = 2.0  # the longest wait of `close`
 PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
 Carried = list[tuple[str, str | bytes | None]]
 
 
 class OtlpTraces(Traces):
-    """Traces that are sent to a collector from a background thread.
+    """The tracing of batches whose spans a background thread of the SDK sends to a collector.
 
     Args:
         endpoint: the collector, `http://host:port`.
-        name: the name of the scorer, which is the service name.
-        owner: the owner id of this process, which is the service instance id.
+        name: the name of the scorer, exported as `service.name`.
+        owner: the owner id of this process, exported as `service.instance.id`.
     """
 
     def __init__(self, endpoint: str, name: str, owner: str) -> None:
@@ -57,7 +58,7 @@ class OtlpTraces(Traces):
             handler.addFilter(with_ids)
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """Start the span of a batch. Log lines of this thread have its ids until the batch ends."""
+        """Start the span of a batch. Log lines of this thread have the ids of the span until the batch ends."""
         carried = [_carried(headers) for headers in batch.headers]
         span = self._tracer.start_span(
             f"score {', '.join(sorted(set(batch.topics)))}",
@@ -90,7 +91,7 @@ class OtlpTraces(Traces):
         self._leave()
 
     def close(self) -> None:
-        """Send the remaining spans. The call does not wait for a collector that blocks the SDK."""
+        """Send the remaining spans. The call waits for at most CLOSE_SECONDS, even if the collector does not answer."""
         self.fail("the scorer stops")
         ending = threading.Thread(target=self._provider.shutdown, name="traces-end", daemon=True)
         ending.start()
@@ -114,7 +115,7 @@ class OtlpTraces(Traces):
 
 
 def with_ids(record: logging.LogRecord) -> bool:
-    """Add the ids of the current batch's span to a log record; a logging filter that accepts every record."""
+    """Add the trace id and span id of the current batch to a log record. This is a logging filter that accepts every record."""
     span = trace.get_current_span().get_span_context()
     if span.is_valid:
         record.trace_id = f"{span.trace_id:032x}"
@@ -123,7 +124,7 @@ def with_ids(record: logging.LogRecord) -> bool:
 
 
 def _carried(headers: Headers) -> Carried:
-    """Return the event's last valid traceparent with its tracestate; empty without one."""
+    """Return the last `traceparent` and `tracestate` headers of an event; empty if the `traceparent` is missing or invalid."""
     trace_headers = {name: value for name, value in headers or () if name in ("traceparent", "tracestate")}
     parent = _bytes(trace_headers.get("traceparent"))
     if PARENT.fullmatch(parent) is None:
@@ -133,7 +134,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """Yield one link per sampled span of the events."""
+    """Yield one link for each distinct span in the `traceparent` headers of the events that is marked as sampled."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

@@ -1,4 +1,4 @@
-"""Read the topics that a scorer writes: committed records only, outside any consumer group.
+"""Read the topics that a scorer writes: committed records only, without membership in a consumer group.
 
 Score records and dead letters become JSON lines. Unreadable records are logged and skipped.
 """
@@ -32,8 +32,9 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
     Args:
         settings: the scorer's settings.
         dead: whether to read dead letters instead of scores.
-        from_beginning: start at the oldest record; otherwise at the end, if `follow`.
-        follow: wait for further records; otherwise read to the current end, in the order of timestamps.
+        from_beginning: whether to start at the oldest record also if `follow`; by default `follow` starts at the end.
+        follow: whether to wait for further records without end. Otherwise all records up to the current end are read, and
+            yielded in the order of their timestamps.
 
     Raises:
         Fatal: The topic cannot be read, or no record of it has the configured format.
@@ -47,12 +48,15 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
 
 
 def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
-    """Yield the records of a topic from its start to its current end, by timestamp. Raises Fatal if it cannot be read."""
+    """Yield the records of a topic from its start to its current end, in the order of timestamps.
+
+    Raises Fatal if the topic cannot be read.
+    """
     return _records(settings, topic, OFFSET_BEGINNING, follow=False)
 
 
 def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
-    """Yield committed records from `start`: without end if `follow`, else to the current end, ordered by timestamp."""
+    """Yield committed records from `start`: without end if `follow`, else up to the current end, in the order of timestamps."""
     transient = Codes(*PASSING.items(), *ABSENT.items())
     follower = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], transient)
     with contextlib.closing(follower):

@@ -14,20 +14,20 @@ AGE = "Seconds since the controller last read the rollouts."
 
 @dataclass(slots=True)
 class RolloutState:
-    """The state of a controller, updated by its loop at each iteration.
+    """The state of a rollout controller, which the loop of the controller updates in each iteration.
 
     Attributes:
-        leads: whether this replica is the leader.
+        leads: whether this replica of the controller is the leader.
         running: whether a rollout is running.
-        step: the current step of the plan, counted from 0; -1 before the first.
-        steps: the number of steps.
-        baked_seconds: the elapsed bake time of the step.
-        wanted_seconds: the bake time of the step.
-        behind_seconds: the lag of the analysis; None if it reads nothing.
-        pairs: the number of pairs of the step.
+        step: the current step of the rollout plan, counted from 0; -1 before the first.
+        steps: the number of steps of the plan.
+        baked_seconds: the elapsed part of the bake time of the current step.
+        wanted_seconds: the required bake time of the current step.
+        behind_seconds: the lag of the canary analysis behind the scores; None if the analysis reads no scores.
+        pairs: the number of events in the current step that both versions have scored.
         for_person: whether the rollout waits for an operator.
         registry_away: whether the registry is unavailable.
-        decisions: the number of log entries by verdict.
+        decisions: the number of written decisions by verdict.
         looked: the time of the last iteration in monotonic seconds.
     """
 
@@ -46,7 +46,7 @@ class RolloutState:
 
 
 class RolloutMetrics(Collector):
-    """Metrics of one controller. Only the leader has the metrics of the rollout."""
+    """Exports the state of one controller as metrics. Only the leader exports the metrics of the running rollout."""
 
     def __init__(self, state: RolloutState, clock: Callable[[], float] = time.monotonic) -> None:
         self._state = state

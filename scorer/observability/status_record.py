@@ -1,9 +1,9 @@
 """Status records: the state of each scorer in the compacted topic `<name>.status`, so that no other database is needed.
 
-The key is the scorer's owner id, or the key of a channel move (see `channel_move_listener.py`). Every principal with Write on
-the topic can write any record: readers bound the number and size of the records that they keep, and base no decision about a
-process on its record alone. A record with an old heartbeat belongs to a scorer that has died. The last record of a scorer that
-stops has the state `stopped`.
+The key of a status record is the scorer's owner id. The topic also has notices of channel moves, with other keys (see
+`channel_move_listener.py`). Every principal with Write on the topic can write any record. Readers therefore bound the number
+and size of the records that they keep, and base no decision about a process on its record alone. A record with an old heartbeat
+belongs to a scorer that has died. The last record of a scorer that stops has the state `stopped`.
 """
 
 import logging
@@ -17,10 +17,10 @@ from model_registry.untrusted_input.documents import DocumentDecoder, Int64
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS = 5.0
-STALE_SECONDS = 3 * HEARTBEAT_SECONDS
-SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # without a record; a successor then treats the scorer as dead
-NOTICE = "_channel/"
+HEARTBEAT_SECONDS = 5.0  # between two records of a scorer whose state does not change
+STALE_SECONDS = 3 * HEARTBEAT_SECONDS  # the age of a heartbeat from which on readers show the scorer as dead
+SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # after this time without a record, a successor treats the scorer as dead
+NOTICE = "_channel/"  # the prefix of the keys of notices
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Lag = Annotated[int, msgspec.Meta(ge=-(2**42), le=2**42)]  # the sum over the partitions of a topic fits in 64 bits
@@ -29,7 +29,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
-    """A served version."""
+    """A version that a scorer serves, and the revision of the channel that it is served for."""
 
     model: str
     version: str
@@ -38,11 +38,11 @@ class VersionStatus(msgspec.Struct, frozen=True):
 
 
 class PartitionStatus(msgspec.Struct, frozen=True):
-    """An assigned partition.
+    """The status of a partition that is assigned to a scorer.
 
     Attributes:
         lag: the number of unanswered records.
-        paused: the reason if the partition is not read because of a fault.
+        paused: the reason if the partition cannot be read; "" if it is read.
     """
 
     topic: str
@@ -52,19 +52,19 @@ class PartitionStatus(msgspec.Struct, frozen=True):
 
 
 class ScorerStatus(msgspec.Struct, frozen=True):
-    """The status of one scorer. Times are in Unix ms.
+    """The value of a status record: the status of one scorer. Times are in Unix ms.
 
     Attributes:
-        scorer: the owner id.
+        scorer: the owner id, `<name>.<replica>`.
         state: `running` or `stopped`.
         versions: the served versions by role.
-        refused: the reason by refused version.
-        cost: (a, b) of the time to score B events, T(B) = a + b B, in seconds.
+        refused: the reason of the refusal, by refused version.
+        cost: the coefficients (a, b) of the time to score B events, T(B) = a + b B, in seconds.
         counters: totals since the start, by name.
-        tag: the followed channel.
+        tag: the channel or tag that the scorer follows (`model.tag`).
         aspired_revision: the newest polled revision of the channel, whether it is served, refused or being loaded.
-        instance: identifies the process.
-        shadow: whether the process scores in the shadow: in a separate group, without answers, outside of rollouts.
+        instance: a random id of the process, which changes at each restart.
+        shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
     """
 
     scorer: str
@@ -88,12 +88,12 @@ _decoder = DocumentDecoder(ScorerStatus)
 
 
 def notice_key(channel: str) -> str:
-    """Return the key of notices that this channel has moved."""
+    """Return the key of a notice that this channel was moved, that is, has a new revision."""
     return NOTICE + channel
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse the record of a scorer; None for notices, tombstones, other bytes, and records that contradict their key."""
+    """Parse a status record; None for a notice, a tombstone, unreadable bytes, or a record of another scorer than its key."""
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)
@@ -101,17 +101,17 @@ def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
 
 
 def parse(value: bytes | None) -> ScorerStatus | None:
-    """Parse the value of a scorer's record; None for a tombstone or other bytes."""
+    """Parse the value of a status record; None for a tombstone or unreadable bytes."""
     return _decoder.decode_or_none(value)
 
 
 class StatusReporter:
-    """Writes a record at each change of versions or partitions, after each recovery, and every HEARTBEAT_SECONDS.
+    """Writes a status record after a change of versions or partitions, after a recovery, and every HEARTBEAT_SECONDS.
 
     Args:
         producer: the producer of the records.
         topic: the status topic.
-        current: returns the record for a state.
+        current: returns the status for a `state`, `running` or `stopped`.
         is_replaced: returns whether another process has the same replica.
     """
 
@@ -126,7 +126,7 @@ class StatusReporter:
         self._next = float("inf")
 
     def tick(self, now: float) -> None:
-        """Write a record if it is due or the state has changed; called about once a second.
+        """Write a record if the status has changed or HEARTBEAT_SECONDS have passed. The worker calls this every second.
 
         Args:
             now: the time in monotonic seconds.
@@ -142,7 +142,7 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Report that this scorer has stopped, unless another process has its replica."""
+        """Write the record that this scorer has stopped, unless another process has its replica and thus the same key."""
         if not self._is_replaced():
             self._send(self._current("stopped"))
             self._producer.flush(2)

@@ -12,26 +12,27 @@ from scorer.settings import Settings
 
 
 class Traces:
-    """The interface of the worker, and its disabled implementation, which reads no header.
+    """The tracing interface that the worker calls. This base class is the disabled tracing: it does nothing.
 
-    Each batch is begun once, and then ended, or failed together with all other open batches. One thread makes all calls.
+    The worker calls `begin` once for each batch. Then `end` ends the batch, or `fail` ends all batches that have begun. One
+    thread makes all calls.
     """
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """Start the span of a batch for the version in `provenance`, and set the headers for its scores."""
+        """Start the span of a batch that the version in `provenance` scores; set the trace headers of its scores in `batch`."""
 
     def end(self, batch: Batch, stages: Mapping[str, float], outcomes: Mapping[str, int]) -> None:
-        """End the span of a committed batch with seconds by stage and events by outcome."""
+        """End the span of a committed batch; record the seconds by stage and the number of events by outcome in the span."""
 
     def fail(self, reason: object) -> None:
-        """End all open spans as failed; their batches are read again."""
+        """End all open spans with an error status. The batches will be read again, each with a new span."""
 
     def close(self) -> None:
-        """Send the remaining spans within seconds. Never raises."""
+        """Send the remaining spans, for a few seconds at most. Never raises."""
 
 
 def traces(settings: Settings) -> Traces:
-    """Return the configured tracing. Raises Fatal (2) if its packages are not installed."""
+    """Create the tracing that the settings configure. Raises Fatal (2) if its packages are not installed."""
     if settings.tracing.endpoint is None:
         return Traces()
     try:
