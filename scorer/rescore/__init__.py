@@ -1,1 +1,1 @@
-"""Score events again whose scores are wrong, and publish corrections."""
+"""Correct wrong score records: score their events again, and publish the new scores as corrections."""

@@ -1,4 +1,4 @@
-"""Counts of the score records that a job has processed. Pure."""
+"""Counts of the score records that a rescore job has processed, by result. Pure."""
 
 from collections import Counter
 from typing import Any
@@ -7,15 +7,15 @@ import msgspec
 
 
 class RescoreCounts(msgspec.Struct):
-    """Counts of score records.
+    """The number of score records that a job has processed, by result.
 
     Attributes:
-        corrected: The selected records with a correction.
-        others: The records that were not selected.
-        not_retained: The selected records whose event the input topic no longer holds.
-        refused: By reason, the selected records whose event the version dead-letters.
-        unfit: The selected records that do not lead to their event.
-        unread: The offsets that retention deleted before the job reached them.
+        corrected: The selected records for which a correction was published.
+        others: The records that the job does not select.
+        not_retained: The selected records whose event is no longer in the input topic.
+        refused: The selected records whose event the new version would dead-letter, by reason.
+        unfit: The records that cannot be decoded, or whose event cannot be identified.
+        unread: The offsets of score records that retention deleted before the job reached them.
     """
 
     corrected: int = 0
@@ -45,5 +45,5 @@ class RescoreCounts(msgspec.Struct):
         return self.not_retained + sum(self.refused.values()) + self.unfit
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as JSON."""
+        """Return the counts and `selected` as a JSON object."""
         return {"selected": self.selected, **msgspec.to_builtins(self)}

@@ -1,8 +1,8 @@
-"""`scorer rescore`: correct wrong score records, each once.
+"""`scorer rescore`: correct wrong score records, each exactly once.
 
-The corrections of some records and the position behind them become visible in one transaction. Each job has its own prefix of
-transactional ids: a process fences an earlier process of the same job and reads its progress only after that. Neither a kill
-nor two concurrent processes correct a record twice.
+The corrections of a chunk of records, and the position after the chunk, are committed in one transaction. Each job has its own
+prefix of transactional ids: a process first fences an earlier process of the same job, and then reads the progress of the job.
+Therefore no record is corrected twice, neither after a kill nor by two concurrent processes.
 """
 
 import contextlib
@@ -38,13 +38,16 @@ from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings
 from scorer.worker.encode import Target
 
-CHUNK_RECORDS = 5_000  # corrections of one transaction
-CHUNKS_A_SECOND = 10.0  # if a rate is requested
+CHUNK_RECORDS = 5_000  # the most selected records of one transaction
+CHUNKS_A_SECOND = 10.0  # chunks are smaller if a rate is requested, so that this many fit in a second
 
 
 @dataclass(frozen=True, slots=True)
 class RescoreJob:
-    """A request to correct scores; `version` is the digest of --with, or None for the channel's version."""
+    """A request to correct the selected score records under the name of a job.
+
+    `version` is the digest of the version that scores the events (option --with); None for the version of the channel.
+    """
 
     name: str
     selection: ScoreSelection
@@ -52,7 +55,7 @@ class RescoreJob:
 
 
 class OffsetSpan(NamedTuple):
-    """Offsets of a partition: from `begin` to `high` (exclusive); those before `low` are no longer retained."""
+    """The offsets of a partition from `begin` to `high` (exclusive). Records before `low` were deleted by retention."""
 
     begin: int
     low: int
@@ -60,19 +63,19 @@ class OffsetSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of offsets that are still retained."""
+        """The number of offsets in the span that are still retained."""
         return max(0, self.high - max(self.begin, self.low))
 
 
 @dataclass(slots=True)
 class RescoreSummary:
-    """The result of a job.
+    """The result of a process that works on a job.
 
     Attributes:
         run: The counts of this process.
-        total: The counts since the start of the job.
-        findings: The reasons why records were not corrected, of this process.
-        uncertain: The selected records of a transaction that may have been committed.
+        total: The counts since the start of the job, over all its processes.
+        findings: The reasons why this process did not correct records.
+        uncertain: The number of selected records in a transaction whose outcome is unknown.
     """
 
     run: RescoreCounts = field(default_factory=RescoreCounts)
@@ -81,7 +84,7 @@ class RescoreSummary:
     uncertain: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON."""
+        """Return the result as a JSON object."""
         return {
             "run": self.run.to_dict(),
             "uncertain": self.uncertain,
@@ -90,13 +93,13 @@ class RescoreSummary:
         }
 
     def progress(self) -> tuple[str, str]:
-        """Return the progress of this process as text, and how to continue."""
+        """Return two texts: the progress of this process, and how to continue the job."""
         doubt = f", {self.uncertain:,} are uncertain" if self.uncertain else ""
         return f"{self.run.corrected:,} scores were corrected{doubt}", "run it again: the job continues at its position"
 
 
 def correcting_settings(settings: Settings) -> Settings:
-    """Return the settings with the topic of corrections as the output."""
+    """Return a copy of the settings whose output topic is the topic of corrections."""
     return settings.model_copy(update={"output": settings.output.model_copy(update={"topic": settings.corrections_topic})})
 
 
@@ -109,16 +112,16 @@ def rescore(
     rate: float | None,
     progress: Report,
 ) -> None:
-    """Process the remaining records of the job.
+    """Correct the remaining score records of the job.
 
     Args:
         settings: The scorer's settings.
         job: The request.
-        servable: The version that scores.
-        summary: Receives the counts, also if this raises.
-        interruption: Delays signals during a transaction.
-        rate: The largest number of records per second.
-        progress: Is called with the number of records that were read.
+        servable: The version that scores the events again.
+        summary: Receives the counts while the call runs, so that they are available after an error.
+        interruption: Delays signals until the end of a transaction.
+        rate: The maximum number of selected records per second; None for no limit.
+        progress: Called after each chunk with the topic, the number of records that were read, and the total to read.
 
     Raises:
         Fatal: With code 2 if a topic is missing, 3 if the job has another definition or another process has taken it over, 4
@@ -159,7 +162,8 @@ def rescore(
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """Count the remaining records of the job without scoring or writing.
 
-    The counts `run` of the result contain only `others`, `not_retained`, and as `corrected` the records to correct.
+    In the counts `run` of the result, `corrected` is the number of selected records whose event still exists. Records that only
+    scoring would find to be unfit or refused are among them.
 
     Raises:
         Fatal: If a topic is missing or the job has another definition.
@@ -186,19 +190,19 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
 
 
 def _is_deleted(source: EventPosition, retained: Mapping[Partition, Bounds]) -> bool:
-    """Return whether retention has deleted the event."""
+    """Return whether retention has deleted the event, or its partition does not exist."""
     span = retained.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]
 
 
 def define_job(settings: Settings, job: RescoreJob, reader: TopicReader) -> dict[str, Any]:
-    """Return the definition of the requested job."""
+    """Return the definition of the requested job, with the current id of the topic of scores."""
     output = settings.output.topic
     return definition(job.selection, job.version, output, reader.ids([output]).get(output, ""))
 
 
 def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, topics.DescribedTopic]:
-    """Describe the topics.
+    """Describe the topics in `needed`, which has the required access rights by topic.
 
     Raises:
         Fatal: With code 2 if a topic is missing.
@@ -210,7 +214,7 @@ def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, top
 
 
 def remaining_offsets(settings: Settings, reader: TopicReader, saved: JobProgress) -> dict[Partition, OffsetSpan]:
-    """Return the remaining offsets, up to the current end."""
+    """Return, for each partition of the scores, the offsets from the saved position of the job to the current end."""
     spans = reader.spans(reader.partitions([settings.output.topic]))
     begins = {number: place.next for number, place in saved.places.items()}
     return {(topic, number): OffsetSpan(begins.get(number, low), low, high) for (topic, number), (low, high) in spans.items()}
@@ -219,7 +223,10 @@ def remaining_offsets(settings: Settings, reader: TopicReader, saved: JobProgres
 def remaining_chunks(
     settings: Settings, job: RescoreJob, reader: TopicReader, stretches: dict[Partition, OffsetSpan], rate: float | None
 ) -> Iterator[RescoreChunk]:
-    """Yield the score records in these ranges in chunks; the deleted ranges come first."""
+    """Yield the score records in the spans `stretches`, in chunks of one transaction each.
+
+    The first chunks have no records: they count the offsets that retention has deleted, and advance the position past them.
+    """
     most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
     for (_, number), (begin, low, _) in stretches.items():
         if begin < low:
@@ -229,7 +236,7 @@ def remaining_chunks(
 
 
 class _Writer:
-    """Write the corrections and the progress of a chunk in one transaction."""
+    """Writes the corrections of a chunk and the progress of the job in one transaction."""
 
     def __init__(
         self,
@@ -246,7 +253,7 @@ class _Writer:
         self._summary = summary
 
     def write(self, chunk: RescoreChunk, reader: TopicReader, inputs: Collection[Partition]) -> None:
-        """Publish the corrections of a chunk and the position behind it."""
+        """Compute and publish the corrections of a chunk, with the position after the chunk. Raises Fatal if that fails."""
         records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
         if self._saved.definition is None:
             records.append(self._saved.begin(self._requested))

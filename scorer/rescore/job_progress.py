@@ -1,7 +1,7 @@
-"""The progress of a job in the compacted topic `<name>.rollouts`.
+"""The progress of a rescore job, stored in the compacted topic `<name>.rollouts`.
 
-The record `rescore/<job>` holds the job's definition, and `rescore/<job>/<partition>` its position in each partition of the
-scores. A position is written in the transaction with the corrections up to it.
+The record with the key `rescore/<job>` has the job's definition. The record with the key `rescore/<job>/<partition>` has the
+job's position in that partition of the scores. A position is written in the same transaction as the corrections before it.
 """
 
 from typing import Any
@@ -22,14 +22,19 @@ OTHER_JOB = "choose another name with --job, or repeat the arguments of the firs
 
 
 class PartitionProgress(msgspec.Struct):
-    """The next offset in one partition of the scores, and the counts of the records before it."""
+    """The next offset to process in one partition of the scores, and the counts of the records before that offset."""
 
     next: Count
     tally: RescoreCounts
 
 
 class JobProgress:
-    """The progress of one job; before its first transaction `definition` is None and `places` is empty."""
+    """The progress of one job.
+
+    Attributes:
+        definition: The definition of the job; None before its first transaction.
+        places: The progress by partition of the scores; empty before the first transaction.
+    """
 
     def __init__(self, settings: Settings, job: str) -> None:
         self.definition: dict[str, Any] | None = None
@@ -38,7 +43,7 @@ class JobProgress:
         self._key = f"rescore/{job}"
 
     def read(self, reader: TopicReader) -> None:
-        """Read the committed progress.
+        """Read the committed progress of the job from the topic.
 
         Raises:
             Fatal: If the topic cannot be read, or if a record of the job cannot be decoded.
@@ -61,10 +66,10 @@ class JobProgress:
             raise Fatal(message, "choose another name with --job", REFUSED) from error
 
     def check(self, job: str, requested: dict[str, Any]) -> None:
-        """Compare the definition of the job with the requested one.
+        """Check that the saved definition of the job, if there is one, equals the requested definition.
 
         Raises:
-            Fatal: With code 3 and the differences.
+            Fatal: With code 3 and the differences, if the definitions differ.
         """
         saved = self.definition or requested
         differences = [
@@ -74,19 +79,19 @@ class JobProgress:
             raise Fatal(f"job {job!r} was started with {'; '.join(differences)}", OTHER_JOB, REFUSED)
 
     def total(self) -> RescoreCounts:
-        """Return the counts of all partitions."""
+        """Return the sum of the counts of all partitions."""
         counts = RescoreCounts()
         for place in self.places.values():
             counts.add(place.tally)
         return counts
 
     def begin(self, definition: dict[str, Any]) -> Record:
-        """Return the record with the definition of the job."""
+        """Set the definition of the job, and return the record that stores it."""
         self.definition = definition
         return self._topic, orjson.dumps(definition), self._key.encode(), -1, 0, None
 
     def move(self, partition: int, reached: int, tally: RescoreCounts) -> Record:
-        """Return the record with the position `reached` and the counts up to it."""
+        """Advance a partition to the offset `reached`, add the counts `tally`, and return the record that stores both."""
         place = self.places.setdefault(partition, PartitionProgress(0, RescoreCounts()))
         place.tally.add(tally)
         place.next = reached
@@ -94,11 +99,11 @@ class JobProgress:
 
 
 def definition(selection: ScoreSelection, version: str | None, output: str, topic_id: str) -> dict[str, Any]:
-    """Return the definition of a job.
+    """Return the definition of a job, which must not change while the job continues.
 
     Args:
-        selection: The selected scores.
-        version: The digest of --with, or None for the channel's version.
+        selection: The selection of score records.
+        version: The digest of the version given by --with; None for the version of the channel.
         output: The topic of scores.
         topic_id: The id of that topic.
     """

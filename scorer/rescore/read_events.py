@@ -1,4 +1,4 @@
-"""Read events at given positions of the input topics, outside any group."""
+"""Read events at given offsets of the input topics, without membership in a consumer group."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -7,11 +7,11 @@ from confluent_kafka import Message
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 
-GAP = 20_000  # the largest gap between wanted events that is read: skipping it costs a new consumer
+GAP = 20_000  # offsets between two wanted events that are read rather than skipped: skipping costs a new consumer
 
 
 def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Return the ranges [from, to) of a partition to read for these offsets. Pure."""
+    """Return the ranges [from, to) of offsets to read in a partition, so that they cover the wanted offsets. Pure."""
     ranges: list[tuple[int, int]] = []
     for offset in sorted(wanted):
         if ranges and offset - ranges[-1][1] < GAP:
@@ -22,7 +22,7 @@ def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
 
 
 def at(reader: TopicReader, wanted: Mapping[Partition, Collection[int]], most: int) -> Iterator[list[Message]]:
-    """Yield the events at these offsets that still exist, in order, as lists of at most `most` events of one partition.
+    """Yield the events at these offsets that still exist, in lists of at most `most` events of one partition.
 
     Raises:
         Fatal: If a topic cannot be read.

@@ -1,4 +1,4 @@
-"""Compute corrections of score records: read each record's event and score it, or report why that fails."""
+"""Compute corrections of score records: read and score the event of each record, or report why there is no correction."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -22,22 +22,22 @@ from scorer.settings import Settings
 from scorer.worker.encode import Target
 from scorer.worker.score_batch import BatchScorer, ScoredBatch
 
-AHEAD_MS = 3_600_000  # a record with a later scoring time than now plus this is not trusted
-EXAMPLES = 10  # reasons that are reported for records without a correction
+AHEAD_MS = 3_600_000  # a record whose scoring time is further in the future than this is not trusted
+EXAMPLES = 10  # the most records whose reason for a missing correction is reported
 Place = tuple[str, int, int]
 """The topic, partition and offset of an event."""
 
 
 @dataclass(slots=True)
 class MissingEvents:
-    """Events of one partition that no longer exist."""
+    """The count and the range of offsets of the events of one partition that are no longer retained."""
 
     count: int = 0
     first: int = 0
     last: int = 0
 
     def add(self, offset: int) -> None:
-        """Add the event at an offset."""
+        """Count the missing event at this offset."""
         self.first = min(self.first, offset) if self.count else offset
         self.last = max(self.last, offset)
         self.count += 1
@@ -45,18 +45,18 @@ class MissingEvents:
 
 @dataclass(slots=True)
 class UncorrectedScores:
-    """The reasons why records are not corrected: missing events by partition, and the first other reasons."""
+    """The reasons why records are not corrected: missing events by partition, and the first EXAMPLES of other reasons."""
 
     gone: defaultdict[Partition, MissingEvents] = field(default_factory=lambda: defaultdict(MissingEvents))
     examples: list[str] = field(default_factory=list)
 
     def example(self, text: str) -> None:
-        """Add a reason, up to EXAMPLES."""
+        """Add the reason of one record, unless there are EXAMPLES of them already."""
         if len(self.examples) < EXAMPLES:
             self.examples.append(text)
 
     def lines(self) -> list[str]:
-        """Return a line for each partition with missing events, and the other reasons."""
+        """Return the reasons as lines of text: one for each partition with missing events, then the other reasons."""
         gone = [
             f"{topic}[{number}]: {events.count} events between the offsets {events.first} and {events.last} are no longer "
             "retained"
@@ -66,7 +66,11 @@ class UncorrectedScores:
 
 
 class ChunkRescorer:
-    """Rescore the chunks of one job with `servable`; its encoder and `target` are for the topic of corrections."""
+    """Computes the corrections of the chunks of one job with `servable`.
+
+    `target` is the topic of corrections. The encoder of `servable` must encode for that topic. `findings` has the reasons for
+    missing corrections.
+    """
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
         self.findings = UncorrectedScores()
@@ -78,11 +82,11 @@ class ChunkRescorer:
         self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
-        """Return the corrections of a chunk in the order of its records, and count each record in the chunk's tallies.
+        """Return the corrections of a chunk in the order of its records; add each selected record to the chunk's counts.
 
         Args:
-            chunk: The selected records.
-            reader: The reader for the input topics.
+            chunk: The chunk with the selected records.
+            reader: Reads the input topics.
             partitions: The partitions of the input topics.
             now_ms: The current time in Unix milliseconds.
 
@@ -113,7 +117,7 @@ class ChunkRescorer:
     def _answered(
         self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """Return the corrections of some events by row, and remove them from the wanted ones."""
+        """Score events; return the corrections by row (index into `chunk.given`), and remove the events from `wanted`."""
         batch = batch_of(messages, "empty")
         scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
         corrections: dict[int, Record] = {}
@@ -131,7 +135,7 @@ class ChunkRescorer:
         return corrections
 
     def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
-        """Return the score or dead letter of the record's event, or the reason why it is not the same event."""
+        """Return the new score or dead letter for a score record, or the reason why the event is not that of the record."""
         answer = scored.slots[slot]
         record = given.record
         if event_ms != record.event_ms:
@@ -171,7 +175,7 @@ class ChunkRescorer:
 
 
 def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
-    """Return the reason why a record does not lead to its event; empty if it may. Pure."""
+    """Return why the event of a record cannot be identified or trusted; "" if the event can be read. Pure."""
     source = record.source
     if (source.topic, source.partition) not in partitions:
         return f"its event came from {source.topic}[{source.partition}], which is not a partition of an input topic"

@@ -1,4 +1,4 @@
-"""The selection of score records to correct: by digest, status, and scoring time. Pure."""
+"""Select the score records to correct: by digest of the version, status, and scoring time. Pure."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.scores.decode_record import ScoreRecord, decode_record
 
-SHOWN_DIGITS = 12  # of a digest in a job's name
+SHOWN_DIGITS = 12  # the digits of a digest in the name of a job
 USUAL = ("fallback", "scored")
 """The statuses that are corrected by default: an expired answer has no score."""
 
@@ -16,7 +16,7 @@ AsJson = Callable[[bytes], bytes]
 
 
 def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
-    """Decode a score record; None for a value that is not one."""
+    """Decode the value of a score record; None if the value is not a score record."""
     try:
         return decode_record(as_json(value or b""))
     except ValueError:
@@ -25,21 +25,27 @@ def read(value: bytes | None, as_json: AsJson) -> ScoreRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSelection:
-    """Score records with this digest (None for any) and one of these statuses that were scored in the window."""
+    """A predicate that selects score records by version, status and scoring time.
+
+    Attributes:
+        digest: The digest of the version that scored the event; None for any version.
+        statuses: The statuses of selected records.
+        window: The range of scoring times.
+    """
 
     digest: str | None = None
     statuses: tuple[str, ...] = USUAL
     window: TimeRange = ALWAYS
 
     def takes(self, record: ScoreRecord) -> bool:
-        """Return whether a record is selected."""
+        """Return whether the selection contains this record."""
         wanted = (self.digest is None or record.digest == self.digest) and record.status in self.statuses
         return wanted and self.window.contains(record.scored_ms)
 
     def name(self) -> str:
-        """Return the default name of a job.
+        """Return the default name of a job with this selection.
 
-        The same selection has the same name, so repeating a command continues its job.
+        Equal selections have equal names, so a repeated command continues its job.
         """
         parts = [self.digest.partition(":")[2][:SHOWN_DIGITS]] if self.digest else []
         parts += self.statuses if self.statuses != USUAL else ()
@@ -48,7 +54,7 @@ class ScoreSelection:
         return "-".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the selection as JSON."""
+        """Return the selection as a JSON object."""
         fields = asdict(self)
         window = fields.pop("window")
         return {**fields, "statuses": list(self.statuses), "from_ms": window[0], "to_ms": window[1]}

@@ -1,4 +1,4 @@
-"""Divide the score records of a job into chunks of one transaction each. Does no I/O except through the given batches."""
+"""Divide the score records of a job into chunks, each of which is corrected in one transaction. No I/O of its own."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.selection import AsJson, ScoreSelection, read
 from scorer.scores.decode_record import ScoreRecord
 
-SCANNED = 200_000  # records of one transaction if few of them are selected
+SCANNED = 200_000  # the most records of a chunk, selected or not
 
 
 class SelectedScore(NamedTuple):
-    """A score record to correct, and its position."""
+    """A selected score record: its partition and offset in the topic of scores, its key, and its decoded value."""
 
     partition: int
     offset: int
@@ -25,14 +25,14 @@ class SelectedScore(NamedTuple):
 
 @dataclass(slots=True)
 class RescoreChunk:
-    """A chunk of records.
+    """The score records that are processed in one transaction.
 
     Attributes:
-        given: The selected records in the order of each partition.
-        reached: The offset behind the last record, by partition.
-        tallies: The counts of the records, by partition.
-        unreadable: The positions of undecodable records.
-        scanned: The number of records.
+        given: The selected records. Records of one partition are in the order of offsets.
+        reached: The offset after the last record of the chunk, by partition.
+        tallies: The counts of the records by result, by partition.
+        unreadable: The partition and offset of each record that cannot be decoded.
+        scanned: The number of all records, selected or not.
     """
 
     given: list[SelectedScore] = field(default_factory=list)
@@ -42,11 +42,11 @@ class RescoreChunk:
     scanned: int = 0
 
     def tally(self, partition: int) -> RescoreCounts:
-        """Return the counts of a partition."""
+        """Return the counts of a partition, which the caller may increase."""
         return self.tallies.setdefault(partition, RescoreCounts())
 
     def add(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
-        """Add a record."""
+        """Add a record of the topic of scores: to `given` if it is selected, else only to the counts."""
         self.scanned += 1
         self.reached[partition] = offset + 1
         record = read(message.value(), as_json)
@@ -60,7 +60,7 @@ class RescoreChunk:
 
 
 def chunks(batches: Iterable[PartitionBatch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
-    """Yield all records in chunks with up to `most` selected ones."""
+    """Yield all score records in chunks of at most `most` selected records and SCANNED records."""
     chunk = RescoreChunk()
     for batch in batches:
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
