@@ -6,14 +6,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DeliveryCounts:
-    """The delivery results of the events.
+    """The numbers of events by delivery result, and the line from which to continue.
 
     Attributes:
-        written: events that the broker has confirmed.
-        uncertain: events that were sent, and that the broker has neither confirmed nor rejected.
-        rejected: events that were not written: rejected by the broker, or never sent.
-        skip: the value of `--skip` for a run that continues: the number of completed lines.
-        repeated: confirmed events after those lines, which that run writes again.
+        written: the number of events that the broker has confirmed.
+        uncertain: the number of events that were sent, and that the broker has neither confirmed nor rejected.
+        rejected: the number of events that were certainly not written: the broker rejected them, or they were never sent.
+        skip: the value of `--skip` for a command that continues: the number of lines before the first unconfirmed event.
+        repeated: the number of confirmed events after the skipped lines, which the continuing command writes again.
     """
 
     written: int
@@ -23,11 +23,11 @@ class DeliveryCounts:
     repeated: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts for `--json`."""
+        """Return the counts as a JSON object, for the option `--json`."""
         return asdict(self)
 
     def progress(self) -> tuple[str, str]:
-        """Return the counts in words, and the options to continue."""
+        """Return two texts: the counts, and the options to continue (empty if there is nothing to skip or repeat)."""
         words = [
             f"{self.written:,} events were written",
             f"{self.uncertain:,} are uncertain: sent but not confirmed" if self.uncertain else "",
@@ -43,13 +43,13 @@ class DeliveryCounts:
 
 
 class Confirmations:
-    """Counts events by line number. Each event is confirmed or fails once, in any order."""
+    """Tracks the delivery result of the event of each line. Results arrive once per event, in any order."""
 
     def __init__(self, skipped: int = 0) -> None:
-        """Start after `skipped` lines, which an earlier run has completed."""
+        """Start after the first `skipped` lines, which an earlier command has completed."""
         self.given = self.written = self.rejected = self.answered = 0
         self._last = skipped
-        self._unconfirmed: dict[int, int] = {}  # by line, in the order of `give`: the number of events given before
+        self._unconfirmed: dict[int, int] = {}  # by line of an unconfirmed event, in order: the number of events given before
 
     def give(self, line: int) -> None:
         """Count the event of a line as passed to the producer."""
@@ -57,29 +57,29 @@ class Confirmations:
         self.given += 1
 
     def withdraw(self, line: int) -> None:
-        """Remove the last given event, which the producer did not accept."""
+        """Undo `give` for the last event, because the producer did not accept it."""
         del self._unconfirmed[line]
         self.given -= 1
 
     def confirm(self, line: int) -> None:
-        """Count the event of a line as written."""
+        """Count the event of a line as written: the broker has confirmed it."""
         del self._unconfirmed[line]
         self.answered += 1
         self.written += 1
         self._last = max(self._last, line)
 
     def fail(self, *, rejected: bool) -> None:
-        """Count an event as rejected, or as uncertain."""
+        """Count an event as failed: certainly not written if `rejected`, else uncertain."""
         self.answered += 1
         self.rejected += rejected
 
     @property
     def complete(self) -> bool:
-        """Whether every event was confirmed or has failed."""
+        """Whether every given event has a delivery result, confirmed or failed."""
         return self.answered == self.given
 
     def counts(self) -> DeliveryCounts:
-        """Return the current counts; events without a result are uncertain."""
+        """Return the current counts. Events without a delivery result count as uncertain."""
         line, before = next(iter(self._unconfirmed.items()), (self._last + 1, self.written))
         uncertain = self.given - self.written - self.rejected
         return DeliveryCounts(self.written, uncertain, self.rejected, line - 1, self.written - before)

@@ -1,6 +1,7 @@
 """Read and check the lines of `scorer emit`: each must be a JSON value that can be an event.
 
-Each line is parsed once, before it is written. The error for another kind of file names that kind if its first bytes show it.
+Each line is parsed once, before it is written. If the first bytes show that the file is of another kind (for example Parquet),
+the error names the kind and a command that converts the file.
 """
 
 import json
@@ -15,8 +16,8 @@ from publisher.errors import USAGE, Fatal
 from scorer.settings.input_formats import INPUT_FORMATS, FormatName
 
 LineKind = Literal["object", "array", "any", "raw"]
-"""The JSON type of each line; `raw` lines are not checked."""
-EXCERPT_BYTES = 60  # of a line, in errors
+"""The JSON type that each line must have. Lines of the kind "raw" are not checked."""
+EXCERPT_BYTES = 60  # the bytes of a line that an error quotes
 MAX_LINE_BYTES = 256 * 1_024 * 1_024  # enough for the largest event in base64
 BOM = b"\xef\xbb\xbf"
 TO_LINES = "python -c \"import pandas; pandas.{reader}('FILE').to_json('events.jsonl', orient='records', lines=True)\""
@@ -35,14 +36,14 @@ BINARY = {
 
 
 class Readable(Protocol):
-    """A file opened in binary mode."""
+    """The interface of the input: that of a file opened in binary mode, reduced to `readline`."""
 
     def readline(self, size: int, /) -> bytes:
-        """Return the next line with its end, at most `size` bytes; empty at the end of the file."""
+        """Return at most `size` bytes of the next line, including its line end; empty at the end of the file."""
 
 
 class EventLine(NamedTuple):
-    """A line of the file: its number from 1, its bytes, and its JSON value (None if not parsed)."""
+    """A line of the file: its number, counted from 1, its bytes, and its JSON value (None if the line is not parsed)."""
 
     number: int
     data: bytes
@@ -54,9 +55,9 @@ def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKin
 
     Args:
         format_: the setting `input.format`.
-        own: whether the lines go to an input topic of this scorer.
-        raw: whether lines are written without a check.
-        part: whether a field of each line is written in place of the line.
+        own: whether the lines are written to an input topic of this scorer.
+        raw: whether the lines are written without a check.
+        part: whether one field of each line is written as the event, in place of the whole line.
 
     Raises:
         Fatal: JSON lines cannot be events of this format (exit code 2).
@@ -78,12 +79,12 @@ def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = Fal
 
     Args:
         lines: the file.
-        kind: the JSON type of each line.
+        kind: the JSON type that each line must have.
         skip: the number of lines to skip.
-        fields: also parse raw lines.
+        fields: whether to parse also lines of the kind "raw".
 
     Raises:
-        Fatal: A line does not have the JSON type (exit code 2).
+        Fatal: A line does not have this JSON type, or is too long (exit code 2).
     """
     for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES), b""), 1):
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
@@ -99,7 +100,7 @@ def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = Fal
 
 
 def parse_line(line: bytes, number: int) -> Any:
-    """Return the value of a line. Raises Fatal (2) if it is not JSON."""
+    """Parse a line as JSON. Raises Fatal (2) if the line is not JSON."""
     try:
         return orjson.loads(line)
     except ValueError as error:
@@ -108,7 +109,7 @@ def parse_line(line: bytes, number: int) -> Any:
 
 
 def check_line(line: bytes, number: int, kind: LineKind) -> Any:
-    """Return the value of a line. Raises Fatal (2) if it does not have this JSON type."""
+    """Parse a line as JSON of the type `kind`. Raises Fatal (2) if the line is not JSON or has another type."""
     value = parse_line(line, number)
     if kind == "object" and isinstance(value, list):
         raise Fatal(f"line {number} is an array, not one event", "jq -c '.[]' FILE | scorer emit CONFIG", USAGE)
@@ -119,7 +120,7 @@ def check_line(line: bytes, number: int, kind: LineKind) -> Any:
 
 
 def _diagnose(line: bytes, number: int, error: str) -> tuple[str, str]:
-    """Return why a line is not JSON, and a remedy."""
+    """Return two texts: why a line is not JSON, and a remedy."""
     usual_hint = "write one JSON value per line, in UTF-8; --raw writes lines unchanged"
     if number == 1:
         for head, (file_kind, hint) in BINARY.items():
@@ -144,7 +145,7 @@ def _diagnose(line: bytes, number: int, error: str) -> tuple[str, str]:
 
 
 def _has_non_finite_number(line: bytes) -> bool:
-    """Return True if a line is JSON except for NaN or Infinity, which Python's json.dumps writes."""
+    """Return whether a line is invalid JSON only because of NaN or Infinity, which Python's json.dumps writes."""
     constants: list[float] = []
 
     def note(name: str) -> float:
@@ -159,6 +160,6 @@ def _has_non_finite_number(line: bytes) -> bool:
 
 
 def _excerpt(line: bytes) -> str:
-    """Return the start of a line, for errors."""
+    """Return the first EXCERPT_BYTES of a line, quoted, for error messages."""
     excerpt = repr(line[:EXCERPT_BYTES].decode("utf-8", "backslashreplace"))
     return f"{excerpt}..." if len(line) > EXCERPT_BYTES else excerpt

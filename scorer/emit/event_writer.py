@@ -20,20 +20,20 @@ from scorer.settings import Settings
 from scorer.topics import describe
 
 CONNECT_SECONDS = 10.0
-CONFIRM_SECONDS = 30.0  # longest time without a confirmation
-WAIT_SECONDS = 0.1  # in which signals are delayed
-PURGE_SECONDS = 1.0
-MAX_RECORD_BYTES = 100_000_000  # the broker's limit applies before
+CONFIRM_SECONDS = 30.0  # the longest wait without any delivery result; then writing fails
+WAIT_SECONDS = 0.1  # the time of one poll, during which signals are delayed
+PURGE_SECONDS = 1.0  # the longest wait for the delivery results of dropped events
+MAX_RECORD_BYTES = 100_000_000  # the limit of the producer, so high that the limit of the broker applies first
 
 
 class EventWriter:
-    """Writes events and counts their delivery results. Use it from one thread.
+    """Writes events to a topic and counts their delivery results. One thread makes all calls.
 
-    After an error do not call `write` again. Always call `close`: it completes the counts.
+    After an error `write` must not be called again. `close` must always be called, because it completes the counts.
     """
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:
-        """Connect, so that the first event is not delayed. Raises Fatal if the broker or the topic is unavailable."""
+        """Connect the producer in advance, so that the first event has no delay. Raises Fatal if broker or topic is missing."""
         name = f"{settings.name}.emit"
         needed = {topic: frozenset({WRITE})}
         topics.existing(settings.kafka, name, needed, [topic])
@@ -57,7 +57,7 @@ class EventWriter:
         """Pass the event of a line to the producer; wait while its queue is full.
 
         Raises:
-            Fatal: An earlier event has failed, this one is too large, or the broker confirms nothing.
+            Fatal: An earlier event has failed, this event is too large, or there is no delivery result for CONFIRM_SECONDS.
         """
         while not self._hand_over(line, record):
             if not self._wait(partial(self._answered_beyond, self._confirmations.answered), self._producer.poll):
@@ -66,7 +66,11 @@ class EventWriter:
             raise self._failed(self._failure)
 
     def confirm(self) -> None:
-        """Wait for every confirmation. Raises Fatal if an event has failed, or if the broker confirms nothing."""
+        """Wait until every event is confirmed.
+
+        Raises:
+            Fatal: An event has failed, or there is no delivery result for CONFIRM_SECONDS.
+        """
         complete = self._wait(lambda: self._confirmations.complete, self._producer.flush)
         if self._failure is not None:
             raise self._failed(self._failure)
@@ -74,7 +78,10 @@ class EventWriter:
             raise self._silent()
 
     def close(self) -> None:
-        """Wait for the events in flight, unless a wait has failed before, then drop the unsent events."""
+        """Wait for the delivery results of events in flight, then drop the events that remain in the producer.
+
+        If an earlier wait has timed out, there is no further wait.
+        """
         try:
             self._wait(lambda: self._confirmations.complete, self._producer.flush)
         finally:
@@ -83,7 +90,7 @@ class EventWriter:
                 self._producer.flush(PURGE_SECONDS)
 
     def _hand_over(self, line: int, record: InputRecord) -> bool:
-        """Return True if the queue of the producer accepted the event."""
+        """Pass an event to the producer; return False if its queue is full. Raises Fatal if the event is too large."""
         timestamp: dict[str, Any] = {} if record.time_ms is None else {"timestamp": record.time_ms}
         headers: Any = record.headers or None
         with self._interruption:
@@ -112,7 +119,10 @@ class EventWriter:
         return True
 
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
-        """Poll for confirmations until `done`, or for CONFIRM_SECONDS without one; return the value of `done`."""
+        """Poll for delivery results until `done()`, or until none has arrived for CONFIRM_SECONDS; return `done()`.
+
+        `serve` polls for the given number of seconds. After a time-out, later waits end at once.
+        """
         seen = self._confirmations.answered
         deadline = time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():
@@ -144,7 +154,7 @@ class EventWriter:
         return Fatal(f"writing to {self._topic} failed: {error.str()}", "check that the topic exists and the broker responds")
 
     def _over_limit(self) -> Fatal:
-        """Return the error for an event beyond the topic's limit, with that limit if it may be read."""
+        """Return the error for an event that exceeds the topic's limit. The message has the limit if it can be read."""
         limit = f"{self._limit.max_bytes} bytes" if self._limit.limit_known else "not readable with these rights"
         return Fatal(
             f"an event of {self._too_large} bytes is too large for topic {self._topic}: its max.message.bytes is {limit}",
@@ -152,7 +162,7 @@ class EventWriter:
         )
 
     def _note(self, line: int, error: KafkaError | None, message: Message) -> None:
-        """Count the delivery result of a line's event."""
+        """Count the delivery result of the event of a line, and keep the first error. The producer calls this."""
         if error is None:
             self._confirmations.confirm(line)
             return

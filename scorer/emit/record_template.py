@@ -1,4 +1,4 @@
-"""Make records from the lines of `scorer emit`: keys and headers by templates, values and times by paths. Pure."""
+"""Make records from the lines of `scorer emit`: keys and headers from templates, values and times from fields. Pure."""
 
 import string
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ MAX_TIME = 1 << 48  # Unix ms
 
 
 class InputRecord(NamedTuple):
-    """The record of one line. `time_ms` is Unix ms; None means the time of writing."""
+    """The record to write for one line. `time_ms` is its timestamp in Unix ms; None for the time of writing."""
 
     key: bytes | None
     value: bytes
@@ -28,13 +28,15 @@ class InputRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordTemplate:
-    """Makes a record from a line.
+    """Makes a record from each line, by the options of `scorer emit`.
+
+    A template is a text with paths of event fields in braces, for example `{carrier}-{flight}`.
 
     Attributes:
-        key: a template over the fields of the event; None for no key.
-        headers: names and values; a value with braces is a template.
-        value: a field to write instead of the line, and whether it is in base64; None for the line.
-        time_field: the path of the event's time; None for the time of writing.
+        key: the template of the key; None for records without a key.
+        headers: names and values of headers. A value with braces is a template.
+        value: the name of the field that is written as the value, and whether the field is in base64; None to write the line.
+        time_field: the path of the field with the event's time; None for the time of writing.
     """
 
     key: str | None = None
@@ -44,16 +46,16 @@ class RecordTemplate:
 
     @property
     def reads_fields(self) -> bool:
-        """Whether a record needs the parsed fields of its event."""
+        """Whether the lines must be parsed, because key, headers, value or time use event fields."""
         return (
             self.key is not None or self.value is not None or self.time_field is not None or any(map(_templated, self.headers))
         )
 
     def record(self, line: EventLine) -> InputRecord:
-        """Return the record of a line.
+        """Return the record to write for a line.
 
         Raises:
-            Fatal: The event lacks a field (exit code 2).
+            Fatal: The event has no usable field for the key, a header, the value or the time (exit code 2).
         """
         event = line.event
         number = line.number
@@ -71,21 +73,29 @@ def _templated(header: tuple[str, str]) -> bool:
 
 
 def key_of(template: str | None, event: Any, number: int) -> bytes | None:
-    """Return the key of an event by a template, `{carrier}-{flight}`. Raises Fatal if the event lacks a field."""
+    """Fill in the template of the key; None without a template. Raises Fatal if the event lacks a field."""
     return None if template is None else fill_in(template, "key", event, number)
 
 
 @lru_cache(256)
 def _steps(path: str) -> tuple[str | int, ...]:
-    """Parse a path. Raises ValueError."""
+    """Parse the path of a field, for example `items[0].sku`, into its steps. Raises ValueError."""
     return tuple(json_path.parse_object_path(path))
 
 
 class _Formatter(string.Formatter):
-    """A formatter whose field names are paths into an event, `{items[0].sku}`, or Python's, `{after[id]}`."""
+    """A string formatter that reads the field names in a template as paths into an event, for example `{items[0].sku}`.
+
+    A field name that is not a path is read as Python's formatter does, for example `{after[id]}`.
+    """
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
-        """Return the value at a path. Raises KeyError without a value, WrongStep if a step is not an object or array."""
+        """Return the value at a path and the path.
+
+        Raises:
+            KeyError: the event has no value, or null, at the path.
+            WrongStep: the path continues through a value that is not an object or array.
+        """
         try:
             steps = _steps(field_name)
         except ValueError:
@@ -97,7 +107,17 @@ class _Formatter(string.Formatter):
 
 
 def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
-    """Fill in a template with the fields of an event. Raises Fatal, naming the option `what`, if the event lacks one."""
+    """Fill in a template with fields of an event.
+
+    Args:
+        template: the template.
+        what: the option that has the template, "key" or "header", for error messages.
+        event: the parsed line.
+        number: the number of the line, for error messages.
+
+    Raises:
+        Fatal: The event lacks a field of the template, or the template is invalid.
+    """
     try:
         return _Formatter().vformat(template, (), event).encode()
     except KeyError as error:
@@ -108,7 +128,10 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 
 
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
-    """Return the text of a field, or its bytes decoded from base64. Raises Fatal without a value."""
+    """Return the value of a record from a field of the event: its text, its JSON, or the bytes that it has in base64.
+
+    Raises Fatal if the event has no such field, or the field is not base64.
+    """
     try:
         value = event[field]
         if base64:
@@ -122,7 +145,11 @@ def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
 
 
 def time_of(field: str, event: Any, number: int) -> int:
-    """Return the time of an event in Unix ms, from Unix ms or ISO 8601 (by default UTC) at a path. Raises Fatal."""
+    """Return the time of an event in Unix ms.
+
+    The field at the path `field` has the time as an integer in Unix ms, or as ISO 8601 text, which is in UTC by default. Raises
+    Fatal if the field is not a time.
+    """
     try:
         value = look_up(event, _steps(field))
         at = value
