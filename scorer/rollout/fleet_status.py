@@ -1,4 +1,8 @@
-"""The progress of a channel's move: each scorer is flipped, refused or waiting according to its status record. Pure."""
+"""How far the scorers have applied a move of their channel, according to their status records. Pure.
+
+A scorer has `flipped` if it serves the move's revision, has `refused` if it rejected a version of the move, and else is
+`waiting`.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,17 +16,17 @@ FLIPPED = "flipped"
 REFUSED = "refused"
 WAITING = "waiting"
 SCORERS = 10_000  # the largest number of scorers of one status topic
-RECORD_BYTES = 16_000_000  # the largest size of their records
-WANTED_PARTITIONS = 100_000  # the largest number of partitions of a move
+RECORD_BYTES = 16_000_000  # the largest total size of their last records
+WANTED_PARTITIONS = 100_000  # the largest number of partitions that a move waits for
 
 V = TypeVar("V")
 
 
 class NewestScorers(dict[str, V]):
-    """One value for each of the scorers with the newest records, limited because a writer can invent any number of scorers.
+    """One value per scorer, limited to the scorers with the newest records, since any writer can invent scorers.
 
-    At the limits of number and bytes, the scorer with the oldest record is removed. A running scorer returns with its next
-    heartbeat.
+    Beyond SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed. A removed scorer that still runs
+    returns with its next heartbeat.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,7 @@ class NewestScorers(dict[str, V]):
         self._bytes = 0
 
     def put(self, scorer: str, value: V, size: int) -> None:
-        """Store a scorer's value, from a record of `size` bytes, as the newest."""
+        """Store the value of a scorer as the newest; `size` is the size of its record in bytes."""
         self._forget(scorer)
         self[scorer] = value
         self._sizes[scorer] = size
@@ -46,7 +50,12 @@ class NewestScorers(dict[str, V]):
 
 @dataclass(frozen=True, slots=True)
 class ScorerProgress:
-    """The progress of one live scorer: flipped, refused (with the reason) or waiting."""
+    """How far one live scorer has applied a move.
+
+    Attributes:
+        outcome: FLIPPED, REFUSED or WAITING.
+        reason: Why the scorer has refused the version; empty otherwise.
+    """
 
     scorer: str
     outcome: str
@@ -58,7 +67,13 @@ class ScorerProgress:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """The progress of a move; `missing` are the partitions that a scorer had and that no scorer has now."""
+    """How far all live scorers together have applied a move.
+
+    Attributes:
+        outcome: FLIPPED, REFUSED or WAITING.
+        scorers: The progress of each live scorer.
+        missing: The partitions that a live scorer has had since the move and that none has now.
+    """
 
     outcome: str
     scorers: tuple[ScorerProgress, ...]
@@ -67,7 +82,7 @@ class MoveProgress:
 
 @dataclass(slots=True)
 class Fleet:
-    """The last record of each scorer, with the time it was received (Unix seconds).
+    """The last record of each scorer, with the last time at which the scorer was alive (Unix seconds).
 
     Attributes:
         caught_up: Whether the status topic was read to its end, so that further records are new.
@@ -77,7 +92,11 @@ class Fleet:
     caught_up: bool = False
 
     def update(self, key: bytes | None, value: bytes | None, now: float) -> tuple[ScorerStatus, float] | None:
-        """Apply a record of the topic, and return it with its time; None if it is not the record of a scorer."""
+        """Apply a record of the status topic.
+
+        Returns:
+            The status and the time at which the scorer was alive (Unix seconds); None if the record is not that of a scorer.
+        """
         if (record := read(key, value)) is None:
             return None
         running = self.caught_up and record.state == "running"
@@ -86,7 +105,7 @@ class Fleet:
         return update
 
     def live(self, now: float, channel: str) -> list[ScorerStatus]:
-        """Return the running scorers that follow a channel, by name, without shadows."""
+        """Return the status of each running scorer that follows the channel and is not a shadow, sorted by name."""
         running = [
             record
             for record, received in self.last.values()
@@ -103,11 +122,10 @@ class Fleet:
 
 
 def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: float) -> MoveProgress:
-    """Return the progress of a move.
+    """Return how far the live scorers that follow the move's channel have applied the move.
 
-    It is `flipped` if every live scorer serves the move's revision or a later one and the scorers together have every wanted
-    partition. It is `refused` if each scorer has decided and at least one has refused. Scorers that follow another tag are
-    ignored.
+    The outcome is `flipped` if every scorer serves the move's revision or a later one. It is `refused` if no scorer waits and
+    at least one has refused. It is `waiting` otherwise, and whenever a wanted partition has no scorer.
 
     Args:
         move: The move.
@@ -124,7 +142,7 @@ def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: 
 
 
 def live_partitions(move: ChannelMove, fleet: Fleet, now: float) -> set[Partition]:
-    """Return the partitions of the live scorers of the move's channel."""
+    """Return the partitions of the live scorers that follow the move's channel."""
     return {(p.topic, p.partition) for record in fleet.live(now, move.channel) for p in record.partitions}
 
 

@@ -49,7 +49,7 @@ class StatusTopic:
         self._following.close()
 
     def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Poll until every scorer serves or refuses the version, or the time is over; call `changed` with each new state."""
+        """Poll until every scorer has flipped or refused, or for `seconds`; call `changed` with each new progress."""
         deadline = time.time() + seconds
         reported = None
         while True:

@@ -1,4 +1,4 @@
-"""The result of a canary analysis as a document. Pure."""
+"""The report of a canary analysis, and the margins that its rules apply. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +17,12 @@ DROPPED = {
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""Descriptions of the answers that are in no pair, by the reason in a report."""
+"""Descriptions of answers and pairs that are not in the figures of a report, by the reason in its `dropped`."""
 MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
 class ReadRange(NamedTuple):
-    """The offsets read of a partition, `start` inclusive and `end` exclusive, and the number of committed records in them."""
+    """A read offset range of one partition, from `start` to before `end`, with the number of committed records in it."""
 
     start: int
     end: int
@@ -34,10 +34,10 @@ class Margins:
     """The margins by which the candidate may be worse than the champion.
 
     Attributes:
-        errors: The share of events that the candidate fails less that of the champion.
+        errors: The share of events that the candidate fails, minus the share that the champion fails.
         flips: The share of events that both versions score with different decisions.
-        psi: The limit of the drift of scores. Above it nothing is promoted, but nothing is rolled back either.
-        brier: The mean squared error of the candidate less that of the champion; None if it is not compared.
+        psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
+        brier: The Brier score of the candidate minus that of the champion; None if labels are not used.
     """
 
     errors: float = 0.005
@@ -46,14 +46,14 @@ class Margins:
     brier: float | None = None
 
     def rules(self, *, decided: bool) -> list[MetricRule]:
-        """Return the rules of these margins; `decided` is False if the versions only score and make no decisions."""
+        """Return a rule for each margin except `psi`; the rule on flips only if the versions make decisions (`decided`)."""
         rules = [MetricRule(ERRORS, self.errors)]
         if decided:
             rules.append(MetricRule(FLIPS, self.flips, signed=False))
         return rules if self.brier is None else [*rules, MetricRule(BRIER, self.brier)]
 
     def obstacles(self, sample: DecisionSample) -> list[str]:
-        """Return the reasons why the candidate cannot be promoted, whatever the results of the rules."""
+        """Return why the candidate cannot be promoted whatever the results of the rules: a PSI above the limit; else empty."""
         psi, _ = sample.drift()
         return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
 
@@ -63,14 +63,15 @@ class AnalysisReport:
     """The report of a canary analysis.
 
     Attributes:
-        rivals: The two versions.
+        rivals: The champion and the candidate.
         verdict: The verdict and the results of the rules.
-        sample: The decisions and a sample of the scores.
-        dropped: The numbers of answers in no pair and of pairs that do not count, by reason.
-        read: The offsets that were read, by partition.
-        behind: The lag of the analysis in seconds; None if it ran to fixed ends.
-        labelled: The sums by label, which have offsets of their own; None if no rule needs labels.
-        outputs: The deciding outputs of versions with several outputs, by digest.
+        sample: The counts of decisions, and a sample of the scores.
+        dropped: The number of answers without a partner and of pairs that do not count, by reason.
+        read: The offset range that was read of each partition of answers and labels.
+        behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
+        labelled: The sums of the squared errors against labels, with the offsets that they are based on; None if no rule needs
+            labels.
+        outputs: The output that each version with several named outputs decides on, by digest.
     """
 
     rivals: Contestants
@@ -84,16 +85,16 @@ class AnalysisReport:
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
-        """The most frequent pairs of decisions, the champion's first, with their counts."""
+        """The most frequent combinations of both decisions (the champion's first), with the number of events of each."""
         return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MOST_FLIPS]
 
     @property
     def drift(self) -> tuple[float | None, float | None]:
-        """PSI, without its bias, and KS of the scores of both versions for the same events."""
+        """The bias-corrected PSI and the KS statistic between both versions' scores of the same events."""
         return self.sample.drift()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as a JSON document."""
         psi, ks = self.drift
         return {
             **self.verdict.to_dict(),

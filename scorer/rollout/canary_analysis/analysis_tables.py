@@ -1,4 +1,4 @@
-"""Tables of a canary analysis for terminals. Pure: they are made from the analysis as a document."""
+"""Tables of a canary analysis for terminals, made from the JSON document of an `AnalysisReport`. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from model_registry.oci.digests import short
 from scorer.evaluation.quality_report import format_figure
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 
-DIGITS = 4  # of a figure
+DIGITS = 4  # significant digits of a figure
 
 
 def analysis_tables(document: Mapping[str, Any]) -> Group:
-    """Return the tables of an analysis: versions and rules, decisions that differ, and records that are in no figure."""
+    """Return the tables of an analysis: its rules, the decisions of both versions, and the counts that the figures exclude."""
     parts: list[RenderableType] = [_rules(document)]
     if any(each["champion"] != each["candidate"] for each in document["decisions"]):
         parts.append(_decisions(document["decisions"]))

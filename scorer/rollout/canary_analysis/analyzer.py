@@ -1,4 +1,4 @@
-"""Analyze a canary: read scores, dead letters and the shadow's answers, join them and sum the paired differences.
+"""Analyze a canary: read scores, dead letters and shadow answers, pair them by event, and sum the differences of the pairs.
 
 Depends on Kafka for reading, and on the registry if scores have several outputs. Joins no consumer group and writes nothing.
 """
@@ -37,7 +37,9 @@ TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """Return the bounds of the partitions that may hold answers of the window: scores, dead letters and shadow answers.
+    """Return, by partition, the offset ranges that may hold answers to the events of the window.
+
+    The partitions are those of the topics of scores, dead letters and shadow answers.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -63,11 +65,12 @@ def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dic
 
 @dataclass(frozen=True, slots=True)
 class AnalyzerLag:
-    """The delay of the analysis, in seconds.
+    """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The age of the oldest records that are not read yet.
-        pair_age: The age of the newest pair; None if there is no pair.
+        behind: The time since the newest recorded log ends that have been reached in all partitions. Until the first recorded
+            ends are reached, it is the time since the start.
+        pair_age: The time since the newest pair was completed; None if there is no pair.
     """
 
     behind: float
@@ -75,9 +78,10 @@ class AnalyzerLag:
 
 
 class CanaryAnalyzer:
-    """The analysis of one contest over the records from the starts of `stretch` on.
+    """Pair the answers of champion and candidate to the same events, and sum the differences of the pairs.
 
-    Unreadable records are counted and skipped. After an error the analyzer must be closed, and no other call is allowed.
+    Reading begins at the start offsets of `stretch`. Unreadable records are counted and skipped. After an error, `close` is the
+    only call that is allowed.
 
     Every reading call raises:
         Fatal: With code 2 if all records are unreadable, 3 if the broker rejects a read, 4 if it is unavailable.
@@ -99,12 +103,12 @@ class CanaryAnalyzer:
 
         Args:
             settings: The settings with the topics and the broker.
-            contest: The two versions.
+            contest: The digests of the champion and the candidate.
             window: The time range of the events that count.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
-            labels: Whether to measure the errors by label periodically.
-            sums: Valid errors by label of an earlier measurement; if given, they are not measured.
-            outputs: The known deciding outputs of versions, by digest; the registry is asked for others.
+            labels: Whether to measure the squared errors of the scores against labels, too.
+            sums: The squared errors against labels from an earlier measurement; if given, they are used and not measured again.
+            outputs: The known outputs that versions decide on, by digest; the registry is read for other versions.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -128,7 +132,7 @@ class CanaryAnalyzer:
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read everything up to the stops, and yield the number of offsets that are left after each read."""
+        """Read up to the end offsets of `stretch`; yield after each read how many offsets remained before it, at last 0."""
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)
@@ -146,7 +150,10 @@ class CanaryAnalyzer:
         yield 0
 
     def follow(self, seconds: float) -> AnalyzerLag:
-        """Read for `seconds`, including partitions that are added meanwhile, and return the lag afterwards."""
+        """Read new records for `seconds`, and return the lag after that.
+
+        Partitions that were added to the topics are read from their start.
+        """
         until = time.monotonic() + seconds
         self._add_partitions()
         while (now := time.monotonic()) < until:
@@ -160,10 +167,14 @@ class CanaryAnalyzer:
         return AnalyzerLag(self._lag.behind(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
-        """Return the sums by rule at `now`, in seconds of any clock.
+        """Return the sums by cell of each rule, by rule name.
 
-        Labels are read as a whole, so the sums by label are measured every LABEL_SECONDS only. In between they are based on
-        older offsets than the other sums; the report records both.
+        Each measurement of the errors against labels reads all labels again, so it runs at most every LABEL_SECONDS. In
+        between, the sums of the rule `brier` are based on older offsets than the other sums; the report contains the offsets of
+        both.
+
+        Args:
+            now: The time in seconds of any monotonic clock.
         """
         if self._pairs.labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
             self._sums = self.labelled_sums()
@@ -171,14 +182,14 @@ class CanaryAnalyzer:
         return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
-        """Return the reason why a rule has no pairs, by rule name, if it is known."""
+        """Return, by rule name, why a rule has no pairs; rules without a known reason are left out."""
         return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
-        """Measure the label errors of the pairs read so far, by the labels before the ends `until` or by all labels.
+        """Measure the errors of the pairs read so far against the labels before the offsets `until`, or against all labels.
 
         Raises:
-            Fatal: If labels are not requested, or as `LabelledPairs.differences` does.
+            Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
         """
         if self._pairs.labelled is None:
             raise Fatal("no rule uses labels", "add the rule brier", USAGE)
@@ -199,7 +210,7 @@ class CanaryAnalyzer:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The numbers of answers that are in no pair, and of pairs that do not count, by reason."""
+        """The number of answers without a partner and of pairs that do not count, by reason."""
         return self._pairs.dropped
 
     def close(self) -> None:
@@ -207,7 +218,7 @@ class CanaryAnalyzer:
         self._feed.close()
 
     def _add_partitions(self) -> None:
-        """Start to read added partitions from their start; check for them every TOPIC_CHECK_SECONDS."""
+        """Every TOPIC_CHECK_SECONDS, look for added partitions, and read them from their start."""
         if time.monotonic() < self._checked + TOPIC_CHECK_SECONDS:
             return
         topics = sorted({topic for topic, _ in self._stops})
@@ -222,8 +233,8 @@ class CanaryAnalyzer:
     def _left(self) -> Offsets:
         """Return the number of offsets that are still to be read, by partition.
 
-        A slow partition is left out once it can complete no further pair: the other side has ended and waits for none of its
-        answers.
+        A slow partition is left out if reading more of it can complete no pair: the partitions of the other side (scorers or
+        shadow) are read to their ends, and no answer of the other side waits for an answer of this partition.
         """
         left = self._missing()
         return {
@@ -237,12 +248,15 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _held(self) -> set[Partition]:
-        """Return the partitions to pause before the stops: completed ones, and slow ones while the other side may catch up."""
+        """Return the partitions to pause: those read to their end offset, and slow ones while the other side may catch up."""
         left = self._missing()
         return {each for each in self._stops if each not in left or (each in self._pairs.slow and self._awaited(each, left))}
 
     def _awaited(self, held: Partition, left: Collection[Partition]) -> bool:
-        """Return whether the other side may still deliver the partners of the waiting answers of a paused partition."""
+        """Return whether the other side (scorers or shadow) still has unread partitions that are not slow.
+
+        If so, the waiting answers of the partition `held` may still get partners.
+        """
         is_shadow = held[0] == self._settings.shadow_topic
         slow = self._pairs.slow
         return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in left)
@@ -261,7 +275,7 @@ class CanaryAnalyzer:
             self._paired = time.monotonic()
 
     def _settle(self, ends: Offsets | None = None) -> None:
-        """Drop the answers that can have no partner, every SETTLE_SECONDS, by `ends` or else by the current log ends."""
+        """Every SETTLE_SECONDS, drop the answers that cannot get a partner, judged by `ends` or by the current log ends."""
         if (now := time.monotonic()) >= self._settled + SETTLE_SECONDS:
             self._pairs.settle(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
             self._settled = now

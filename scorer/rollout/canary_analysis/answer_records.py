@@ -1,7 +1,7 @@
-"""Decode score records, shadow answers and dead letters as answers with their source positions. Pure.
+"""Decode score records, shadow answers and dead letters as answers, each with the source position of its event. Pure.
 
-Most scores wait for a shadow answer that never arrives, because the shadow scores a share of the events only. A score record
-is therefore decoded completely only once its partner has arrived.
+Most scores wait for a shadow answer that never arrives, because the shadow scores a share of the events only. A score record is
+therefore decoded completely only once its partner has arrived.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from scorer.native.source_positions import UNCERTAIN_PLACE, places
 from scorer.rollout.canary_analysis.paired_metrics import FAILED, VersionAnswer
 
 RawAnswer = bytes | VersionAnswer
-"""One undecoded answer: a JSON record, or the answer that a dead letter stands for."""
+"""An answer as it is stored: an undecoded JSON record, or the answer that was built from the headers of a dead letter."""
 Read = TypeVar("Read")
 Numbers = NDArray[np.int64]
 LARGEST_OFFSET = 2**63 - 1
-DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of msgspec, for many records in one call
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of msgspec, when it decodes many records at once
 
 
 class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
-    """The source position of an event."""
+    """The source position of an event, as in the field `source` of its answer."""
 
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
@@ -42,16 +42,16 @@ class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record of which only the source position is decoded."""
+    """An answer's record of which only the source position is decoded."""
 
     source: AnswerPosition
 
 
 class UnreadableAnswer(ValueError):
-    """A record is no score; the message states the reason.
+    """Raised for a record that is not a score; the message states the reason.
 
     Attributes:
-        row: The index of the first such record in the given sequence.
+        row: The index of the first such record in the sequence that was to be decoded.
     """
 
     def __init__(self, row: int, error: Exception) -> None:
@@ -63,23 +63,26 @@ _places = DocumentDecoder(PositionedRecord)
 _answers = DocumentDecoder(VersionAnswer)
 _place_lines = msgspec.json.Decoder(PositionedRecord)
 _answer_lines = msgspec.json.Decoder(VersionAnswer)
-"""Decoders of many records in one call. If one is rejected, or a score is not PLAIN, DocumentDecoder decodes each record."""
+"""Decoders of newline-separated records in one call.
+
+If a record is rejected, or a score is not of a PLAIN type, DocumentDecoder decodes each record on its own.
+"""
 PLAIN = frozenset({float, str, bool, type(None)})
 """Types of scores, and of list elements, that need no check of nesting depth or of integer size."""
 
 
 class PartitionRows(NamedTuple):
-    """Records whose events lie in one partition: their ascending rows, (n,), and the offsets of the events, (n,)."""
+    """The records of a batch whose events lie in one partition: ascending row indices, (n,), and the events' offsets, (n,)."""
 
     rows: Numbers
     offsets: Numbers
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Return `values` with the given rows, (n,), converted to JSON.
+    """Return `values` with the values at the indices `rows`, (n,), converted to JSON.
 
     Raises:
-        UnreadableAnswer: If a row cannot be converted.
+        UnreadableAnswer: If a value cannot be converted.
     """
     if as_json is bytes:
         return values
@@ -93,7 +96,7 @@ def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) ->
 
 
 def group_by_partition(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
-    """Group the records of the given rows, (n,), by the partition of their events; usually there is only one.
+    """Group the records at the indices `rows`, (n,), by the partition of their events; usually there is only one.
 
     Raises:
         UnreadableAnswer: If a record has no source position.
@@ -133,7 +136,7 @@ def _sources(values: Column, rows: Numbers) -> list[AnswerPosition]:
 
 
 def answers(raw: Sequence[RawAnswer]) -> list[VersionAnswer]:
-    """Decode raw answers completely.
+    """Decode raw answers, and return them in the same order.
 
     Raises:
         UnreadableAnswer: If a record lacks a field.
@@ -143,7 +146,7 @@ def answers(raw: Sequence[RawAnswer]) -> list[VersionAnswer]:
 
 
 def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
-    """Decode the answers of the given rows, (n,), completely.
+    """Decode the answers at the indices `rows`, (n,), of `values`.
 
     The rows must have passed `group_by_partition`.
 
@@ -165,7 +168,7 @@ def _is_plain(score: Any) -> bool:
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
-    """Decode the records in one call, and return None if one of them fails or is an empty line."""
+    """Decode the records in one call; return None if one of them is rejected or consists of white space."""
     with contextlib.suppress(*DECODE_ERRORS):
         decoded = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
         if len(decoded) == len(records):
@@ -193,9 +196,9 @@ def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
 
 
 def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
-    """Return the decoding error of each of the given rows, (n,), that is no score.
+    """Return the decoding error of each unreadable record among the indices `rows`, (n,), by index.
 
-    Decodes the records one by one, so call it only for batches in which a record has failed.
+    It decodes the records one by one, so call it only for a batch in which a record is unreadable.
     """
     errors: dict[int, ValueError] = {}
     for row, value in zip(rows.tolist(), some(values, rows), strict=True):
@@ -209,9 +212,10 @@ def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> 
 
 
 def read_dead_letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, VersionAnswer] | None:
-    """Return the partition and offset of a dead letter's event, and the answer of the version that failed.
+    """Return the partition and the offset of a dead letter's event, and the answer of the version that failed on it.
 
-    Returns None if the headers do not contain the source position.
+    Returns:
+        None if the headers do not contain the source position.
     """
     facts = dead_letters.dead_letter_facts(headers)
     try:

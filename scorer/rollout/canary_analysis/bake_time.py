@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 BEHIND_SECONDS = 30.0
-QUIET_SECONDS = 30.0  # without a pair
+QUIET_SECONDS = 30.0  # without a new pair, after which the clock stops
 
 
 @dataclass(frozen=True, slots=True)
 class BakeConditions:
-    """The conditions of the bake clock at one observation.
+    """The state at one observation, which decides whether the bake clock runs.
 
     Attributes:
-        cut_over: The number of partitions that the current revision serves.
-        partitions: The number of all partitions.
-        pair_age: The age of the newest pair in seconds; None if there is no pair.
+        cut_over: The number of partitions that scorers at the channel's current revision serve.
+        partitions: The number of all input partitions.
+        pair_age: The time since the newest pair in seconds; None if there is no pair.
         behind: The lag of the analysis in seconds.
     """
 
@@ -41,21 +41,21 @@ class BakeConditions:
 
 @dataclass(frozen=True, slots=True)
 class BakeClock:
-    """The bake time so far.
+    """The bake time so far: how long the candidate was observed while all conditions were met.
 
     Attributes:
         baked: The bake time in seconds.
-        seen: The Unix time of the last observation in seconds; None if the clock did not run then.
+        seen: The Unix time of the last observation in seconds; None if a condition was not met at that observation.
     """
 
     baked: float = 0.0
     seen: float | None = None
 
     def advance(self, now: float, conditions: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
-        """Return the clock after an observation at `now`.
+        """Return the clock after an observation at `now` (Unix seconds).
 
-        The time since the last observation counts if the clock ran at both and they are less than `apart` seconds apart: an
-        analysis that did not observe for longer was behind.
+        The time since the previous observation is added if the conditions were met at both observations and the two are less
+        than `apart` seconds apart. After a longer gap the analysis was behind, so the gap does not count.
         """
         if any(conditions.obstacles()):
             return replace(self, seen=None)

@@ -1,7 +1,7 @@
-"""The mean paired difference with an interval that is valid at every look: an asymptotic confidence sequence. Pure.
+"""The mean paired difference with a confidence interval that stays valid however often it is checked. Pure.
 
-Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and asymptotic confidence sequences (2024),
-with the variance across cells instead of the variance across events.
+It is an asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and
+asymptotic confidence sequences (2024), with the variance across cells instead of the variance across events.
 """
 
 import math
@@ -12,10 +12,12 @@ import numpy as np
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 TUNED = 30.0
-"""The variance of a sum at which the interval is narrowest: that of 3,000 pairs of which one in a hundred differs."""
+"""The variance of a sum at which the interval is narrowest: that of 3,000 pairs of which one in a hundred has a difference."""
 UNSEEN = 1.0
-"""Added to the variance of a sum: one squared difference of the largest size. Without it, a rule without any difference so far
-would have an interval of width 0 after a handful of pairs."""
+"""Added to the variance of a sum: one squared difference of the largest size.
+
+Without it, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,10 @@ class ConfidenceInterval:
 
 
 def boundary(variance: float, alpha: float) -> float:
-    """Return the largest distance of a sum with this variance from its mean, at all looks together.
+    """Return a bound on the distance between a sum with this variance and its mean.
 
-    The bound holds except for a share `alpha` of streams. It is the two-sided normal mixture of Robbins (1970); see Howard and
-    others, Time-uniform Chernoff bounds (2021).
+    Except with probability `alpha`, the sum is within the bound at every check. It is the two-sided normal mixture of Robbins
+    (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
     """
     twice = -2.0 * math.log(alpha)
     mixed = TUNED / (twice + math.log1p(twice))
@@ -49,7 +51,7 @@ def boundary(variance: float, alpha: float) -> float:
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of differences: the variance across cells, and at least that of independent pairs."""
+    """Return the variance of the sum of all differences: the larger of that across cells and that across pairs, plus UNSEEN."""
     pairs = cells.pairs
     active = cells.active
     mean = float(cells.sums.sum()) / pairs

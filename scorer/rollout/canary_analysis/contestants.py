@@ -1,4 +1,4 @@
-"""Find the two versions of an analysis: by explicit names, or by the newest score records.
+"""Find the champion and the candidate of an analysis: by explicit names, or by the newest score records.
 
 Depends on a topic reader and, for tags, on the registry. Decides nothing about the versions.
 """
@@ -22,7 +22,7 @@ DIGEST = "sha256:"
 
 
 class ContestVersion(NamedTuple):
-    """A version as records name it; `version` is empty if only the digest is known."""
+    """The digest and the tag of a version; `version`, the tag, is empty if only the digest is known."""
 
     digest: str
     version: str = ""
@@ -32,7 +32,7 @@ class ContestVersion(NamedTuple):
 
 
 class Contestants(NamedTuple):
-    """The two versions of an analysis, with their tags."""
+    """The champion and the candidate of an analysis."""
 
     champion: ContestVersion
     candidate: ContestVersion
@@ -62,10 +62,13 @@ def find_contestants(
     champion: ContestVersion | None = None,
     candidate: ContestVersion | None = None,
 ) -> Contestants | None:
-    """Return both versions, the missing ones by the newest records of a stretch; None if a version cannot be determined.
+    """Return both versions; a version that is None is taken from the newest records in the offset ranges `stretch`.
 
-    The champion is the version of the newest score of that role. The candidate is the version of the newest shadow answer, or
-    else of the newest canary score, that is not the champion.
+    The champion is the version of the newest score with the role champion. The candidate is the newest version other than the
+    champion among the shadow answers, or else among the canary's scores.
+
+    Returns:
+        None if a version cannot be determined.
 
     Raises:
         Fatal: With code 2 if both are the same version.
@@ -88,7 +91,7 @@ def find_contestants(
 def _newest(
     bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
 ) -> list[tuple[str, ContestVersion]]:
-    """Return roles and versions of a topic's newest records, the newest first, without unreadable records."""
+    """Return the role and the version of each of a topic's newest readable records, the newest first."""
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }

@@ -15,10 +15,12 @@ Drift = tuple[float | None, float | None]
 
 
 class DecisionSample:
-    """The decisions of all pairs, and a sample of at most MOST pairs of scores; independent of the order of the pairs.
+    """The counts of all pairs by decisions, and a sample of at most MOST pairs of scores.
+
+    Neither depends on the order in which the pairs are added.
 
     Attributes:
-        flips: The number of pairs by both decisions, the champion's first.
+        flips: The number of pairs for each combination of decisions (the champion's first), equal decisions included.
     """
 
     def __init__(self) -> None:
@@ -27,7 +29,7 @@ class DecisionSample:
         self._drift: Drift | None = None
 
     def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:
-        """Add the pairs of a source partition, (n,); pairs in which a version failed are ignored."""
+        """Add pairs of a source partition, with the offsets of their events, (n,); pairs with a failed version are ignored."""
         for kind, count in differences.counts():
             if kind is not None and kind.flip is not None:
                 self.flips[kind.decisions] += count
@@ -35,10 +37,9 @@ class DecisionSample:
         self._drift = None
 
     def drift(self) -> Drift:
-        """Return PSI, without its bias, and KS of the scores.
+        """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
 
-        If scores are not single numbers, PSI is that of the decisions and KS is None. Without scores and decisions both are
-        None.
+        If scores are not single numbers, the PSI is that of the decisions and KS is None. Without decisions, both are None.
         """
         if self._drift is None:
             self._drift = self._measure_drift()

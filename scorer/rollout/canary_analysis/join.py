@@ -1,7 +1,8 @@
 """Join the scorers' answers with the shadow's answers to the same events, by source position. Pure.
 
 Both sides arrive in the order of each source partition, so a record waits only while the other side is behind. Failures may
-follow slightly later scores: dead letters come from another topic, and a batch of the shadow has its failures last.
+arrive after the scores of slightly later events: dead letters come from another topic, and the shadow writes the failures of a
+batch last.
 """
 
 from collections import Counter
@@ -17,11 +18,11 @@ from publisher.kafka.partitions import Partition
 
 Offsets = NDArray[np.int64]
 Tickets = NDArray[np.int64]
-"""A number for each record, by which the caller finds it."""
+"""An integer for each record, with which the caller finds the record."""
 
 
 class JoinSide(IntEnum):
-    """The two sides of the join."""
+    """The two sides of the join: the scorers' answers and the shadow's answers."""
 
     ANSWERED = 0  # scores and dead letters
     SHADOW = 1
@@ -33,7 +34,7 @@ class JoinSide(IntEnum):
 
 
 class JoinedPairs(NamedTuple):
-    """Both answers to the events at these offsets."""
+    """Pairs of one source partition, (n,) each: the offsets of their events, and the tickets of both answers."""
 
     offsets: Offsets
     answered: Tickets
@@ -41,18 +42,18 @@ class JoinedPairs(NamedTuple):
 
 
 def concatenate(parts: Sequence[JoinedPairs]) -> JoinedPairs:
-    """Concatenate several sets of pairs."""
+    """Concatenate several sets of pairs into one."""
     return JoinedPairs(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class DroppedCounts(NamedTuple):
-    """The numbers of records without a partner.
+    """The numbers of records that were dropped without a partner.
 
     Attributes:
         unsampled: Answers to events that the shadow did not score.
         orphans: Shadow answers without a scorer's answer, for example to events before the window.
-        crowded: Records that were dropped while too many others waited, or that arrived after their partner was dropped. The
-            count depends on the pace of reading.
+        crowded: Records that were dropped because too many records waited, or that arrived after their partner was dropped.
+            This count depends on how fast each side is read.
     """
 
     unsampled: int
@@ -61,7 +62,7 @@ class DroppedCounts(NamedTuple):
 
 
 class PendingRecords:
-    """Waiting records in ascending order of their offsets."""
+    """Records of one side and one source partition that wait for a partner, in ascending order of their events' offsets."""
 
     def __init__(self) -> None:
         self.offsets: Offsets = np.empty(0, np.int64)
@@ -71,7 +72,7 @@ class PendingRecords:
         return len(self.records)
 
     def add(self, offsets: Offsets, records: Tickets) -> None:
-        """Add records in any order."""
+        """Add records, given in any order of their offsets."""
         self.offsets = np.concatenate([self.offsets, offsets])
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():
@@ -80,7 +81,11 @@ class PendingRecords:
             self.records = self.records[order]
 
     def matched(self, offsets: Offsets) -> tuple[NDArray[np.int64], Tickets]:
-        """Remove the records that match `offsets`, and return their indices in `offsets`, each once, and the records."""
+        """Remove the records whose offsets occur in `offsets`.
+
+        Returns:
+            For each removed record the first index of its offset in `offsets`, and the removed records.
+        """
         places = np.searchsorted(self.offsets, offsets)
         hits = np.flatnonzero(places < len(self.offsets))
         hits = hits[self.offsets[places[hits]] == offsets[hits]]
@@ -104,13 +109,15 @@ class PendingRecords:
 
 @dataclass(slots=True)
 class _PartitionJoin:
-    """The state of the join for one source partition; a pair of values has one for each side, and offsets start at -1.
+    """The state of the join for one source partition.
+
+    Pairs of values have one value for each JoinSide. Offsets are those of events; -1 before the first.
 
     Attributes:
         waiting: The records that wait for a partner.
-        passed: The offset of the last record, without late records.
+        passed: The largest offset of each side so far, without records added as late.
         seen: `passed` at the last call of `settle`.
-        closed: The offset up to which scores no longer wait.
+        closed: The offset up to which the scorers' answers no longer wait for a shadow answer.
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
@@ -120,14 +127,17 @@ class _PartitionJoin:
 
 
 class MergeJoin:
-    """A merge join of two streams of offsets and tickets, (n,) each, into pairs."""
+    """A merge join: pair the records of two sides that have the same source position.
+
+    Records are passed as arrays of their events' offsets and of their tickets, (n,) each.
+    """
 
     def __init__(self, most: int, late: int) -> None:
         """Create an empty join.
 
         Args:
-            most: The number of records that may wait, in all partitions together.
-            late: The number of offsets by which the shadow must pass a score before the score is dropped.
+            most: The number of records that may wait, on both sides of all partitions together.
+            late: A scorer's answer without a partner is dropped when the shadow has passed its event by this many offsets.
         """
         self.late = late
         self._most = most
@@ -136,12 +146,12 @@ class MergeJoin:
 
     @property
     def dropped(self) -> DroppedCounts:
-        """The numbers of records without a partner."""
+        """The numbers of records that were dropped without a partner."""
         return DroppedCounts(*(self._dropped[name] for name in DroppedCounts._fields))
 
     @property
     def waiting(self) -> int:
-        """The number of waiting records."""
+        """The number of records that wait for a partner."""
         return sum(len(each) for lane in self._lanes.values() for each in lane.waiting)
 
     def tickets(self) -> Tickets:
@@ -150,7 +160,7 @@ class MergeJoin:
         return np.concatenate([np.empty(0, np.int64), *every])
 
     def held(self, side: JoinSide, partition: Partition) -> int:
-        """Return how many records of one side of a source partition wait."""
+        """Return how many records of one side of a source partition wait for a partner."""
         lane = self._lanes.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
@@ -164,14 +174,14 @@ class MergeJoin:
             partition: The partition of their events.
             offsets: The offsets of their events, (n,).
             records: Their tickets, (n,).
-            late: Whether they come from another topic, so that records of earlier events may still follow.
+            late: Whether records of earlier events may still follow on this side, as after dead letters.
         """
         lane = self._lanes.setdefault(partition, _PartitionJoin())
         rows, partners = lane.waiting[side.other].matched(offsets)
         alone = np.ones(len(offsets), np.bool_)
         alone[rows] = False
         closed = alone & (offsets <= lane.closed)
-        if side is JoinSide.SHADOW:  # the partner of a passed event may have been dropped while it waited
+        if side is JoinSide.SHADOW:  # if the scorers have passed the event, their answer may have been dropped while it waited
             closed &= offsets <= lane.passed[JoinSide.ANSWERED]
         self._dropped["unsampled" if side is JoinSide.ANSWERED else "crowded"] += int(closed.sum())
         alone &= ~closed
@@ -188,9 +198,9 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def settle(self, side: JoinSide) -> None:
-        """Drop the other side's records that this side had passed at the last call.
+        """Drop the other side's waiting records whose events `side` had already passed at the previous call.
 
-        Between two calls, every record of this side that existed at the first call must be added, failures included.
+        Before the call, every record of `side` that existed at the previous call must have been added, failures included.
         """
         for lane in self._lanes.values():
             if side is JoinSide.SHADOW:
@@ -205,7 +215,7 @@ class MergeJoin:
             self._dropped["unsampled"] += lane.waiting[JoinSide.ANSWERED].drop(until)
 
     def _make_room(self) -> None:
-        """Drop the older half of the largest set of waiting records while too many wait."""
+        """While more than `most` records wait, drop the older half of the largest set of waiting records."""
         while self.waiting > self._most:
             fullest = max((each for lane in self._lanes.values() for each in lane.waiting), key=len)
             self._dropped["crowded"] += fullest.drop(int(fullest.offsets[(len(fullest) - 1) // 2]))

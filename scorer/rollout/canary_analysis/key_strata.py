@@ -1,7 +1,6 @@
-"""Sum paired differences by cell: a cell holds all pairs of the keys whose hash falls in it. Pure.
+"""Sum paired differences by cell. The hash of its event's key assigns each pair to one of CELLS cells. Pure.
 
-Events of one key are alike, so the spread of single events underestimates the effect of chance. Cells are independent of each
-other.
+Events of one key are alike, so the variance across single events would be too small. Cells are independent of each other.
 """
 
 from collections.abc import Sequence
@@ -35,14 +34,19 @@ def _zeros() -> Column:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Cells:
-    """For each cell, (CELLS,): the sum of the differences, the sum of their squares, and the number of pairs."""
+    """Sums over the pairs of each cell, (CELLS,) each: the differences, the squared differences, and the number of pairs."""
 
     sums: Column = field(default_factory=_zeros)
     squares: Column = field(default_factory=_zeros)
     counts: Column = field(default_factory=_zeros)
 
     def added(self, cells: Sequence[int] | NDArray[np.intp], differences: Sequence[float] | Column) -> Self:
-        """Return the cells with further pairs added: the cell of each (n,), and its difference (n,), finite, from -1 to 1."""
+        """Return these sums with n further pairs added.
+
+        Args:
+            cells: The cell of each pair, (n,).
+            differences: The difference of each pair, (n,), finite and from -1 to 1.
+        """
         places = np.asarray(cells, np.intp)
         rounded = np.round(np.asarray(differences, np.float64) / GRAIN) * GRAIN
         more = (np.bincount(places, weights, CELLS) for weights in (rounded, np.square(rounded), None))

@@ -1,4 +1,4 @@
-"""Sum the differences of squared errors over the pairs whose events have a label. In bounded memory.
+"""Sum the differences between both versions' squared errors, over the pairs whose events have a label. In bounded memory.
 
 Requires labels of two classes and scores that are probabilities: one number, or one for each class.
 """
@@ -23,15 +23,17 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class LabelledSums:
-    """The sums of the errors by label with the offsets that they are based on: the same offsets give the same sums.
+    """Sums of the squared errors of scores against labels, with the offsets that they are based on.
+
+    The same offsets give the same sums.
 
     Attributes:
-        cells: The differences of squared errors, by cell.
-        answers: For each partition of answers, the offset behind the last record whose pair is in the sums.
-        labels: For each partition of labels, the offsets that were read.
-        records: The number of labels of each of these partitions between these offsets.
+        cells: The candidate's squared errors minus the champion's, summed by cell.
+        answers: For each partition of answers, the offset after the last record whose pair is in the sums.
+        labels: For each partition of labels, the offset range that was read.
+        records: For each partition of labels, the number of labels in that range.
         reason: Why there is no pair; empty if there is one.
-        settings: How labels are read, and how many events are kept, by the names of the settings `labels`.
+        settings: The section `labels` of the settings with which labels were read.
     """
 
     cells: Cells
@@ -52,10 +54,10 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """The pairs of at most `most` events.
+    """The pairs of at most `most` events, kept until their labels are read.
 
-    If there are more, the events with the lowest hashes of their ids are kept: the same ones in any order, however late their
-    labels are.
+    Beyond `most` events, those with the lowest hashes of their ids are kept. The kept events therefore depend neither on the
+    order of reading nor on when their labels arrive.
     """
 
     def __init__(self, most: int) -> None:
@@ -69,7 +71,7 @@ class LabelledPairs:
         return sum(len(part["time"]) for part in self._parts)
 
     def add(self, partition: Partition, pairs: Sequence[tuple[int, int, VersionAnswer, VersionAnswer]]) -> None:
-        """Add events of a source partition as tuples of offset, cell, champion's answer and candidate's answer.
+        """Add pairs of a source partition as tuples of event offset, cell, champion's answer and candidate's answer.
 
         Both versions must have scored the events.
         """
@@ -91,13 +93,13 @@ class LabelledPairs:
             self._parts = [_below(every, self._bound)]
 
     def differences(self, bus: TopicReader, settings: Settings, reached: Offsets, until: Offsets | None = None) -> LabelledSums:
-        """Sum the candidate's squared error less the champion's over the events that have a label.
+        """Read the labels, and sum the candidate's squared error minus the champion's over the events that have a label.
 
         Args:
             bus: The reader for the topic of labels.
             settings: The settings with the topic of labels and the classes.
-            reached: The offsets up to which the answers of these pairs are read.
-            until: The ends of the labels that count; None for all labels that the topic has now.
+            reached: The offsets up to which answers were read, by partition; they are stored in the result.
+            until: The offsets at which to stop reading labels, by partition; None for all labels that the topic has now.
 
         Raises:
             Fatal: With code 2 if no topic of labels is configured or if it does not exist.
@@ -115,7 +117,10 @@ class LabelledPairs:
         return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
     def newest(self) -> NewestRows:
-        """Return the newest row of each id; the same for the same pairs in any order of their partitions."""
+        """Return the newest pair of each event id.
+
+        The result does not depend on the order in which the pairs of different partitions were added.
+        """
         rows = RowsById()
         places = {self._partitions[each]: place for place, each in enumerate(sorted(self._partitions))}
         for part in self._parts:
@@ -128,7 +133,7 @@ class LabelledPairs:
 
 
 def losses(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the differences of squared errors by cell; empty unless the labels are of two classes. Pure."""
+    """Return the candidate's squared errors minus the champion's, by cell; no pairs unless there are two classes. Pure."""
     newest_labels = labels.rows.newest()
     classes = labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
@@ -144,7 +149,7 @@ def losses(answered: NewestRows, labels: Labels) -> Cells:
 
 
 def missing(answered: NewestRows, labels: Labels) -> str:
-    """Return why `losses` has no pair. Pure."""
+    """Return the reason why `losses` returns no pairs. Pure."""
     classes = labels.classes
     if classes is not None and len(classes.names) != len(BINARY.names):
         return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"
@@ -167,7 +172,7 @@ def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
 
 
 def _probabilities(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
-    """Return the probability of the second class for each answer; NaN if its score is no probability."""
+    """Return the probability of the second class from the score of each answer, (n,); NaN if a score is no probability."""
     return np.array([_probability(answer.score) for answer in answers], np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Sum the pairs of one contest, from records in the order in which they are read. Pure.
+"""Pair the answers of one contest in the order in which they are read, and sum the differences of the pairs. Pure.
 
 The same records give the same sums, in any order of their partitions and in portions of any size.
 """
@@ -29,21 +29,24 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-MOST = 60_000  # answers that wait for another, of 500 bytes or so
-MANY_UNREADABLE = 100  # records that are no score record, without a single one that is
+MOST = 60_000  # answers that wait for a partner, of some 500 bytes each
+MANY_UNREADABLE = 100  # unreadable records, at which reading ends with an error if no score was read
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
 class PairSums:
-    """Join scores, dead letters and shadow answers, and keep the sums. After an error it must not be used again.
+    """Pair the scorers' answers with the shadow's answers, and sum the differences of the pairs.
+
+    After an exception the object must not be used again.
 
     Attributes:
-        tally: The cells of each rule.
-        sample: The decisions and a sample of the scores.
-        labelled: The pairs that wait for labels; None if no rule needs labels.
-        outputs: The deciding output of each version.
-        slow: The partitions whose answers are far ahead of the other side's; the caller pauses them.
-        pairs: The number of pairs of the two versions.
+        tally: The sums by cell of each rule.
+        sample: The counts of decisions, and a sample of the scores.
+        labelled: The pairs that are kept for labels; None if no rule needs labels.
+        outputs: The named output that each version decides on.
+        slow: The partitions whose answers were read too far ahead of the other side (scorers or shadow); the caller pauses
+            them.
+        pairs: The number of pairs that count.
     """
 
     def __init__(
@@ -53,10 +56,10 @@ class PairSums:
 
         Args:
             settings: The settings with the topics and the format of scores.
-            contest: The two versions.
+            contest: The digests of the champion and the candidate.
             window: The time range of the events that count.
-            outputs: The lookup of the output that a version decides on.
-            labels: Whether to keep pairs for labels.
+            outputs: The lookup of the named output that each version decides on.
+            labels: Whether to keep the pairs until labels are read.
         """
         self._settings = settings
         self._window = window
@@ -77,24 +80,24 @@ class PairSums:
         self.pairs = 0
 
     def share_room(self, partitions: Collection[Partition]) -> None:
-        """Divide the number of answers that may wait among these partitions."""
+        """Divide MOST, the number of answers that may wait, evenly among the score partitions in `partitions`."""
         width = max(1, sum(topic == self._settings.output.topic for topic, _ in partitions))
         self._most_held = MOST // (2 * width)
         self._join.late = MOST // (4 * width)
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The numbers of answers in no pair and of pairs that do not count, by reason."""
+        """The number of answers without a partner and of pairs that do not count, by reason."""
         unreadable = self._skipped.counts.total()
         return {**self._join.dropped._asdict(), "foreign": self.tally.foreign, "unreadable": unreadable}
 
     @property
     def unknown(self) -> str:
-        """The versions whose scores do not count because their deciding output is unknown, as a message; empty if none."""
+        """A message that names the versions whose scores do not count, as their deciding output is unknown; else empty."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def take_in(self, records: FetchedRecords) -> None:
-        """Add records, of each partition in its order.
+        """Add the answers of fetched records; the records of each partition must be added in the order of their offsets.
 
         Raises:
             Fatal: With code 2 if there are many records and none of them is a score.
@@ -108,14 +111,15 @@ class PairSums:
             self._records(records, answers)
 
     def settle(self, reached: Offsets, ends: Offsets) -> None:
-        """Drop the answers that cannot have a partner. Call it periodically, after `take_in`.
+        """Drop the answers that can no longer get a partner. Call it periodically, after `take_in`.
 
-        An answer waits until the other side has passed its event and everything that was written by then is read: dead letters
-        and failures of the shadow may follow later scores. The pairs are the same at any pace of reading.
+        An answer waits until the other side has passed its event and all records that existed at that time are read, because
+        dead letters and failures of the shadow may follow later scores. The pairs do not depend on how fast the topics are
+        read.
 
         Args:
-            reached: The offset behind the last record that was added, by partition.
-            ends: The offsets behind the last records that are written now, including open transactions.
+            reached: The offset after the last record that was added, by partition.
+            ends: The current log ends, including records of open transactions, by partition.
         """
         for side in JoinSide:
             noted = self._ends.get(side, {})
@@ -124,7 +128,7 @@ class PairSums:
                 self._ends[side] = {at: end for at, end in ends.items() if self._side(at) is side}
 
     def release(self) -> None:
-        """Release answers that no longer wait, and determine the slow partitions. Call it after each `take_in`."""
+        """Free the answers that no longer wait, and update `slow`. Call it after each `take_in`."""
         self._waiting.keep(self._join.tickets())
         for partition, lanes in self._lanes.items():
             held = max((self._join.held(self._side(partition), lane) for lane in lanes), default=0)
@@ -134,7 +138,7 @@ class PairSums:
                 self.slow.discard(partition)
 
     def awaited(self, partition: Partition) -> bool:
-        """Return whether answers of the other side wait for answers of this partition."""
+        """Return whether answers of the other side wait for answers of this partition of scores or shadow answers."""
         other = self._side(partition).other
         return any(self._join.held(other, lane) for lane in self._lanes.get(partition, ()))
 
@@ -163,9 +167,10 @@ class PairSums:
         self._pairs(pairs)
 
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
-        """Return the rows of a partition that are scores, (n,); the others are counted and logged.
+        """Return the row indices of a partition that are scores, (n,); the other rows are counted and logged.
 
-        Raises Fatal (2) if there are many others and not one score: the configuration then names a wrong topic or format.
+        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read: the configuration then names a wrong
+        topic or format.
         """
         faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():
@@ -179,7 +184,7 @@ class PairSums:
         return rows
 
     def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:
-        """Return which pairs have two readable answers, (n,); the others are counted and logged."""
+        """Return for each pair whether both of its answers are readable, (n,); unreadable answers are counted and logged."""
         readable = np.ones(len(pairs.offsets), np.bool_)
         for row in range(len(readable)):
             try:
@@ -202,7 +207,7 @@ class PairSums:
                 )
 
     def _pairs(self, joined: Sequence[tuple[Partition, JoinedPairs]]) -> None:
-        """Count the pairs of several source partitions."""
+        """Decode the answers of new pairs of several source partitions, and count the pairs inside the window."""
         joined = [(lane, pairs) for lane, pairs in joined if len(pairs.offsets)]
         if not joined:
             return
@@ -232,7 +237,7 @@ class PairSums:
         answered: Sequence[VersionAnswer],
         shadow: Sequence[VersionAnswer],
     ) -> None:
-        """Count pairs inside the window; `of` is the index in `lanes` of the source partition of each pair."""
+        """Add pairs to all sums; `of` is the index in `lanes` of the source partition of each pair."""
         differences = self._comparer.differences(answered, shadow)
         keys = self._waiting.hashes(pairs.answered)
         places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)

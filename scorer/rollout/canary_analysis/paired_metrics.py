@@ -1,4 +1,4 @@
-"""Compare pairs of answers: by how much the candidate did worse than the champion, by rule. Pure."""
+"""Compare the two answers of a pair: how much worse the candidate did than the champion, by rule. Pure."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,19 @@ from scorer.rollout.canary_analysis.verdict import ERRORS, FLIPS
 
 SCORED = "scored"
 FAILED = "dead_lettered"
-"""The statuses of an event that a version scored, and of one that it failed. Other statuses are no answer of a version."""
+"""SCORED and FAILED are the statuses of events that a version scored or failed. Other statuses are no answer of a version."""
 CRASH = "crash"
-"""A process died, and the cause is found later: a version that was in flight at two crashes is `refused`."""
+"""The reason of events that were in flight when a process died.
+
+The cause is not known at that time: a version that was in flight at two crashes is `refused`.
+"""
 UNASKED = (CRASH, "refused", "away")
-"""The reasons why a shadow has not asked its version. Except for a crash they count against a candidate; none of them counts
-against a champion."""
+"""The reasons why a shadow did not run its version for an event.
+
+`refused` and `away` count as failures of a candidate. None of the three counts as a failure of a champion.
+"""
 TRAITS = attrgetter("digest", "status", "fallback", "decision")
-"""The fields of an answer that determine a difference, apart from its score."""
+"""Reads the fields of an answer, apart from its score, that determine a PairDifference."""
 MOST_KINDS = 100_000
 
 
@@ -32,12 +37,13 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         digest: The digest of the version.
-        status: Whether the version scored the event.
+        status: SCORED, FAILED or another status of a score record.
         event_ms: The time of the event in Unix milliseconds.
         id: The id of the event.
         score: The score; None if there is none.
         decision: The decision; None if there is none.
-        fallback: Why the version that should have answered did not; of a shadow answer, why it has no score.
+        fallback: Why another version answered instead of the responsible one; in a shadow answer, why it has no score; None
+            otherwise.
     """
 
     digest: str
@@ -50,21 +56,21 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Contest(NamedTuple):
-    """The digests of the two versions that are compared."""
+    """The digests of the champion and the candidate, whose answers are compared."""
 
     champion: str
     candidate: str
 
 
 class PairDifference(NamedTuple):
-    """The difference of a pair, apart from its scores.
+    """The difference between the two answers of a pair, apart from their scores.
 
     Attributes:
         error: 1 if only the candidate failed, -1 if only the champion failed, else 0.
         flip: Whether the decisions differ, as 0 or 1; None if a version failed or neither version decides.
         decisions: The decisions of the champion and of the candidate.
         undecided: Whether both versions scored the event and neither decided.
-        swapped: Whether the shadow gave the champion's answer.
+        swapped: Whether the shadow gave the champion's answer and the scorer gave the candidate's.
     """
 
     error: int
@@ -82,9 +88,9 @@ class PairDifference(NamedTuple):
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
     """Return the difference of a pair, or None if the pair does not count.
 
-    A pair does not count if it is of other versions, as around a cut-over, if an answer is missing, or if a version was not
-    asked because a process died. An event that one version answered because the other failed counts as a failure of the other,
-    whatever the other answered as the shadow.
+    A pair does not count in these cases: an answer is of another version, as around a cut-over; a status is not an answer of a
+    version; a process died; the shadow did not run the champion. If one version answered because the other failed
+    (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
     """
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
@@ -114,10 +120,10 @@ class PairDifferences:
     """The differences of n pairs.
 
     Attributes:
-        kinds: The distinct differences.
+        kinds: The distinct differences; None for pairs that do not count.
         which: For each pair the index of its difference in `kinds`, (n,).
-        scores: The scores of the champion and of the candidate, (2, n); NaN if a score is no single number or a version did
-            not score the event.
+        scores: The scores of the champion and of the candidate, (2, n); NaN in both rows if a score is not a single number or a
+            version did not score the event.
     """
 
     kinds: Sequence[PairDifference | None]
@@ -125,33 +131,33 @@ class PairDifferences:
     scores: NDArray[np.float64]
 
     def of_each(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
-        """Return `value` of the difference of each pair, (n,); 0 for a pair without a difference."""
+        """Return `value` of each pair's difference, (n,); 0 for a pair that does not count."""
         return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
     def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
-        """Return for which pairs the difference satisfies `predicate`, (n,)."""
+        """Return for each pair whether it counts and its difference satisfies `predicate`, (n,)."""
         return self.of_each(predicate).astype(np.bool_)
 
     def part(self, rows: NDArray[np.intp]) -> "PairDifferences":
-        """Return the differences of the given pairs, (m,)."""
+        """Return the differences of the m pairs at the indices `rows`, (m,)."""
         return PairDifferences(self.kinds, self.which[rows], self.scores[:, rows])
 
     def ordered(
         self, rows: Sequence[int], answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]
     ) -> list[tuple[VersionAnswer, VersionAnswer]]:
-        """Return the champion's and the candidate's answer of the given pairs."""
+        """Return for each of the pairs `rows` the champion's answer and the candidate's answer."""
         swapped = self.where(lambda kind: kind.swapped)
         return [(shadow[row], answered[row]) if swapped[row] else (answered[row], shadow[row]) for row in rows]
 
     def counts(self) -> list[tuple[PairDifference | None, int]]:
-        """Return each difference with its number of pairs."""
+        """Return each distinct difference with the number of pairs that have it."""
         return list(zip(self.kinds, np.bincount(self.which, minlength=len(self.kinds)).tolist(), strict=True))
 
 
 class PairComparer:
-    """Find the differences of many pairs.
+    """Compute the differences of many pairs.
 
-    A difference depends on the TRAITS of both answers, apart from scores, and is therefore computed once per combination.
+    A PairDifference depends only on the TRAITS of both answers. It is therefore computed once for each combination of traits.
     """
 
     def __init__(self, contest: Contest) -> None:
@@ -160,7 +166,7 @@ class PairComparer:
         self._kinds: list[PairDifference | None] = []
 
     def differences(self, answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]) -> PairDifferences:
-        """Return the difference of each pair, (n,)."""
+        """Return the differences of n pairs, whose answers have the same index in `answered` and `shadow`."""
         traits = list(zip(map(TRAITS, answered), map(TRAITS, shadow), strict=True))
         if len(self._kind_of) > MOST_KINDS:
             self._kind_of = {}
@@ -182,7 +188,7 @@ class PairComparer:
 
 
 def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
-    """Return the scores that are single numbers, and NaN for others, (n,)."""
+    """Return the score of each answer, (n,); NaN for a score that is not a single number."""
     scores = [answer.score for answer in answers]
     if set(map(type, scores)) <= {float, int}:
         return np.array(scores, np.float64)
@@ -190,10 +196,10 @@ def _numbers(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
 
 
 class PairedSums:
-    """The cells of each rule over all pairs so far.
+    """The sums of the differences of all pairs so far, by rule and cell.
 
     Attributes:
-        cells: The cells by the name of a rule.
+        cells: The sums by cell, by the name of the rule.
         foreign: The number of pairs that do not count.
         undecided: The number of pairs that both versions scored without a decision.
     """
@@ -204,7 +210,7 @@ class PairedSums:
         self.undecided = 0
 
     def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
-        """Add pairs, with the cell of each, (n,)."""
+        """Add n pairs; `places` is the cell of each pair, (n,)."""
         for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)
@@ -219,5 +225,5 @@ class PairedSums:
 
     @property
     def decided(self) -> bool:
-        """Whether the versions make decisions, as far as is known: scores without decisions indicate that they do not."""
+        """Whether the versions make decisions: False if pairs were scored and none of them has a decision."""
         return bool(self.cells[FLIPS].pairs) or not self.undecided

@@ -1,4 +1,4 @@
-"""Store answers that wait for a partner, undecoded, by ticket; an answer is decoded only if it is requested. Pure."""
+"""Store answers that wait for a partner, undecoded, by ticket. An answer is decoded only when it is requested. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -12,7 +12,7 @@ from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import RawAnswer, UnreadableAnswer
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
-MOST_BYTES = 12 << 20  # of the values of whole blocks
+MOST_BYTES = 12 << 20  # of the values in all blocks together
 ROW_BITS = 32
 ROWS = (1 << ROW_BITS) - 1
 MANY = 1_000
@@ -36,8 +36,8 @@ class _Block(NamedTuple):
 class PendingAnswers:
     """The answers that wait for a partner.
 
-    Answers that were taken together are kept as one block while any of them waits. If the blocks exceed MOST_BYTES, only the
-    waiting answers of the oldest block are kept.
+    Answers that were stored together form a block, which is kept while one of them waits. If the blocks exceed MOST_BYTES, the
+    oldest block is replaced by its waiting answers.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class PendingAnswers:
         self._next = 0
 
     def put(self, values: Column, keys: Column, size: int) -> int:
-        """Store a block of answers, and return the ticket of its first row; the following rows have the following tickets.
+        """Store a block of answers, and return the ticket of its first row; each further row has the next higher ticket.
 
         Args:
             values: The values, one per row.
@@ -65,7 +65,7 @@ class PendingAnswers:
         return ticket
 
     def answers(self, tickets: Tickets) -> list[VersionAnswer]:
-        """Decode the answers with these tickets, (n,), completely.
+        """Decode the answers with these tickets, (n,).
 
         Raises:
             UnreadableAnswer: If a record is no score; its `row` is an index into `tickets`.
@@ -93,7 +93,7 @@ class PendingAnswers:
         return self._next << ROW_BITS
 
     def _gathered(self, tickets: Tickets, read: Callable[[int, Tickets], list[Read]]) -> list[Read]:
-        """Read the answers block by block; usually there is only one block."""
+        """Call `read` with the tickets of each block, and return the results in the order of `tickets`."""
         numbers = tickets >> ROW_BITS
         blocks = np.unique(numbers).tolist()
         if len(blocks) == 1:
@@ -121,7 +121,7 @@ class PendingAnswers:
         return hashes
 
     def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
-        """Remove a block, and return the given rows as single answers."""
+        """Remove a block, and return its answers with these tickets as single answers."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
         answers = map(KeyedAnswer, (value or b"null" for value in some(values, rows)), some(keys, rows))

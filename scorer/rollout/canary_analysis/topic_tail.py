@@ -1,4 +1,4 @@
-"""Read committed records of growing partitions outside any consumer group; single partitions can be paused. Thin I/O."""
+"""Read committed records outside any consumer group, while they are written; single partitions can be paused. Thin I/O."""
 
 import time
 from collections import deque
@@ -18,18 +18,18 @@ from scorer.fetch.source import FetchedRecords, FetchFailure
 from scorer.native.librdkafka import librdkafka_plugin
 
 CALL_RECORDS = 10_000
-CALL_BYTES = 16 << 20  # of the records of one call, if they are as large as those of the previous call
-QUEUE_KIBIBYTES = 8_192  # fetched ahead
+CALL_BYTES = 16 << 20  # target size of the records of one call, estimated from the record size in the previous call
+QUEUE_KIBIBYTES = 8_192  # of prefetched records
 EMPTY = FetchedRecords([], [], lambda _: [], [], 0)
 
 
 class TopicTail:
-    """A consumer of the given partitions, from the given offsets on. All calls come from one thread.
+    """Read the given partitions from the given offsets on. All calls must come from one thread.
 
     Every call raises Fatal: with code 3 if the broker rejects it, with code 4 if the broker is unavailable.
 
     Attributes:
-        reached: For each partition, the offset behind the last record or transaction marker that was read.
+        reached: For each partition, the offset after the last record or transaction marker that was read.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, starts: Offsets) -> None:
@@ -49,7 +49,7 @@ class TopicTail:
         self._source = open_fetch_source(self._consumer)
 
     def add(self, starts: Offsets) -> None:
-        """Read further partitions, from these offsets on."""
+        """Also read these partitions, from these offsets on."""
         self.reached |= starts
         self._assign(starts)
 
@@ -91,7 +91,7 @@ class TopicTail:
         return records
 
     def _reopen(self) -> None:
-        """Read all partitions again from `reached` with another consumer."""
+        """Replace the consumer by another one, which reads all partitions again from `reached`."""
         self.close()
         self._held = frozenset()
         self._open()
@@ -103,7 +103,7 @@ class TopicTail:
         self._consumer.close()
 
     def _raise_failure(self, failure: FetchFailure) -> None:
-        """Raise Fatal unless the failure passes by itself."""
+        """Raise Fatal unless the fetch failure is temporary."""
         partition, _, error = failure
         if kafka.is_group_auth_noise(error) or error.retriable() or error in PASSING:
             return
@@ -114,7 +114,7 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader as a time: from the log ends at several times, and the later times at which they are reached."""
+    """The lag of a reader in seconds: the time since the newest recorded log ends that the reader has reached."""
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
         """Start with the log ends at `now`, in seconds of any monotonic clock."""
@@ -126,7 +126,10 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def behind(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the seconds since the newest recorded ends that are reached; since the first ones if none are."""
+        """Return the seconds since the newest recorded log ends that are `reached` in all partitions.
+
+        If no recorded ends are reached, it is the time since the first ones were recorded.
+        """
         while self._noted and all(reached.get(partition, 0) >= end for partition, end in self._noted[0][1].items()):
             self._current = self._noted.popleft()[0]
         return now - self._current

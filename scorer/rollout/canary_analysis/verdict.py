@@ -16,14 +16,17 @@ from scorer.rollout.canary_analysis.key_strata import Cells
 ERRORS = "errors"
 FLIPS = "flips"
 BRIER = "brier"
-ALPHA = 0.05  # the share of streams with a wrong verdict by chance, over all rules and steps together
+ALPHA = 0.05  # the probability of a wrong verdict by chance, over all rules and steps of a rollout together
 MIN_PAIRS = 3_000
 MIN_CELLS = 400
-"""The minimum for a pass. With less, a model exactly at its margin passes too often: the interval needs many pairs to hold."""
+"""A rule passes only with MIN_PAIRS pairs in MIN_CELLS cells.
+
+With fewer, a model exactly at its margin would pass too often, because the interval is valid only for many pairs.
+"""
 
 
 class CanaryDecision(StrEnum):
-    """The decisions of a verdict."""
+    """The possible decisions of a verdict on the candidate."""
 
     PROMOTE = "promote"
     ROLL_BACK = "roll back"
@@ -37,7 +40,8 @@ class MetricRule:
     Attributes:
         name: The name of the metric.
         margin: The mean difference up to which the candidate may be worse.
-        signed: Whether a difference can also favour the candidate. A flip cannot: any noise makes the mean of flips positive.
+        signed: Whether the difference of an event can be negative, in favour of the candidate. A flip never is, so noise alone
+            makes the mean of flips positive.
     """
 
     name: str
@@ -51,8 +55,8 @@ class MetricResult:
 
     Attributes:
         rule: The rule.
-        interval: The confidence interval of the mean difference.
-        reason: Why there are no pairs, if it is known; empty otherwise.
+        interval: The confidence interval of the mean difference between candidate and champion.
+        reason: Why there are no pairs; empty if there are pairs or the reason is not known.
     """
 
     rule: MetricRule
@@ -61,7 +65,10 @@ class MetricResult:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the candidate is significantly worse than the champion, with an estimate above the margin."""
+        """Whether the rule is broken.
+
+        The estimate is then above the margin, and the candidate is significantly worse than the champion.
+        """
         estimate = self.interval.estimate
         margin = self.rule.margin
         return estimate is not None and estimate > margin and self.interval.low > (0.0 if self.rule.signed else margin)
@@ -93,11 +100,11 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True)
 class CanaryVerdict:
-    """The decision, and the result of each rule.
+    """The decision on the candidate, and the result of each rule.
 
     Attributes:
         decision: The decision.
-        why: The reasons: of a rollback the broken rules, of a hold the missing evidence.
+        why: The reasons for the decision: the broken rules of a rollback, or the missing evidence of a hold.
         findings: The results of all rules.
     """
 
@@ -119,15 +126,15 @@ def decide(
     reasons: Mapping[str, str] = MappingProxyType({}),
     alpha: float = ALPHA,
 ) -> CanaryVerdict:
-    """Decide by the sums of each rule.
+    """Roll back if a rule is broken, promote if every rule passes and there is no obstacle, and hold otherwise.
 
     Args:
         rules: The rules.
-        cells: The sums by the name of a rule.
-        steps: How often a rollout decides, which shares `alpha`.
+        cells: The sums by cell of each rule, by the name of the rule.
+        steps: The number of steps in which the rollout decides by these rules. `alpha` is divided among all rules of all steps.
         obstacles: Reasons why nothing may be promoted now, whatever the results of the rules. They do not prevent a rollback.
         reasons: Reasons why a rule has no pairs, by the name of the rule.
-        alpha: The share of streams that may get a wrong verdict by chance.
+        alpha: The probability of a wrong verdict by chance in the whole rollout.
     """
     share = alpha / max(1, len(rules) * steps)
     findings = tuple(

@@ -20,8 +20,8 @@ from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 from scorer.rollout.fleet_status import FLIPPED, MoveProgress
 from scorer.settings import Settings
 
-END_SECONDS = 300.0  # the longest analysis that reads to the end
-APART_SECONDS = 3_700.0  # an analysis that reads to the end skips no answers, so the bake clock may run between two of them
+END_SECONDS = 300.0  # time limit of an analysis that reads to the end of the topics
+APART_SECONDS = 3_700.0  # the largest gap between two analyses that counts as bake time, if each reads to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class AnalysisSnapshot:
     Attributes:
         verdict: The verdict.
         bake: The bake clock after the analysis.
-        pace: The lag of the analysis.
-        obstacles: The reasons why the candidate cannot pass.
+        pace: How far the analysis is behind the topics.
+        obstacles: The reasons why the candidate cannot pass, whatever the results of the rules.
         judgement: The report: the verdict with the figures and offsets that it is based on, as a document.
     """
 
@@ -44,15 +44,20 @@ class AnalysisSnapshot:
 
     @property
     def lacking(self) -> frozenset[str]:
-        """The names of the rules that do not let the candidate pass."""
+        """The names of the rules that do not pass."""
         return frozenset(result.rule.name for result in self.verdict.findings if result.shortfall is not None)
 
 
 class StepAnalyzer:
-    """Analyze one step after another, each from the offsets at which its answers start."""
+    """Analyze the steps of a rollout one after another; each step is read from the offsets at which its answers start."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
-        """Create the analyzer; with `to_end` each analysis reads to the end, else for as long as requested."""
+        """Create the analyzer.
+
+        Args:
+            settings: The settings.
+            to_end: Whether each analysis reads to the end of the topics; otherwise it ends after the requested seconds.
+        """
         self._settings = settings
         self._to_end = to_end
         self._bus = TopicReader(settings.kafka, f"{settings.name}.rollout")
@@ -62,7 +67,7 @@ class StepAnalyzer:
         self._partitions = 0
 
     def ends(self) -> Offsets:
-        """Return the current log ends: the offsets at which answers start that are written from now on."""
+        """Return the log ends of the topics of answers: answers that are written from now on start at these offsets."""
         topics = [self._settings.output.topic, self._settings.dead_letter.topic, self._settings.shadow_topic]
         return self._bus.visible(self._bus.partitions(topics))
 
@@ -74,15 +79,15 @@ class StepAnalyzer:
         Args:
             rollout: The rollout.
             step: Its current step.
-            progress: The progress of the scorers with the step's move; None if it is unknown.
+            progress: How far the scorers have applied the channel move of this step; None if it is unknown.
             seconds: The time to read.
-            shadowed: Whether a shadow runs.
+            shadowed: Whether a shadow runs; without a shadow the candidate cannot pass.
         """
         analyzer = self._analyzer_of(rollout)
         try:
             lag = self._read(analyzer, seconds)
         except RegistryError:
-            self.close()  # some of the answers are not counted: the next analysis reads from the start
+            self.close()  # some of the answers are not counted: the next analysis reads the step from its start
             raise
         served_partitions = (
             [] if progress is None else [scorer.partitions for scorer in progress.scorers if scorer.outcome == FLIPPED]
@@ -97,7 +102,7 @@ class StepAnalyzer:
         return AnalysisSnapshot(verdict, self._bake, lag, obstacles, report)
 
     def close(self) -> None:
-        """Stop reading; the next analysis starts again from the step's start."""
+        """Stop reading. The next analysis reads the step again from its start."""
         if self._analyzer is not None:
             self._analyzer.close()
         self._analyzer = None
@@ -126,7 +131,7 @@ class StepAnalyzer:
         return self._analyzer
 
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
-        """Return the ranges from the starts, or the oldest retained offsets, to the current ends."""
+        """Return, by partition, the range from the step's start offset (or the oldest retained one) to the current log end."""
         spans = self._bus.spans(list(self.ends()))
         return {
             partition: Bounds(min(max(low, starts.get(partition, low)), high), high) for partition, (low, high) in spans.items()
@@ -134,7 +139,10 @@ class StepAnalyzer:
 
 
 def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
-    """Evaluate the answers by the plan's rules; the plan's steps share the error probability."""
+    """Decide by the plan's rules on the answers that the analyzer has read.
+
+    The probability of a wrong verdict is divided among the plan's steps.
+    """
     return evaluate_sums(plan, analyzer.tally, analyzer.cells(time.monotonic()), analyzer.reasons(), obstacles)
 
 
@@ -144,10 +152,10 @@ def evaluate_sums(
     """Decide by the rules of the plan. Pure.
 
     Args:
-        plan: The plan with the rules, and with the number of steps that share the error probability.
+        plan: The plan with the rules, and with the steps among which the probability of a wrong verdict is divided.
         tally: The sums, which show whether the versions make decisions.
-        cells: The sums of each rule, by name.
-        reasons: The reasons why a rule has no pairs, by name.
+        cells: The sums by cell of each rule, by the name of the rule.
+        reasons: The reasons why a rule has no pairs, by the name of the rule.
         obstacles: The reasons why the candidate must not pass, whatever the results of the rules.
     """
     rules = plan.rules.margins().rules(decided=tally.decided)

@@ -1,6 +1,6 @@
 """Apply the moves of a rollout: each at most once, regardless of which controller starts it and how often it is interrupted.
 
-The evidence of a move is the log entry that intended it, so the registry's history shows whether the move was made.
+The registry stores each move with its log entry as evidence, so the channel's history shows whether the move was made.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ from scorer.rollout.controller.log_records import LogEntry, PlannedMove
 
 
 class MoveOvertaken(Exception):
-    """Another process has moved the channel in the meantime."""
+    """Raised if another process has moved the channel since the move was planned."""
 
 
 def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | None = None) -> ChannelMove:
@@ -47,7 +47,7 @@ def apply_move(store: Store, name: str, intended: LogEntry, key: PrivateKey | No
         )
     newest = max(
         (move.revision for move in moves), default=planned.expects
-    )  # an interrupted move has already written its entry
+    )  # an interrupted attempt may have written its history entry without moving the channel
     try:
         return _make(store, name, intended, planned, evidence, newest, key)
     except RegistryError:

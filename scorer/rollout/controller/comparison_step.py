@@ -1,4 +1,4 @@
-"""Run the comparison step of a plan: `scorer compare` in a separate process, which the candidate may crash."""
+"""Run the comparison step of a plan: `scorer compare` in a process of its own, because the candidate may crash that process."""
 
 import subprocess
 import sys
@@ -17,17 +17,17 @@ from scorer.rollout.controller.plan import RolloutPlan
 
 RETRY_SECONDS = 30.0
 STOP_SECONDS = 10.0
-KILLS = 2  # a candidate that crashes the process this often is rejected
+KILLS = 2  # a candidate is rejected when its comparison was ended by a signal this often
 
 
 def format_duration(seconds: int) -> str:
-    """Format a duration in its largest unit: 30d, 90m."""
+    """Format a duration in the largest unit that divides it: 30d, 90m."""
     unit, size = next((unit, size) for unit, size in sorted(UNITS.items(), key=lambda item: -item[1]) if seconds % size == 0)
     return f"{seconds // size}{unit}"
 
 
 class ComparisonProcess:
-    """The process that compares both versions.
+    """The `scorer compare` process of a rollout's comparison step.
 
     Attributes:
         waiting_for: The reason why the step has no result yet.
@@ -48,7 +48,10 @@ class ComparisonProcess:
         self.waiting_for = "compare runs"
 
     def poll(self, rollout: str, plan: RolloutPlan, digest: str) -> tuple[CanaryDecision, str, dict[str, Any]] | None:
-        """Return decision, reason and report, or None while the process runs; start it if none runs for this rollout."""
+        """Return the decision, the reason and the report of the comparison; None while it has no result.
+
+        It starts the process if none runs for this rollout. A comparison without a result is repeated after RETRY_SECONDS.
+        """
         if rollout != self._rollout:
             self.close()
             self._rollout = rollout

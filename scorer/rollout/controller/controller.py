@@ -1,4 +1,4 @@
-"""The loop of `scorer rollout run`: wait for the leadership, lead, and start again after a term ends."""
+"""The loop of `scorer rollout run`: wait until this controller is elected, run its term, and start again after the term."""
 
 import logging
 import threading
@@ -22,21 +22,21 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 CYCLE_SECONDS = 1.0
-FIRST_SECONDS = 0.1  # duration of a term's first cycle, which completes a predecessor's move
-ELECTION_POLL_SECONDS = 0.1  # a poll that wins the leadership lasts until its time is over
-RETRY_SECONDS = 1.0  # before the next term
+FIRST_SECONDS = 0.1  # duration of a term's first cycle, which completes an interrupted move of the previous leader
+ELECTION_POLL_SECONDS = 0.1  # short, because a poll in which this controller is elected lasts its whole time
+RETRY_SECONDS = 1.0  # between the end of a term and the next election
 
 
 class Controller:
-    """One of several controllers, of which one leads.
+    """A controller of rollouts. Of all controllers that run, one is the leader and acts; the others wait.
 
     Args:
         settings: The settings.
         name: The name of this controller.
         config: The configuration file, for the comparison process.
         flags: The settings flags, for the comparison process.
-        on_cycle: Called after each cycle with the term and its action, and with None while this controller does not lead.
-        on_write: Called with each entry that this controller writes.
+        on_cycle: Called after each cycle with the term and the action taken; with None while this controller does not lead.
+        on_write: Called with each log entry that this controller writes.
     """
 
     def __init__(
@@ -81,7 +81,10 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report a cycle without a term while the broker is unavailable; raise Aborted if this process is stopping."""
+        """Report a cycle without a term; raise Aborted if this process is stopping.
+
+        It is called repeatedly while the broker is unavailable at the start of a term.
+        """
         self._on_cycle(None, None)
         if self._stopping.is_set():
             raise Aborted("the controller is stopping")
@@ -91,7 +94,7 @@ class Controller:
         return LeaderTerm(*arguments, context=Context(raise_if_cancelled=self._waiting), on_write=self._on_write)
 
     def _lead(self, election: LeaderElection) -> None:
-        """Wait for the leadership and lead while this process has it."""
+        """Wait until this controller is elected, and run cycles while it is the leader."""
         while not self._stopping.is_set():
             if not election.poll(ELECTION_POLL_SECONDS):
                 self._on_cycle(None, None)
@@ -119,7 +122,7 @@ def check_access(settings: Settings, name: str) -> None:
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
-    """Act for up to `seconds` and return the last action; None if no rollout runs.
+    """Run cycles until the rollout waits, for at most `seconds`, and return the last action; None if no rollout runs.
 
     Raises:
         Fatal: As `LeaderTerm` does.

@@ -12,14 +12,14 @@ from scorer.rollout.controller.plan import PlanStep, StepKind
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The observed state at one cycle.
+    """The state that the controller observes in one cycle.
 
     Attributes:
         now_ms: The time in Unix milliseconds.
         revision: The channel's current revision.
         refused: The reasons why scorers refuse the candidate, one line each.
         verdict: The verdict on the step's pairs, with all obstacles; None if the step is not analysed yet.
-        lacking: The names of the rules that do not let the candidate pass.
+        lacking: The names of the rules that do not pass.
         moved_by: The actor of the channel's last move.
     """
 
@@ -32,7 +32,10 @@ class Observation:
 
 
 class ActionKind(StrEnum):
-    """The kinds of actions. `COMPARE` runs the comparison, `MOVE` moves the channel, `END` ends without a move."""
+    """The kinds of actions.
+
+    `COMPARE` runs the comparison, `MOVE` moves the channel, `END` ends the rollout without a move, and `WAIT` changes nothing.
+    """
 
     COMPARE = "compare"
     MOVE = "move"
@@ -45,8 +48,12 @@ class NextAction:
     """The next action and its reasons.
 
     Attributes:
-        step: The step that a move starts.
-        outcome: The outcome of the rollout, if this action ends it.
+        act: The kind of the action.
+        why: The reasons, one line each.
+        step: The index of the step that a move starts.
+        verdict: The decision on the candidate; empty if there is none.
+        move: The move of the channel; None unless `act` is MOVE.
+        outcome: The outcome of the rollout; None if this action does not end it.
         for_person: Whether the rollout waits for an operator.
     """
 
@@ -60,10 +67,10 @@ class NextAction:
 
 
 def next_action(rollout: Rollout, observation: Observation) -> NextAction:
-    """Return the next action.
+    """Return the next action of a rollout.
 
-    A foreign move of the channel ends the rollout. Otherwise the first of these decides: an operator's abort, a refusal by
-    scorers, the result of the step.
+    If another process has moved the channel, the rollout ends. Otherwise the first of these decides that applies: an operator's
+    abort, a refusal by scorers, the result of the current step.
     """
     if observation.revision != rollout.revision:
         position = f"the channel is at revision {observation.revision}, and this rollout had it at {rollout.revision}"
@@ -96,7 +103,7 @@ def _after_watching(rollout: Rollout, step: PlanStep, observation: Observation) 
 
 
 def _allowed(rollout: Rollout, why: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the reasons, preceded by the operator's approval of the step."""
+    """Return the reasons, preceded by the operator's approval of the step if there is one."""
     command = rollout.approved.get(rollout.step)
     return why if command is None else (str(command), *why)
 
@@ -111,7 +118,7 @@ def _after_comparison(rollout: Rollout) -> NextAction:
 
 
 def _back(rollout: Rollout, why: tuple[str, ...], outcome: Outcome) -> NextAction:
-    """Move back to the revision before the rollout, if the rollout has moved the channel."""
+    """Return the move back to the revision before the rollout, or the end of the rollout if it has moved nothing."""
     if not rollout.moved:
         ended = Outcome.REJECTED if outcome is Outcome.ROLLED_BACK else outcome
         return NextAction(ActionKind.END, why, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)
@@ -120,7 +127,7 @@ def _back(rollout: Rollout, why: tuple[str, ...], outcome: Outcome) -> NextActio
 
 
 def _forward(rollout: Rollout, why: tuple[str, ...]) -> NextAction:
-    """Move to the next step, unless the rollout is paused or needs an approval."""
+    """Return the move to the next step, or a wait if the rollout is paused or the step needs an approval."""
     step = rollout.at()
     if rollout.paused:
         pause = next((str(command) for command in reversed(rollout.asked) if command.verb is Verb.PAUSE), "it is paused")

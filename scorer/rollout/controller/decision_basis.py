@@ -1,4 +1,4 @@
-"""The records that a decision is based on, as its log entry names them, and whether they suffice to repeat it. Pure."""
+"""The records that a logged decision is based on, and whether they suffice to repeat the decision. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,24 @@ from scorer.rollout.controller.plan import RolloutPlan
 from scorer.settings import Settings
 
 SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions")
-"""The parts of two reports that must be identical."""
+"""The keys of a report whose values must be equal in the recorded and in the repeated analysis."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionBasis:
-    """The records that a decision is based on. Entries of older program versions do not name all of them.
+    """The records that a decision is based on, as its log entry names them.
+
+    Log entries of older program versions do not contain all of these values.
 
     Attributes:
-        answers: The offset ranges that were read of scores, dead letters and shadow answers.
-        records: The number of records in these ranges; None if not named.
-        joined: The ends of the answers whose errors by label were measured; None if no rule needs labels.
-        labels: The ends of the labels.
-        label_records: The number of labels that were read; None if not named.
-        label_settings: How labels were read, by the names of the settings `labels`; empty if not named.
-        outputs: The deciding outputs of versions, by digest.
+        answers: The offset ranges that were read of scores, dead letters and shadow answers, by partition.
+        records: The number of records in each of these ranges; None if the entry does not contain it.
+        joined: The offset after the last answer whose error against labels is in the sums, by partition; None if no rule needs
+            labels.
+        labels: The offset after the last label that was read, by partition.
+        label_records: The number of labels that were read, by partition; None if the entry does not contain it.
+        label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
+        outputs: The output that each version with several named outputs decides on, by digest.
     """
 
     answers: dict[Partition, Bounds]
@@ -41,10 +44,10 @@ class DecisionBasis:
     outputs: Mapping[str, str | None] = field(default_factory=dict)
 
     def configured(self, settings: Settings) -> Settings:
-        """Return the settings with which this decision read labels.
+        """Return `settings` with the section `labels` of the time of the decision.
 
         Raises:
-            Fatal: With code 2 if the decision is based on other topics.
+            Fatal: With code 2 if the decision is based on topics that `settings` do not name.
         """
         if self.label_settings:
             labels = settings.labels.model_validate(self.label_settings)
@@ -61,7 +64,7 @@ class DecisionBasis:
 
 
 def read_basis(rollout: Rollout, entry: LogEntry) -> DecisionBasis:
-    """Return the basis of a decision of a rollout."""
+    """Return the basis of a rollout's decision, read from its log entry."""
     judgement = entry.judgement or {}
     labelled = judgement.get("labelled")
     read = [each for each in judgement["read"] if labelled is None or not _is_label(each, labelled)]
@@ -103,7 +106,7 @@ def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
 
 
 def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
-    """Return the answers of a basis that the topics no longer have, one line each."""
+    """Return a line for each partition that no longer has all the answers of the basis; empty if none is missing."""
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
         first, end = retained[topic, number]
@@ -117,7 +120,13 @@ def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
 
 
 def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
-    """Return a line for each topic that has lost records of a basis, with the numbers before and now."""
+    """Return a line for each topic with fewer records than the decision is based on, with the numbers then and now.
+
+    Args:
+        expected: The number of records at the time of the decision, by partition; None if it is unknown.
+        available: The number of records now, by partition.
+        noun: What the records are, for the lines.
+    """
     lines = []
     for topic in sorted({topic for topic, _ in expected or ()}):
         counts = [
@@ -133,7 +142,7 @@ def missing_records(expected: Mapping[Partition, int] | None, available: Mapping
 
 
 def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why a different result of the repetition may still be correct, one line each."""
+    """Return the reasons why the repeated analysis may differ although the decision was correct, one line each."""
     lines = []
     if basis.joined is not None and basis.label_records is None:
         lines.append("the entry does not name the answers and labels of its sums by label")
@@ -145,12 +154,12 @@ def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: M
 
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
-    """Return the reasons why the candidate could not pass: the recorded ones, except that PSI is measured again."""
+    """Return the obstacles of the repeated decision: the recorded ones, except that the PSI is measured again."""
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
 
 
 def differences(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the differences between two analyses, one line each."""
+    """Yield a line for each part in which the recorded and the repeated analysis differ."""
     for name in SAME:
         if recorded.get(name) != repeated.get(name):
             yield f"{name}: {recorded.get(name)} then, {repeated.get(name)} now"

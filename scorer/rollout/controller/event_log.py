@@ -26,7 +26,7 @@ from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 15.0  # a controller publishes the status every five seconds
+SILENT_SECONDS = 15.0  # without a status, which a running controller publishes every five seconds
 
 
 @dataclass(slots=True)
@@ -35,15 +35,17 @@ class Rollout:
 
     Attributes:
         base: The channel's revision before the rollout.
-        revision: The revision that the channel must be at.
+        revision: The channel's revision after the rollout's last move; at any other revision, another process has moved the
+            channel.
         began_ms: The start of the current step in Unix milliseconds.
         step: The index of the current step; -1 before the first step.
         pending: An intended move whose outcome is unknown.
-        starts: The offsets at which the answers of the step start.
-        compared: The entry with the result of the comparison.
-        asked: All commands of operators.
-        approved: The approval of each approved step.
+        starts: The offsets at which the answers of the current step start, by partition.
+        compared: The entry with the result of the comparison step.
+        asked: All commands of operators, the oldest first.
+        approved: The command that approved each approved step, by the index of the step.
         aborted: The first command to abort.
+        state: The last published status of the current step; None if there is none.
     """
 
     id: str
@@ -66,7 +68,7 @@ class Rollout:
 
     @property
     def seq(self) -> int:
-        """The number of the next entry."""
+        """The sequence number of the next log entry."""
         return self.log[-1].seq + 1
 
     @property
@@ -80,7 +82,10 @@ class Rollout:
         return max(0.0, now - last_ms / 1_000)
 
     def judgement(self) -> dict[str, Any] | None:
-        """Return the newest analysis of the current step, or of an ended rollout the last analysis with a decision."""
+        """Return the report of the newest analysis of the current step.
+
+        For an ended rollout without one, it is the last analysis in the log. None if there is no analysis.
+        """
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
         if self.outcome is None:
@@ -88,7 +93,7 @@ class Rollout:
         return next((entry.judgement for entry in reversed(self.log) if entry.judgement is not None), None)
 
     def at(self) -> PlanStep | None:
-        """Return the current step; None before the first."""
+        """Return the current step; None before the first step."""
         return self.plan.steps[self.step] if self.step >= 0 else None
 
 
@@ -101,17 +106,17 @@ class RolloutLog:
 
     @property
     def newest(self) -> Rollout | None:
-        """The rollout that was started last."""
+        """The rollout that was started last; None if there is none."""
         return next(reversed(self.rollouts.values()), None)
 
     @property
     def running(self) -> Rollout | None:
-        """The rollout that has not ended."""
+        """The rollout that has not ended; None if no rollout runs."""
         newest = self.newest
         return newest if newest is not None and newest.outcome is None else None
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record; foreign and unreadable records are ignored."""
+        """Apply a record of the topic. Records with other keys are ignored; unreadable records are logged and skipped."""
         parts = (key or b"").decode("utf-8", "replace").split("/")
         try:
             if len(parts) == 2 and parts[1] == STATE:

@@ -1,4 +1,4 @@
-"""Elect the leading controller: the member of the group `<name>.rollout` that owns the topic's partition. Thin I/O."""
+"""Elect the leader among the controllers: the member of the group `<name>.rollout` that owns partition 0. Thin I/O."""
 
 import logging
 
@@ -15,7 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class LeaderElection:
-    """A membership in the group; `is_leader` is whether this process leads. A new leader fences earlier leaders."""
+    """The membership of this process in the consumer group that elects the leader.
+
+    `is_leader` is True while this process owns partition 0 of the topic of rollouts. The leader does not rely on it alone: a
+    new leader's transactional producer fences earlier leaders.
+    """
 
     def __init__(self, settings: Settings, client_id: str) -> None:
         self.is_leader = False
@@ -53,7 +57,7 @@ class LeaderElection:
         self.is_leader = False
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Pause the partitions at their ends: their records are not read here."""
+        """Become the leader if partition 0 is assigned. All partitions are paused, because this consumer reads no records."""
         ends = [TopicPartition(partition.topic, partition.partition, OFFSET_END) for partition in partitions]
         consumer.incremental_assign(ends)
         consumer.pause(ends)
@@ -69,4 +73,4 @@ class LeaderElection:
 
 
 def _no_commits(error: KafkaError | None, _: list[TopicPartition]) -> None:
-    del error  # nothing is ever committed
+    del error  # this group never commits offsets

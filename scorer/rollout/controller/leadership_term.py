@@ -1,6 +1,7 @@
 """Run a rollout while this controller leads: observe, decide, log the intent, move the channel, log the outcome.
 
-A new leader fences earlier leaders before it reads the log: all their intents are then known, and they can log no further ones.
+A new leader fences earlier leaders before it reads the log. The log then contains every move that they intended, and they can
+add no further entries.
 """
 
 import logging
@@ -37,7 +38,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
-ANALYSIS_RETRY_SECONDS = 30.0  # before the next analysis after a read error
+ANALYSIS_RETRY_SECONDS = 30.0  # between a read error and the next analysis
 
 
 class LeaderTerm:
@@ -64,9 +65,9 @@ class LeaderTerm:
             controller: The name of this controller.
             config: The configuration file, for the comparison process.
             flags: The settings flags, for the comparison process.
-            to_end: Whether each cycle reads the answers to their end.
-            context: Is called repeatedly while the broker is unavailable at the start, and may raise.
-            on_write: Called with each entry that was written.
+            to_end: Whether each cycle reads the topics of answers to their ends.
+            context: Its cancellation check is called repeatedly while the broker is unavailable at the start of the term.
+            on_write: Called with each log entry that was written.
         """
         self._settings = settings
         self._controller = controller
@@ -98,7 +99,7 @@ class LeaderTerm:
 
     @property
     def rollout(self) -> Rollout | None:
-        """The running rollout."""
+        """The running rollout; None if no rollout runs."""
         return self._topic.ledger.running
 
     def close(self) -> None:
@@ -134,7 +135,10 @@ class LeaderTerm:
         return action
 
     def _analyze(self, rollout: Rollout, seconds: float) -> AnalysisSnapshot | None:
-        """Analyse the step; None if it is not analysed or cannot be analysed: operators can still end it."""
+        """Analyze the current step; return None if the step is not analysed or its answers cannot be read.
+
+        A read error does not end the term, so that an operator can still end the rollout.
+        """
         step = rollout.at()
         if step is None or not step.judged:
             self._analysis_error = ""
@@ -157,7 +161,7 @@ class LeaderTerm:
         return snapshot
 
     def _newest_move(self, rollout: Rollout) -> ChannelMove | None:
-        """Return the move to the rollout's revision; None while the registry is unavailable."""
+        """Return the channel move that created the rollout's revision; None if the registry is unavailable or lacks it."""
         if self._move is None or self._move.revision != rollout.revision:
             try:
                 moves = channel.history(self._store, self._settings.model.tag, rollout.revision - 1)
@@ -181,7 +185,7 @@ class LeaderTerm:
         return Observation(now_ms, revision, refused, snapshot.verdict, snapshot.lacking)
 
     def _mover(self, revision: int) -> str:
-        """Return the actor of the channel's move to a revision, with the reason."""
+        """Return the actor of the channel move that created a revision, followed by the reason of the move."""
         moves = channel.history(self._store, self._settings.model.tag, revision - 1)
         return next((f"{move.actor} ({move.reason})" for move in moves if move.revision == revision), "another process")
 
@@ -238,7 +242,7 @@ class LeaderTerm:
         self._write(moved, self._entry(rollout, EntryKind.ENDED, ended, None, seq=moved.seq + 1, revision=move.revision))
 
     def _reject_move(self, rollout: Rollout, reason: str) -> None:
-        """Roll back after the registry has refused the move, or end the rollout if nothing was moved."""
+        """Roll back after the registry has refused a move, or end the rollout if it has moved nothing."""
         action = next_action(rollout, Observation(0, rollout.revision, [reason]))
         if not rollout.moved:
             action = NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.REJECTED)
@@ -275,7 +279,7 @@ class LeaderTerm:
             self._on_write(entry)
 
     def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
-        """Publish the status every few seconds, and at once if the rollout waits for something else."""
+        """Publish the status every STATUS_SECONDS, and at once if the step, the pause or the need of an operator changed."""
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return

@@ -17,7 +17,11 @@ COMMAND = "command"
 
 
 class EntryKind(StrEnum):
-    """The kinds of entries: an operator `STARTED` a rollout; `INTENDED` precedes a move of the channel, `MOVED` follows it."""
+    """The kinds of entries in a rollout's log.
+
+    `STARTED` is the operator's start, `COMPARED` has the result of the comparison, `INTENDED` precedes a move of the channel,
+    `MOVED` follows it, and `ENDED` has the outcome.
+    """
 
     STARTED = "started"
     COMPARED = "compared"
@@ -27,7 +31,10 @@ class EntryKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """The outcome of a rollout. `REJECTED`: nothing was moved. `OVERTAKEN`: another process moved the channel."""
+    """The outcome of a rollout.
+
+    `REJECTED`: the candidate failed before the channel was moved. `OVERTAKEN`: another process moved the channel.
+    """
 
     COMPLETED = "completed"
     ROLLED_BACK = "rolled back"
@@ -37,7 +44,7 @@ class Outcome(StrEnum):
 
 
 class Verb(StrEnum):
-    """The commands of operators."""
+    """The commands that an operator can send to a rollout."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -46,7 +53,7 @@ class Verb(StrEnum):
 
 
 class LoggedVersion(msgspec.Struct, frozen=True):
-    """A version in the log."""
+    """The digest and the tag of a version in the log."""
 
     digest: str
     version: str
@@ -65,11 +72,11 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         expects: The revision that the channel must be at.
-        to: The version to promote.
-        canary: The percentage of keys that the version answers as a canary.
-        shadow: The version that scores as a shadow.
-        pairs: The percentage of keys that both versions score.
-        restores: The revision to roll back to.
+        to: The version to promote; empty for a rollback.
+        canary: The percentage of keys that the version answers as a canary; None if it becomes the champion.
+        shadow: The version that scores as a shadow; None for no shadow.
+        pairs: The percentage of keys that both versions score; 0 for the shadow's own setting.
+        restores: The revision to roll back to; None for a promotion.
     """
 
     expects: Int64
@@ -88,12 +95,12 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         rollout: The id of the rollout.
         seq: The number of the entry, from 0.
         step: The index of the plan's step, from 0.
-        by: The actor.
-        why: The reasons.
+        by: The name of the operator or controller that wrote the entry.
+        why: The reasons, one line each.
         revision: The channel's revision from this entry on.
         starts: The offsets at which the answers of the step start.
-        judgement: The report of `scorer judge`.
-        comparison: The report of `scorer compare`.
+        judgement: The report of the analysis, as of `scorer judge`; None without an analysis.
+        comparison: The report of `scorer compare`; None without a comparison.
         obstacles: The reasons why the candidate could not pass, whatever the results of the rules.
     """
 
@@ -122,9 +129,9 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         baked: The bake time of the step, in seconds.
-        seen: The Unix time of the last observation while the bake clock ran.
+        seen: The Unix time of the last observation in seconds; None if the bake clock did not run then.
         waits: The reasons why the rollout waits, one line each.
-        for_person: Whether it waits for an operator.
+        for_person: Whether the rollout waits for an operator.
     """
 
     controller: str
@@ -152,12 +159,12 @@ class OperatorCommand(msgspec.Struct, frozen=True):
 
 
 def to_logged(offsets: Offsets) -> list[LoggedOffset]:
-    """Convert offsets to their record form, sorted."""
+    """Convert a mapping from partition to offset to the form of the log, sorted by partition."""
     return [LoggedOffset(topic, partition, offset) for (topic, partition), offset in sorted(offsets.items())]
 
 
 def from_logged(logged: list[LoggedOffset]) -> Offsets:
-    """Convert logged offsets to a mapping."""
+    """Convert logged offsets to a mapping from partition to offset."""
     return {(item.topic, item.partition): item.offset for item in logged}
 
 

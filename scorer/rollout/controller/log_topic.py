@@ -22,7 +22,9 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """A rollout log that follows the topic and is read to its end on creation; `writes` also checks the right to write.
+    """The log of all rollouts, read from the topic: to its end on creation, and further by `poll`.
+
+    With `writes` the creation also checks the right to write.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
@@ -41,7 +43,7 @@ class RolloutLogTopic:
             raise
 
     def poll(self, seconds: float = 0.0) -> None:
-        """Apply the records that arrive within `seconds`."""
+        """Apply the records that arrive within `seconds` to the log."""
         for message in self._following.poll(seconds):
             self.ledger.apply(message.key(), message.value())
 
@@ -52,13 +54,13 @@ class RolloutLogTopic:
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """Yield the current log of rollouts."""
+    """Read the topic to its end, and yield the log of all rollouts."""
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 
 
 def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
-    """Start a rollout of a channel at `revision` and return its id.
+    """Write the start of a rollout of a channel at `revision`, wait until it is accepted, and return the rollout's id.
 
     Raises:
         Fatal: With code 3 if another rollout runs.

@@ -22,23 +22,23 @@ HINT = "see the plan in scorer/docs/rollout-plans.md"
 
 
 def _duration(given: Any) -> Any:
-    """Convert `15m` to seconds; a number is in seconds. Raises ValueError."""
+    """Convert a text such as `15m` to seconds; other values are returned unchanged. Raises ValueError."""
     return seconds(given) if isinstance(given, str) else given
 
 
 def _percent(given: Any) -> Any:
-    """Convert `5%` to 5."""
+    """Convert a text such as `5%` to 5; other values are returned unchanged."""
     text = given.strip() if isinstance(given, str) else ""
     return int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else given
 
 
 def _share(given: Any) -> Any:
-    """Convert `0.5%` to 0.005. Raises ValueError."""
+    """Convert a text such as `0.5%` to 0.005; other values are returned unchanged. Raises ValueError."""
     return float(given[:-1]) / 100 if isinstance(given, str) and given.endswith("%") else given
 
 
 def _multiple(given: Any) -> Any:
-    """Convert `1.5x` to 1.5. Raises ValueError."""
+    """Convert a text such as `1.5x` to 1.5; other values are returned unchanged. Raises ValueError."""
     return float(given[:-1]) if isinstance(given, str) and given.endswith("x") else given
 
 
@@ -53,7 +53,7 @@ Multiple = Annotated[float, BeforeValidator(_multiple), Field(gt=0)]
 
 
 class StepKind(StrEnum):
-    """The kinds of steps."""
+    """The kinds of steps in a plan."""
 
     COMPARE = "compare"
     SHADOW = "shadow"
@@ -103,12 +103,12 @@ class PlanStep(Section):
 
     @property
     def seconds(self) -> int:
-        """How long the step is observed."""
+        """How long the step is observed, in seconds: its bake time, or the watch time after `promote`."""
         return self.watch or self.bake
 
     @property
     def judged(self) -> bool:
-        """Whether both versions answer the same events during the step."""
+        """Whether the step is analysed: both versions answer the same events during the step."""
         return self.kind in (StepKind.SHADOW, StepKind.CANARY) or bool(self.watch)
 
     def __str__(self) -> str:
@@ -163,15 +163,15 @@ class RolloutPlan(Section):
 
     @property
     def judged(self) -> int:
-        """How many steps are analysed; they share the error probability of the verdicts."""
+        """The number of steps that are analysed. The probability of a wrong verdict is divided among them."""
         return sum(step.judged for step in self.steps)
 
     def pairs(self, step_index: int) -> int:
-        """Return the percent of the keys that both versions score in a step; 0 for the shadow's setting."""
+        """Return the percentage of keys that both versions score in a step; 0 leaves the percentage to the shadow's setting."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def patience_with(self, lacking: set[str]) -> int:
-        """Return how long a step may wait if these rules lack data, in seconds."""
+        """Return how long a step may stay undecided while the rules `lacking` do not pass, in seconds."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
@@ -220,7 +220,7 @@ def _describe_fault(fault: Any) -> str:
 
 
 def _keys(path: Sequence[int | str]) -> list[str]:
-    """Return the valid keys at a location in a plan."""
+    """Return the keys that are valid in the section of a plan at this path."""
     sections: dict[int | str, type[Section]] = {
         "steps": PlanStep,
         "rules": PlanRules,

@@ -1,4 +1,4 @@
-"""Check the preconditions of a rollout: the channel's champion, the candidate, and existing topics. Thin I/O."""
+"""Check the preconditions of a rollout: the channel, its champion, the candidate, and the needed topics. Thin I/O."""
 
 from model_registry.channels import channel
 from publisher.errors import REFUSED, USAGE, Fatal
@@ -13,7 +13,7 @@ from scorer.topics import CREATE_HINT
 
 
 def resolve_contestants(settings: Settings, plan: RolloutPlan) -> tuple[int, Contestants]:
-    """Return the channel's revision, and champion and candidate.
+    """Return the channel's revision, and the versions of champion and candidate.
 
     Raises:
         RegistryError: If the registry is unavailable or has no such version.
@@ -46,11 +46,11 @@ def check_topics(settings: Settings, plan: RolloutPlan) -> None:
 
 
 def start(settings: Settings, plan: RolloutPlan, by: str, reason: str) -> tuple[str, Contestants]:
-    """Start a rollout, and return its id and its versions.
+    """Check the preconditions, start a rollout, and return its id and its two versions.
 
     Raises:
         RegistryError: If the registry is unavailable or has no such version.
-        Fatal: With code 3 if another rollout runs.
+        Fatal: If a precondition is not met; with code 3 if another rollout runs.
     """
     revision, contestants = resolve_contestants(settings, plan)
     check_topics(settings, plan)

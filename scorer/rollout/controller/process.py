@@ -20,7 +20,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-HANG_SECONDS = 120.0  # without a cycle
+HANG_SECONDS = 120.0  # without a cycle, after which the process is reported as not live
 
 
 class _ControllerStatus:

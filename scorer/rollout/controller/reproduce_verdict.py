@@ -1,4 +1,4 @@
-"""Verify that a decision follows from the topics: read its records again and repeat the analysis."""
+"""Verify a logged decision: read the records that it is based on again, repeat the analysis, and compare the results."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -33,13 +33,14 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result of a verification.
+    """The result of verifying a logged decision.
 
     Attributes:
-        entry: The entry with the decision.
-        differs: The differences, one line each.
-        pairs: The number of pairs.
-        evidence: The revision whose registry entry contains the decision; None if the decision moved nothing.
+        entry: The log entry with the decision.
+        differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
+            reproduced.
+        pairs: The largest number of pairs of a rule in the repeated analysis.
+        evidence: The channel revision that stores the decision as evidence of its move; None if there is none.
     """
 
     entry: LogEntry
@@ -68,8 +69,9 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: With code 2 if there is no such entry, or if it is based on no pairs or on topics other than the settings'. With
-            code 1 if it cannot be verified, because records were removed or because it does not name its basis.
+        Fatal: With code 2 if there is no such entry, if its decision is based on no pairs, or if the decision is based on
+            topics that the settings do not name. With code 1 if the decision cannot be verified, because records were removed
+            or the entry does not name all of them.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
@@ -92,13 +94,16 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
 
 
 def _reject(reasons: Sequence[str]) -> None:
-    """Raise Fatal (1) if there is a reason why a decision cannot be verified."""
+    """Raise Fatal (1) with the reasons why a decision cannot be verified; do nothing if there is no reason."""
     if reasons:
         raise Fatal(f"this decision cannot be verified: {'; '.join(reasons)}", "the available records do not suffice", FINDING)
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors by label again from the basis; raise Fatal (1) if labels were removed since."""
+    """Measure the errors against labels again from the basis; None if no rule needs labels.
+
+    Raises Fatal (1) if labels have been removed since the decision.
+    """
     if basis.joined is None:
         return None
     ranges = {
@@ -120,7 +125,7 @@ def _read_ranges(
     *,
     labels: bool = False,
 ) -> CanaryAnalyzer:
-    """Return an analyzer that has read exactly these ranges, and that the caller closes; raise Fatal if reading fails."""
+    """Return an analyzer that has read exactly these ranges. The caller must close it. Raises Fatal if reading fails."""
     analyzer = CanaryAnalyzer(settings, rollout.rivals.contest, ALWAYS, ranges, labels=labels, sums=sums, outputs=basis.outputs)
     with ExitStack() as undo:
         undo.callback(analyzer.close)
@@ -131,7 +136,7 @@ def _read_ranges(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the revision with which the registry stores this decision; None if it stores none."""
+    """Return the channel revision that stores the entry as evidence of its move; None if there is none."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

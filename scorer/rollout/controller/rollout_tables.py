@@ -18,7 +18,7 @@ LATEST_MS = 253_402_300_799_000  # the end of the year 9999: a record may contai
 
 
 def rollout_document(rollout: Rollout) -> dict[str, Any]:
-    """Return the rollout in the form of `--json`."""
+    """Return the rollout as the document that `--json` prints."""
     return {
         "rollout": rollout.id,
         "outcome": rollout.outcome,
