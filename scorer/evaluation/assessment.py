@@ -1,4 +1,4 @@
-"""Assess versions by the labels of their answers: the applicable figures, and their values. Pure."""
+"""Compute the quality figures of versions from their answers and the labels of the same events. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +17,14 @@ FIGURES = ("accuracy", "auc", "brier", "calibration_error", "mean_absolute_error
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The figures of one version; a figure that does not apply is None or empty.
+    """The quality figures of one version; a figure that does not apply is None or empty.
 
     Attributes:
         version: The version as `version@digest`.
-        labels: The number of events with a label.
+        labels: The number of events with an answer of this version and a label.
         rows: The labels, as the names of the rows of `matrix`.
         columns: The decisions, as the names of the columns of `matrix`.
-        matrix: The number of events by label and decision.
+        matrix: The confusion matrix: the number of events by label and decision.
         accuracy: The share of decisions that equal the label.
         auc: The area under the ROC curve.
         brier: The Brier score.
@@ -50,19 +50,19 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The figures of all versions, and the numbers of labels that did not count.
+    """The quality figures of all versions, and the numbers of labels and scores that do not count.
 
     Attributes:
         versions: The figures of each version.
         classes: The names of the classes; None if outcomes are numbers.
         answered: The number of ids with an answer.
-        labelled: The number of ids with an answer and a label.
+        labelled: The number of ids with an answer and a label that was not withdrawn.
         replaced: The number of labels that a newer label of the same id replaced.
-        unmatched: The number of labels without an answer.
-        withdrawn: The number of labels that were withdrawn.
-        refused: The unusable labels.
+        unmatched: The number of labels whose event has no answer.
+        withdrawn: The number of answered ids whose label was withdrawn.
+        refused: The unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
-        undecided: By digest, the number of scores with several outputs of which the deciding one is unknown.
+        undecided: By digest of the version, the number of scores with several named outputs whose deciding output is unknown.
     """
 
     versions: tuple[Quality, ...]
@@ -82,7 +82,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 
     Args:
         answers: All answers, with the names of versions and decisions.
-        answered: The newest of these answers per id.
+        answered: The newest of these answers of each event id.
         labels: All labels.
     """
     newest = labels.rows.newest()
@@ -142,7 +142,11 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
 
 
 def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: AnswerColumns, classes: Classes) -> dict[str, Any]:
-    """Return the matrix and the accuracy of decided events. Unknown decisions have columns behind the classes."""
+    """Return the confusion matrix and the accuracy over the events with a decision, by the field names of `Quality`.
+
+    Decisions that are not the name of a class have columns after those of the classes. The result is empty if no event has a
+    decision or the names of the classes are unknown.
+    """
     decided = answered["decision"] >= 0
     if not classes.named or not decided.any():
         return {}
@@ -160,7 +164,7 @@ def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Ans
 
 
 def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """Return AUC, Brier score and calibration for two classes, and the Brier score for more classes."""
+    """Return AUC, Brier score and calibration for two classes, or the Brier score for more, by the field names of `Quality`."""
     numbers = answered["number"]
     row = answered["row"]
     if len(classes.names) == 2:

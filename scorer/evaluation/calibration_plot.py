@@ -12,7 +12,7 @@ NAMES = 130
 TOP = 64
 ROW = SIDE + TOP + GAP
 WIDTH = 2 * (NAMES + SIDE) + GAP
-MOST = 12  # classes that a matrix is drawn of
+MOST = 12  # the largest number of classes for which a matrix is drawn
 
 
 def draw(assessment: Assessment) -> str:
@@ -38,7 +38,10 @@ def _version(each: Quality, top: int) -> Iterator[str]:
 
 
 def _calibration(each: Quality, left: int, top: int) -> Iterator[str]:
-    """Yield the share of positive labels by mean score, as dots whose areas are the shares of events."""
+    """Yield the parts of the calibration plot: a dot for each bin, at its mean score and its share of positive labels.
+
+    The area of a dot is the bin's share of the events.
+    """
     bottom = top + SIDE
     ink = TONES["mark"]
     yield text(left, top - 24, "observed share by mean score", size=11)

@@ -1,4 +1,4 @@
-"""The classes of answers and labels: the configured ones, or the decisions of the scores. Pure."""
+"""The names of the classes of labels and decisions: the configured names, or the decisions that occur in scores. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from scorer.evaluation.label_record import Unusable
 
 NONE = -1
-SHOWN = 10  # classes that an explanation lists
+SHOWN = 10  # the largest number of classes that an explanation lists
 
 
 class NameCodes:
-    """Assign numbers to texts in the order of their first occurrence."""
+    """Number texts from 0 in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
 
     def __getitem__(self, code: int) -> str:
-        """Return the text with a number."""
+        """Return the text with this number."""
         return self.all[code]
 
     @property
@@ -29,18 +29,18 @@ class NameCodes:
         return list(self._codes)
 
     def code(self, name: str | None) -> int:
-        """Return the number of a name; NONE for None."""
+        """Return the number of a text, which is numbered if it is new; NONE for None."""
         return NONE if name is None else self._codes.setdefault(name, len(self._codes))
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The classes of outcomes and decisions.
+    """The classes of labels and decisions.
 
     Attributes:
-        names: The names of the classes in the order of the score's numbers; None for an unknown name.
-        ordered: Whether a numeric label k is the k-th class.
-        named: Whether decisions are among the names; otherwise only the outcomes 0 and 1 are known.
+        names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
+        ordered: Whether a numeric label k is the k-th class, from 0.
+        named: Whether the names are those of decisions; otherwise the classes are the outcomes 0 and 1, without names.
     """
 
     names: tuple[str | None, ...]
@@ -48,7 +48,7 @@ class Classes:
     named: bool = True
 
     def of_label(self, value: str | float) -> float | Unusable:
-        """Return the number of the class that a label names."""
+        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names none."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
@@ -72,7 +72,10 @@ BINARY = Classes(("0", "1"), named=False)
 
 
 def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
-    """Return the configured classes, else those that the answers decide; None if they decide nothing."""
+    """Return the configured classes, or else the classes that occur as decisions of the answers; None without decisions.
+
+    If all scores are single numbers with the same decision, the classes are the outcomes 0 and 1.
+    """
     if configured:
         return Classes(tuple(configured))
     chosen = answers.get("decision", np.empty(0, np.int32))
@@ -91,10 +94,11 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
-    """Name the columns of scores by decisions.
+    """Name each column of the scores after a decision.
 
-    A column has the decision of the row with its largest number, among the rows in which that column is the largest: rows
-    below a threshold have another decision.
+    Consider the rows in which a column has the largest number of the row. The row with the highest such number gives the column
+    its decision as name, because rows with lower numbers may have another decision below a threshold. A column without such a
+    row has the name None.
     """
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)

@@ -19,19 +19,19 @@ from scorer.models.loaded_model import LoadedModel
 from scorer.settings import Settings
 
 Progress = Callable[[int, int], None]
-"""Reports the number of completed offsets and the total."""
+"""A callback with the number of completed offsets and the total number of offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRun:
-    """The result of a comparison.
+    """The result of scoring events with two versions.
 
     Attributes:
         differences: The differences between the answers.
-        seconds: The time of decoding and inference by version.
-        spans: The offsets that were read.
-        labelled: The figures of both versions on the same labelled events, the champion first; None if no topic of labels is
-            configured.
+        seconds: The time of decoding and inference in seconds, by `champion` and `candidate`.
+        spans: The offset range that was read of each partition.
+        labelled: The quality figures of both versions on the same labelled events, the champion first; None if no topic of
+            labels is configured.
     """
 
     differences: Differences
@@ -41,7 +41,9 @@ class ComparisonRun:
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """Return the offsets of the events in the window, limited to the `newest` events, evenly over all partitions.
+    """Return, by partition, the offset range of the events in the window.
+
+    The `newest` events are kept, evenly over all partitions; None for all events.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -105,7 +107,7 @@ def compare(
 
 
 class _Timed:
-    """Measure the times of both versions, which score in alternating order."""
+    """Score batches with both versions and measure the time of each; the version that scores first alternates."""
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}
@@ -125,7 +127,7 @@ class _Timed:
 def _slices(
     offsets: Sequence[int], messages: Sequence[Message], settings: Settings
 ) -> Iterator[tuple[list[int], list[Message]]]:
-    """Yield batches of the scorer's size, without the tombstones that it skips."""
+    """Yield batches of offsets and messages of the scorer's batch size, without tombstones if the scorer skips them."""
     skip = settings.input.tombstones == "skip"
     pairs = [pair for pair in zip(offsets, messages, strict=True) if not skip or pair[1].value() is not None]
     for start in range(0, len(pairs), settings.batching.max_events):

@@ -1,4 +1,4 @@
-"""The result of a comparison as a document, and the figures that exceed their limits. Pure."""
+"""The result of a comparison as a document, with the figures that exceed their limits. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,16 +9,16 @@ from scorer.evaluation.assessment import FIGURES, Assessment
 from scorer.evaluation.compare_versions import ComparisonRun
 from scorer.evaluation.score_differences import Event
 
-SHOWN_BYTES = 2_000  # of an event
+SHOWN_BYTES = 2_000  # of the value of an event in the document
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a comparison.
+    """The limits above which a comparison of two versions fails.
 
     Attributes:
         errors: The share of events that only the candidate dead-letters.
-        flips: The share of the events scored by both versions that have different decisions.
+        flips: Of the events that both versions scored, the share with different decisions.
         psi: The population stability index of the scores.
         cost: The candidate's time per event as a multiple of the champion's; None for no limit.
     """
@@ -45,12 +45,12 @@ class LimitedFigure:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """A comparison of two versions.
+    """The result of a comparison of two versions, with its limits.
 
     Attributes:
         champion: The first version as `name:version@digest`.
         candidate: The second version as `name:version@digest`.
-        compared: The differences and times.
+        compared: The differences between the answers, and the times.
         rules: The figures with their limits; empty if no event was scored by both versions.
     """
 
@@ -61,7 +61,7 @@ class ComparisonReport:
 
     @property
     def passed(self) -> bool:
-        """Whether there is a rule and no figure exceeds its limit."""
+        """Whether the comparison passes: there is at least one rule, and no figure exceeds its limit."""
         return bool(self.rules) and not any(rule.beyond for rule in self.rules)
 
     @property
@@ -71,7 +71,7 @@ class ComparisonReport:
         return {name: seconds / events * 1e6 for name, seconds in self.compared.seconds.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as JSON."""
+        """Return the report as a JSON document."""
         differences = self.compared.differences
         psi, ks = differences.drift()
         flips = sorted(differences.flips.items(), key=lambda flip: -flip[1]) if differences.decided() else []
@@ -114,7 +114,7 @@ class ComparisonReport:
 
 
 def differences(assessment: Assessment) -> dict[str, float]:
-    """Return the candidate's figures minus the champion's, if both exist."""
+    """Return the candidate's quality figures minus the champion's, by name; a figure that one version lacks is left out."""
     if len(assessment.versions) != 2:
         return {}
     before, after = assessment.versions
@@ -127,7 +127,7 @@ def _labels(assessment: Assessment) -> dict[str, Any]:
 
 
 def judge(champion: str, candidate: str, compared: ComparisonRun, limits: Limits) -> ComparisonReport:
-    """Build the comparison, with a rule for each figure that exists and has a limit."""
+    """Build the report of a comparison, with a rule for each figure that exists and has a limit."""
     return ComparisonReport(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
 
 

@@ -1,6 +1,6 @@
-"""Find the output that a version decides on, if its scores are objects of several named outputs.
+"""Find the output on which a version bases its decision, if its scores are objects of several named outputs.
 
-Score records do not name it; the version's signature in the registry does. Depends on the registry for such scores only.
+The version's signature in the registry names this output; score records do not. Depends on the registry for such scores only.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ AnswerT = TypeVar("AnswerT", bound=Any)  # a msgspec struct with a digest and a 
 
 
 def decided_output(store: Store, digest: str) -> str | None:
-    """Return the name of the output that a version decides on; None if the registry does not state it.
+    """Return the name of the output on which a version bases its decision; None if the registry does not state it.
 
     Raises:
         RegistryError: If the registry is unavailable, or if the digest is not that of a version.
@@ -34,15 +34,17 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def part_of(score: Any, name: str | None) -> Any:
-    """Return the output called `name` of a score with several outputs (None if there is none), or else the whole score."""
+    """Return the named output of a score that is an object, or None if it has no such output; return any other score whole."""
     return score.get(name) if isinstance(score, dict) else score
 
 
 class DecidedOutputs:
-    """The deciding outputs of versions; a version is looked up once, at its first score with several outputs.
+    """Select the deciding output of scores: the named output on which the version bases its decision.
+
+    A version is looked up once, at its first score with several outputs.
 
     Attributes:
-        names: The deciding output by digest; None if it is unknown.
+        names: The name of the deciding output by the version's digest; None if it is unknown.
         unknown: By digest, the number of scores whose deciding output is unknown.
     """
 
@@ -50,15 +52,15 @@ class DecidedOutputs:
         """Start with the known deciding outputs.
 
         Args:
-            find: Returns the deciding output of the version with a digest, or None.
-            names: The known deciding outputs by digest.
+            find: Returns the name of the deciding output of the version with a digest, or None if it is unknown.
+            names: The names of deciding outputs that are known already, by digest.
         """
         self._find = find
         self.names = dict(names)
         self.unknown: Counter[str] = Counter()
 
     def score(self, digest: str, score: Any) -> Any:
-        """Return the deciding output of a version's score; None if it is unknown.
+        """Return the deciding output of a score of the version with this digest; None if the output is unknown.
 
         Raises:
             RegistryError: If the registry is unavailable.
@@ -75,7 +77,7 @@ class DecidedOutputs:
         return part_of(score, name)
 
     def answers(self, answers: Sequence[AnswerT]) -> Sequence[AnswerT]:
-        """Return the answers with their deciding outputs as scores.
+        """Return the answers with their scores replaced by the deciding outputs.
 
         Raises:
             RegistryError: If the registry is unavailable.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 10
-FLOOR = 1e-4  # share that an empty bin counts for, so that the index stays finite
+FLOOR = 1e-4  # the share that replaces the share 0 of an empty bin, so that the index stays finite
 
 Numbers = Sequence[float] | NDArray[np.float64]
 
@@ -20,7 +20,7 @@ def psi(expected: Numbers, actual: Numbers) -> float:
 
 
 def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
-    """Return the index minus its expectation for two samples of one population, (bins - 1)(1/n + 1/m); at least 0.
+    """Return the PSI minus its expectation for two samples of one population, (bins - 1)(1/n + 1/m); at least 0.
 
     Yurdakul and Naranjo, Statistical properties of the population stability index (2020).
     """
@@ -28,7 +28,7 @@ def psi_without_bias(expected: Numbers, actual: Numbers) -> float:
 
 
 def psi_of_names(expected: Mapping[str | None, int], actual: Mapping[str | None, int]) -> float:
-    """Return the index minus its expectation for counts by name, such as decisions: each name is a bin."""
+    """Return the PSI minus its expectation for counts by name, such as decisions: each name is a bin."""
     names = sorted(expected.keys() | actual.keys(), key=repr)  # None and the name 'None' are different bins
     counts = [np.array([counted.get(name, 0) for name in names]) for counted in (expected, actual)]
     return _without_bias(*counts)

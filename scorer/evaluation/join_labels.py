@@ -34,7 +34,7 @@ Spans = dict[Partition, Bounds]
 
 
 def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
-    """Assess all versions on the events of this window (by score timestamps); also return the offsets read.
+    """Assess all versions on the events of a window of score timestamps; also return the offset ranges that were read.
 
     Raises:
         Fatal: With code 2 if no topic of labels is configured, or if it does not exist.
@@ -72,17 +72,17 @@ def labels_topic(settings: Settings) -> str:
 def join(
     bus: TopicReader, settings: Settings, classes: Classes | None, answered: NewestRows, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
-    """Read all labels up to the end of the topic or `until`, and keep those of the given answers; others are counted.
+    """Read all labels of the topic, keep the labels of answered events, and count the others.
 
     Args:
         bus: The reader for the topic of labels.
         settings: The settings with the topic of labels.
         classes: The classes of the outcomes; None for numeric outcomes.
-        answered: The answers.
-        until: The ends to stop at.
+        answered: The newest answer of each event id.
+        until: The offset at which to stop in each partition; None for the current log ends.
 
     Returns:
-        The labels, and the offsets that were read.
+        The labels, and the offset ranges that were read.
 
     Raises:
         Fatal: If the topic is not configured or cannot be read.
@@ -109,7 +109,10 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
 
 
 def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
-    """Return all offsets that may hold scores of the window: timestamps are those of events and may be out of order."""
+    """Return the offset ranges that may hold scores of the window.
+
+    They extend to the log ends, because the timestamps are those of the events and may be out of order.
+    """
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:
         return spans
@@ -128,7 +131,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add the scores of a batch that are in the window; expired events have no score."""
+    """Add the scores of a batch whose timestamps are in the window."""
     inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,
@@ -144,7 +147,10 @@ def _add(
 def _answers(
     batch: PartitionBatch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
-    """Yield the scored records of a batch, each with its row and its time. Unreadable records are skipped."""
+    """Yield the records of a batch that hold a score of a model, each with its row and its timestamp in Unix ms.
+
+    Expired events and fallback scores are left out. Unreadable records are counted and skipped.
+    """
     for row, message in enumerate(batch.messages):
         try:
             answer = decode_complete_record(as_json(message.value() or b"null"))

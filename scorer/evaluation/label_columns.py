@@ -1,4 +1,4 @@
-"""Store answers and labels as columns by id. Pure."""
+"""Store answers and labels as columns of arrays, one row for each record, with the id of its event. Pure."""
 
 import math
 from collections import Counter
@@ -15,11 +15,14 @@ from scorer.evaluation.class_names import Classes, NameCodes
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import Ids, NewestRows, RowsById
 
-WIDEST = 100  # numbers in a row of scores; of longer rows the decision alone counts
+WIDEST = 100  # the longest list of numbers that is stored as a score; of an event with a longer list only the decision counts
 
 
 class AnswerColumns:
-    """Scores and decisions as columns: `number` for scores of one number, `row` (n, k) for lists of numbers; NaN elsewhere."""
+    """Answers as columns: `number` for scores of one number, `row` (n, k) for lists of numbers, and the decisions.
+
+    `number` and `row` are NaN for scores of another form.
+    """
 
     def __init__(self) -> None:
         self.versions = NameCodes()
@@ -55,7 +58,10 @@ def _number(score: Any) -> float:
 
 
 def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
-    """Return the scores that are flat lists of numbers as (n, k); k is the length of the longest list."""
+    """Return a row (n, k) for each score: its numbers if it is a flat list of 2 to WIDEST numbers, and NaN otherwise.
+
+    k is the length of the longest such list.
+    """
     lists = {row: score for row, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
     matrix = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)
     for row, score in lists.items():
@@ -76,9 +82,10 @@ class RecordPosition(NamedTuple):
 
 @dataclass
 class Refusals:
-    """Labels that do not count, by reason, with the position of the first and an explanation.
+    """The labels that were refused, so that they do not count: their number by reason.
 
-    The result does not depend on the order of the partitions.
+    For each reason it keeps the lowest position of such a label and an explanation. The result does not depend on the order of
+    the partitions.
     """
 
     counts: Counter[Unusable] = field(default_factory=Counter)
@@ -86,7 +93,7 @@ class Refusals:
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
     def add(self, reason: Unusable, place: RecordPosition, explain: Callable[[], str] = str) -> None:
-        """Count a label; `explain` is called if its position is the first of a reason so far."""
+        """Count a refused label at a position; `explain` is called if the position is the lowest of its reason so far."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
             self.examples[reason] = place
@@ -97,23 +104,24 @@ class Refusals:
         return Refusals(self.counts.copy(), dict(self.examples), dict(self.explanations))
 
     def first(self, reason: Unusable) -> str:
-        """Return the position of the first label of a reason, and the explanation."""
+        """Return the position of the first label that was refused for a reason, and the explanation."""
         explained = self.explanations.get(reason)
         return f"{self.examples[reason]}: {explained}" if explained else str(self.examples[reason])
 
     def lines(self) -> list[str]:
-        """Return a line for each reason, the most frequent first."""
+        """Return a line for each reason with the number of labels, the most frequent reason first."""
         return [f"{count:,} are {reason}, the first {self.first(reason)}" for reason, count in self.ordered()]
 
     def ordered(self) -> list[tuple[Unusable, int]]:
-        """Return the counts, the most frequent reason first."""
+        """Return the reasons with their numbers of labels, the most frequent reason first."""
         return sorted(self.counts.items(), key=lambda each: (-each[1], each[0]))
 
 
 class Labels:
-    """Outcomes of answered events; other labels are counted.
+    """The labels of answered events, as columns by event id; labels of other events are only counted.
 
-    The column `truth` is the number of a class, or without classes the outcome itself; NaN if the label was withdrawn.
+    The column `truth` is the number of the class, or the outcome itself if there are no classes; NaN if the label was
+    withdrawn.
     """
 
     def __init__(self, topic: str, classes: Classes | None) -> None:
@@ -123,7 +131,7 @@ class Labels:
         self.refused = Refusals()
         self.unmatched = 0
         self.records: Counter[Partition] = Counter()
-        """Number of added records by partition."""
+        """The number of added label records by partition."""
 
     def add(
         self,
@@ -134,7 +142,10 @@ class Labels:
         ids: Ids,
         labels: Sequence[Label | Unusable],
     ) -> None:
-        """Add records of one partition; `times` are Unix ms. The ids of unusable labels are ignored."""
+        """Add label records of one partition. `ids` has a row for each record; `times` are Unix ms.
+
+        Labels of events that are not among the ids of `answered` are only counted, as are unusable labels.
+        """
         held = answered.holds(ids)
         self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []
@@ -156,7 +167,7 @@ class Labels:
         self.rows.add(ids[rows], partition, *columns, truth=np.array(truths, np.float64))
 
     def _explain(self, label: Label | Unusable) -> str:
-        """Explain why a label does not count; empty if its reason is sufficient."""
+        """Explain why a label is refused; empty if the reason needs no explanation."""
         if isinstance(label, Unusable) or label.value is None or self.classes is None:
             return ""
         return self.classes.explain(label.value)

@@ -19,7 +19,7 @@ MAX_NAME = 200  # characters of a class
 
 
 class Unusable(StrEnum):
-    """Why a label does not count."""
+    """The reasons why a record of the topic of labels does not count as a label."""
 
     NOT_JSON = "not-json"
     OVERSIZE = "oversize"
@@ -32,20 +32,20 @@ class Unusable(StrEnum):
 
 
 class Label(NamedTuple):
-    """A label. `value` is a class or a number; None withdraws an earlier label of the id."""
+    """The outcome of the event with an id. `value` is a class or a number; None withdraws an earlier label of the same id."""
 
     id: str
     value: str | float | None
 
 
 Parts = Callable[[], Headers]
-"""Returns the headers of a record on demand."""
+"""A function that returns the headers of a record, so that they are read only if needed."""
 LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
-"""Parses the key, value and headers of a record."""
+"""A function that parses the key, the value and the headers of a record."""
 
 
 def reader(settings: LabelSettings) -> LabelReader:
-    """Return the reader for these settings; it raises no exception for any content of a record."""
+    """Return a function that parses records by these settings; it raises no exception, whatever a record contains."""
     path = json_path.parse(settings.value)
     id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
 
@@ -98,7 +98,7 @@ def _label(id_: str, value: Any) -> Label | Unusable:
 
 
 def _id(value: Any) -> str | None:
-    """Return the id in the form of an event's id: text, or an integer."""
+    """Return an id as text, as event ids are; None unless it is a text or an integer below 2^64 in size."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64 else None

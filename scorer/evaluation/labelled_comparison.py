@@ -22,7 +22,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers to events that both versions scored: about 100 bytes per event."""
+    """The answers of champion and candidate to the events that both scored; about 100 bytes per event."""
 
     def __init__(self, region: str) -> None:
         self._region = region
@@ -36,7 +36,7 @@ class BothAnswers:
         champion: comparison.EventAnswers,
         candidate: comparison.EventAnswers,
     ) -> None:
-        """Add the answers of both versions to events of a partition."""
+        """Add the answers of both versions to events of a partition; events that one of them did not score are left out."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
             event_id(
@@ -54,7 +54,9 @@ class BothAnswers:
             side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
 
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:
-        """Assess both versions on the labelled events, with the configured classes or else the classes of `signature`.
+        """Assess both versions on the labelled events.
+
+        The classes are the configured ones, or else those of `signature`.
 
         Raises:
             Fatal: If the labels cannot be read.
@@ -67,7 +69,7 @@ class BothAnswers:
 
 
 def classes_of(signature: Signature) -> Sequence[str]:
-    """Return the classes that a version decides among, in the order of its scores; empty if none."""
+    """Return the names of the classes among which a version decides, in the order of its scores; empty if there are none."""
     rule = signature.decision
     if isinstance(rule, Decision):
         return (rule.below, rule.at_or_above)

@@ -1,4 +1,4 @@
-"""Keep columns of rows with ids, and select the newest row per id, in any reading order. Pure."""
+"""Store rows with ids as columns, and select the newest row of each id, whatever the order of reading. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,24 @@ def digest(id_: str) -> bytes:
 
 
 def hashed(ids: Iterable[str]) -> Ids:
-    """Return the digests of ids, (n, 2)."""
+    """Return the digest of each id as two 64-bit numbers, (n, 2)."""
     return from_digests(map(digest, ids))
 
 
 def from_digests(digests: Iterable[bytes]) -> Ids:
-    """Return digests as numbers, (n, 2)."""
+    """Return each digest as two 64-bit numbers, (n, 2)."""
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """One row per id, in the order of `ids` (n, 2); `replaced` counts the rows with a newer row of the same id."""
+    """The newest row of each id, in ascending order of `ids`.
+
+    Attributes:
+        ids: The digests of the ids, (n, 2).
+        columns: The columns by name, (n,) or (n, k).
+        replaced: The number of rows that are left out, because a newer row has the same id.
+    """
 
     ids: Ids
     columns: dict[str, Column]
@@ -39,7 +45,7 @@ class NewestRows:
         return len(self.ids)
 
     def holds(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return for each id whether it is present, (m,); an absent id gives True with a probability of 2^-64."""
+        """Return for each of m ids whether a row has it, (m,); for an absent id it is True with a probability of 2^-64."""
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -47,7 +53,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices of the ids that both tables have: those in this table, and those in the other one."""
+        """Return the row indices of the ids that both tables have, (k,) each: those in this table, and those in `other`."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -55,9 +61,10 @@ class NewestRows:
 
 
 class RowsById:
-    """Rows in the order of reading.
+    """Rows with ids in the order of reading, from which `newest` selects one row per id.
 
-    The newest row of an id is the last of its partition; among partitions it is the one with the latest time.
+    The newest row of an id is the last one of its partition. If several partitions have rows of the id, it is the one with the
+    latest time.
     """
 
     def __init__(self) -> None:
@@ -68,7 +75,7 @@ class RowsById:
         return sum(map(len, self._ids))
 
     def add(self, ids: Ids, partition: int, offsets: Column, times: Column, **columns: Column) -> None:
-        """Add rows of one partition; `times` are Unix ms, every column is (n,) or (n, k)."""
+        """Add n rows of one partition; `times` are Unix ms, and every column is (n,) or (n, k)."""
         place = {"partition": np.full(len(ids), partition, np.int32), "offset": offsets, "time": times}
         self._ids.append(ids)
         self._columns.append({**place, **columns})
@@ -89,7 +96,7 @@ class RowsById:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """Return the last row of each run of equal values."""
+    """Return for each row whether it is the last of a group of adjacent rows with equal values in all columns, (n,)."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:
@@ -99,7 +106,7 @@ def _last(*columns: Column) -> NDArray[np.bool_]:
 
 
 def _joined(parts: Sequence[Column]) -> Column:
-    """Concatenate parts; narrower (n, k) parts are filled with NaN."""
+    """Concatenate parts; (n, k) parts are padded with NaN to the largest k."""
     if parts[0].ndim == 1:
         return np.concatenate(parts)
     widest = max(part.shape[1] for part in parts)

@@ -12,7 +12,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Scores from `low` to `high`: their number, their mean `score`, and the share `true` of positive outcomes."""
+    """The scores from `low` to `high`: their number, the mean `score`, and the share `true` of positive outcomes."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class Bin:
 def auc(scores: Numbers, true: Truth) -> float | None:
     """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947).
 
-    It is the probability that a positive event scores higher than a negative one; None with only one outcome.
+    It is the probability that a positive event scores higher than a negative one; None if all outcomes are the same.
     """
     positive = int(true.sum())
     negative = int((~true).sum())
@@ -40,14 +40,14 @@ def auc(scores: Numbers, true: Truth) -> float | None:
 
 
 def brier(scores: Numbers, true: Truth) -> float | None:
-    """Return the mean squared difference of probability and outcome (Brier, 1950); None if scores are not probabilities."""
+    """Return the Brier score (1950), the mean squared difference of probability and outcome; None without probabilities."""
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
         return None
     return float(np.square(scores - true).mean())
 
 
 def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | None:
-    """Return Brier's original score, from 0 to 2, for probabilities (n, k) and the columns of the outcomes (n,)."""
+    """Return Brier's original score, from 0 to 2, for probabilities (n, k) and the column index of each outcome (n,)."""
     if not len(scores) or not np.isfinite(scores).all() or scores.min() < 0.0 or scores.max() > 1.0:
         return None
     right = scores[np.arange(len(scores)), which]
@@ -55,7 +55,10 @@ def brier_of_classes(scores: Numbers, which: NDArray[np.integer]) -> float | Non
 
 
 def calibration(scores: Numbers, true: Truth) -> list[Bin]:
-    """Return the non-empty bins of ten bins of equal width over [0, 1]; no bins if scores are not probabilities."""
+    """Return the bins of the calibration curve: ten bins of equal width over [0, 1], without empty ones.
+
+    There are no bins if the scores are not probabilities.
+    """
     if not len(scores) or scores.min() < 0.0 or scores.max() > 1.0:
         return []
     edges = np.linspace(0.0, 1.0, BINS + 1)
@@ -68,8 +71,9 @@ def calibration(scores: Numbers, true: Truth) -> list[Bin]:
 
 
 def calibration_error(bins: list[Bin]) -> float | None:
-    """Return the expected calibration error: the weighted distance of mean score and positive share per bin.
+    """Return the expected calibration error; None without bins.
 
+    It is the distance between mean score and share of positive outcomes in each bin, weighted by the bin's number of scores.
     Naeini and others, Obtaining well calibrated probabilities using Bayesian binning (2015).
     """
     total = sum(each.count for each in bins)

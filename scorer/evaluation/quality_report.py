@@ -7,7 +7,7 @@ from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.label_columns import RecordPosition
 
 DASH = "\N{EN DASH}"
-"""Printed for an unknown figure."""
+"""Printed for a figure that is None."""
 FIGURE_TITLES = ("accuracy", "AUC", "Brier", "calibration error", "mean error", "RMSE")
 """The titles of `assessment.FIGURES`, in their order."""
 
@@ -18,7 +18,7 @@ def format_figure(value: float | None, digits: int = 5) -> str:
 
 
 def to_dict(assessment: Assessment) -> dict[str, Any]:
-    """Return an assessment as JSON."""
+    """Return an assessment as a JSON document."""
     return {
         "answered": assessment.answered,
         "unreadable": assessment.unreadable,
@@ -42,7 +42,7 @@ def to_dict(assessment: Assessment) -> dict[str, Any]:
 
 
 def of_version(each: Quality) -> dict[str, Any]:
-    """Return the figures of one version as JSON."""
+    """Return the quality figures of one version as a JSON document."""
     version, _, digest = each.version.partition("@")
     rest = asdict(each)
     return {"version": version, "digest": digest or None, **{name: rest[name] for name in rest if name != "version"}}

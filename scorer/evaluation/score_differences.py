@@ -15,8 +15,8 @@ from scorer.evaluation import drift
 from scorer.evaluation.score_events import EventAnswers
 from scorer.evaluation.score_pair_sample import PairSample
 
-LARGEST = 20  # differences that are shown with their events
-EXAMPLES = 5  # events shown for each reason for which only the candidate dead-letters them
+LARGEST = 20  # the number of largest differences that are kept with their events
+EXAMPLES = 5  # events that are kept for each reason of dead letters that only the candidate writes
 SAMPLE = 200_000  # pairs of scores of which the distributions are compared: their standard error is below 0.003
 
 
@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 
 class ScoreDifference(NamedTuple):
-    """The answers of both versions to one event, as JSON, and their distance."""
+    """The scores of both versions for one event, as JSON, and the distance `size` of the scores."""
 
     size: float
     event: Event
@@ -39,19 +39,19 @@ class ScoreDifference(NamedTuple):
 
 @dataclass
 class Differences:
-    """Counts of events, and the largest differences.
+    """The differences between the answers of champion and candidate to the same events: counts, and the largest ones.
 
     Attributes:
         events: The number of events.
-        both: The events that both versions scored.
-        dead: The events that a version dead-letters, by version.
-        newly: The events that only the candidate dead-letters, by reason.
-        cured: The events that only the champion dead-letters.
-        examples: The first events of each reason in `newly`.
-        flips: The number of events by both decisions, the champion's first.
-        changed: The scores that differ.
-        apart: The scores that differ in more than numbers, such as a text or a shape.
-        total: The sum of the numeric differences.
+        both: The number of events that both versions scored.
+        dead: The number of events that each version dead-letters, by `champion` and `candidate`.
+        newly: The number of events that only the candidate dead-letters, by reason.
+        cured: The number of events that only the champion dead-letters.
+        examples: The first events of each reason in `newly`, each with its error.
+        flips: The number of events for each combination of decisions (the champion's first), equal decisions included.
+        changed: The number of events whose scores differ.
+        apart: The number of events whose scores differ in more than numbers, such as a text or a shape.
+        total: The sum of the numeric distances of the scores.
         worst: The largest differences, as a heap.
     """
 
@@ -113,7 +113,7 @@ class Differences:
         return [difference for *_, difference in sorted(self.worst, reverse=True)]
 
     def flipped(self) -> int:
-        """Return the number of events with different decisions."""
+        """Return the number of events on which the versions decide differently."""
         return sum(count for (before, after), count in self.flips.items() if before != after)
 
     def decided(self) -> bool:
@@ -121,10 +121,9 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """Return PSI without its bias and KS of the scores.
+        """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
 
-        If scores are not single numbers, PSI is that of the decisions and KS is None. Without scores and decisions both are
-        None.
+        If scores are not single numbers, the PSI is that of the decisions and KS is None. Without decisions, both are None.
         """
         pairs = self._pairs.pairs()
         if pairs.shape[1]:
@@ -139,7 +138,7 @@ class Differences:
 
 
 def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers) -> Iterator[tuple[int, float]]:
-    """Yield the rows that both versions scored differently, and the distance of the scores."""
+    """Yield each of the given rows in which the scores differ, with the distance of the scores."""
     apart = np.abs(candidate.numbers - champion.numbers)
     if champion.several or candidate.several:  # other outputs may differ while the deciding one is equal
         apart = np.full(len(apart), np.nan)
@@ -152,7 +151,7 @@ def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers)
 
 
 def _distance(first: Any, second: Any) -> float:
-    """Return the largest difference of two scores' numbers; infinity if they differ in more than numbers."""
+    """Return the largest difference between two scores' numbers; infinity if the scores differ in more than numbers."""
     if isinstance(first, bool) or isinstance(second, bool) or isinstance(first, str) or first is None:
         return 0.0 if first == second else math.inf
     if isinstance(first, int | float) and isinstance(second, int | float):

@@ -18,14 +18,14 @@ NO_EVENTS_FAULT = (Retriable, Aborted, Fatal)
 
 
 class EventAnswers:
-    """The answers to B events.
+    """The answers of one version to B events.
 
     Attributes:
-        numbers: The deciding output, (B,) float64; NaN if it is not a single number.
-        output: The name of the deciding output; None for a single output.
-        several: Whether a score has further outputs.
+        numbers: The output on which the version bases its decision, (B,) float64; NaN if it is not a single number.
+        output: The name of that output; None if the version has a single output without a name.
+        several: Whether a score has several outputs.
         decisions: The decision of each event; None if there is none.
-        scores: The score of each event as JSON.
+        scores: The score of each event as JSON; empty without a score.
         ids: The id of each event from its value; None if there is none.
         rejected: The errors of the events without a score, by row.
     """
@@ -40,14 +40,14 @@ class EventAnswers:
         self.rejected: dict[int, Poison] = {}
 
     def scored(self) -> NDArray[np.bool_]:
-        """Return which events have a score, (B,)."""
+        """Return for each event whether it has a score, (B,)."""
         mask = np.ones(len(self.scores), np.bool_)
         mask[list(self.rejected)] = False
         return mask
 
 
 def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMetadata) -> EventAnswers:
-    """Return the answers of a version like a scorer, except that deadlines are ignored.
+    """Score events with a version as a scorer does, except that deadlines are ignored, and return the answers.
 
     Raises:
         DependencyUnavailable: If a model server or a schema registry is unavailable.
@@ -78,7 +78,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store the scores of the readable events from `start` on."""
+    """Store the scores in `results`; they belong to the decoded events from index `start` on."""
     rows = decoded.rows[start:]
     encoded = scores.encoded()
     decisions = scores.decisions()

@@ -1,4 +1,4 @@
-"""Sample score pairs in bounded memory by the positions of their events: the same sample in any order. Pure."""
+"""Sample pairs of scores in bounded memory by the positions of their events, independently of the order of reading. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,11 @@ Pairs = NDArray[np.float64]
 
 
 class PairSample:
-    """A sample of at most `most` pairs: those whose position hashes below a bound, which is halved if there are too many."""
+    """A sample of at most `most` pairs of scores.
+
+    A pair is in the sample if the hash of its event's position is not above a bound. The bound is halved while the sample has
+    too many pairs.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +26,7 @@ class PairSample:
         self._parts: list[Pairs] = []
 
     def add(self, partition: Partition, offsets: Sequence[int] | NDArray[np.int64], pairs: Pairs) -> None:
-        """Add the pairs (2, n) of these events of a partition; pairs that are not finite are ignored."""
+        """Add the pairs (2, n) of the n events at these offsets of a partition; pairs that are not finite are ignored."""
         hashes = _hashes(partition, np.asarray(offsets).astype(np.uint64))
         chosen = np.isfinite(pairs).all(axis=0) & (hashes <= np.uint64(self._bound))
         self._hashes.append(hashes[chosen])

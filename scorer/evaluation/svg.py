@@ -1,4 +1,4 @@
-"""Parts of SVG plots: the frame, text, and a matrix of counts. Pure.
+"""Parts of SVG plots: the document, text, lines, and a matrix of counts. Pure.
 
 Every part has a colour, for a plot in a file, and a class that the style sheet of a page may style differently.
 """
@@ -16,13 +16,13 @@ TONES = {
     "mark": "#b3541e",
     "none": "none",
 }
-"""The styles of the classes in a file."""
-DARKEST = 0.45  # opacity of a cell, at which its text is still readable
+"""The colour of each tone in a plot file. Each tone is also a class of the parts."""
+DARKEST = 0.45  # opacity of the darkest cell: its text is still readable
 PERCENT_FROM = 44.0  # minimum height in pixels of a cell that also shows its share
 
 
 def picture(width: int, height: int, parts: Iterable[str]) -> str:
-    """Return the SVG on white background."""
+    """Return an SVG document with these parts on a white background."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
     paper = f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>'
     return "\n".join([head, paper, *parts, "</svg>", ""])
@@ -31,7 +31,7 @@ def picture(width: int, height: int, parts: Iterable[str]) -> str:
 def text(
     x: float, y: float, content: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
 ) -> str:
-    """Return a line of text; unprintable characters are replaced."""
+    """Return a text of one line; unprintable characters are replaced."""
     style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
     plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content)
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
@@ -46,7 +46,10 @@ def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: 
 def matrix(
     rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]], left: float, top: float, side: float
 ) -> Iterator[str]:
-    """Yield a matrix of counts, `side` pixels wide: darker for a larger share of its row, with names left and above."""
+    """Yield the parts of a matrix of counts, `side` pixels wide, with row names at the left and column names above.
+
+    A cell is the darker, the larger its share of its row.
+    """
     wide = side / len(columns)
     high = side / len(rows)
     for j, name in enumerate(columns):
