@@ -1,1 +1,1 @@
-"""The lineage of a score: the event, the version, the channel move that put it there, and the recomputed score."""
+"""The lineage of a score: its event, its model version, the channel move that deployed the version, and a recomputed score."""

@@ -30,15 +30,15 @@ class InputPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineageAnswer:
-    """The answer to an event.
+    """One answer to an event: a score, a dead letter or a correction.
 
     Attributes:
         kind: SCORE, DEAD_LETTER or CORRECTION.
         at: The position of the answer.
         source: The position of the event.
-        record: The score record, or the facts of the dead letter's headers.
-        version: The version of the model.
-        digest: The digest of the version.
+        record: The score record, or the values of the dead letter's headers.
+        version: The tag of the model version that answered.
+        digest: The digest of that version.
     """
 
     kind: str
@@ -51,19 +51,19 @@ class LineageAnswer:
 
 @dataclass(slots=True)
 class Lineage:
-    """The lineage of an answer.
+    """The lineage of an answer: its event, its version, and the records that show why this version answered.
 
     Attributes:
         place: The position of the event.
         event: The event; None if the topic no longer holds it.
-        answer: The score or dead letter; None if no topic holds it.
-        swap: The record of the partition's cut-over to the version that answered.
-        instead_of: The cut-over record of the candidate that should have answered but failed.
-        move: The channel move that deployed the version.
-        signer: The signer of the version.
-        bucket: The bucket of the key, of 10,000, during a canary.
+        answer: The score or dead letter; None if no topic holds one.
+        swap: The record of the partition's cut-over to the version that answered; None if there is none.
+        instead_of: The cut-over record of the canary that should have answered but failed; None if there is none.
+        move: The channel move that deployed the version; None if it is unknown.
+        signer: The signer of the version; None if it is unknown.
+        bucket: The bucket of the event's key in the traffic split, of 10,000; None without a canary.
         corrections: The corrections of the answer.
-        missing: The reason for each value that could not be read.
+        missing: For each value that could not be read, the value and the reason.
     """
 
     place: InputPosition
@@ -79,7 +79,10 @@ class Lineage:
 
 
 def place_of(text: str, settings: Settings) -> InputPosition | None:
-    """Parse `topic[3]@17`, `topic/3/17`, or a position of this region as in headers; None for other text or topics."""
+    """Parse a position: `topic[3]@17`, `topic/3/17`, or the position in a header; None for other texts.
+
+    It is None, too, if the position is in another region or in a topic that is not an input topic.
+    """
     topic, _, rest = text.rpartition("[")
     number, _, offset = rest.partition("]@")
     whole = text if text.count("/") == source_position.PARTS - 1 else f"/{text}"

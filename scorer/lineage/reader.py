@@ -1,7 +1,7 @@
 """Read the lineage of answers: the event, its score or dead letter, the cut-over, corrections, and the registry's history.
 
-Topics are read outside any consumer group. An answer is in the partition that its event's partition maps to and has the
-timestamp of its event, so the search starts at that timestamp.
+Topics are read outside any consumer group. The partition of an event determines the partition of its answer, and both have the
+same timestamp, so the search for the answer starts at that timestamp.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-NEAR = 200  # offsets that are searched for the next score of a partition
-STRETCH = 10_000  # offsets that are read sequentially
+NEAR = 200  # offsets in which one probe of the binary search looks for the next score of the event's partition
+STRETCH = 10_000  # offsets at which the binary search ends and the rest is read sequentially
 
 
 class CutOverRecord(msgspec.Struct):
-    """The fields of a version-change record that are used here."""
+    """A record of a partition's cut-over to a version, with the fields that the lineage needs."""
 
     topic: str
     partition: Int64
@@ -59,14 +59,15 @@ _records = DocumentDecoder(dict[str, Any])
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Return a short range of offsets that contains the answer to the event at offset `wanted`.
+    """Narrow a range of offsets by binary search to a short range with the answer to the event at offset `wanted`.
 
     Answers must be in the order of their events; otherwise the range may not contain the answer.
 
     Args:
-        start: The first offset of the search.
-        end: The end of the search.
-        probe: Returns the position of the next answer at or after an offset, and the offset of its event.
+        start: The first offset of the range.
+        end: The end of the range.
+        probe: Returns the position of the next answer at or after an offset, and the offset of its event; None if none is
+            close.
         wanted: The offset of the event.
     """
     while end - start > STRETCH:
@@ -82,7 +83,7 @@ def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None]
 
 
 class LineageReader:
-    """Reader of the lineage of one scorer's answers; raises Fatal like TopicReader."""
+    """Read the lineage of one scorer's answers. Every method raises Fatal as TopicReader does."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -92,7 +93,7 @@ class LineageReader:
         self._skipped = SkippedRecords(log)
 
     def read(self, place: InputPosition) -> Lineage:
-        """Return the lineage of the event at this position.
+        """Return the lineage of the answer to the event at this position.
 
         Raises:
             Fatal: With code 2 if this is no position of an input topic.
@@ -113,7 +114,7 @@ class LineageReader:
         return lineage
 
     def _name_skipped(self, lineage: Lineage) -> None:
-        """Report the number of unreadable records per topic: one of them may be the missing record."""
+        """Add the number of unreadable records of each topic to `missing`, because one of them may be the missing record."""
         skipped = sorted(self._skipped.counts.items())
         lineage.missing += [f"{count:,} unreadable records of {topic}" for topic, count in skipped]
 
@@ -135,7 +136,7 @@ class LineageReader:
             lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> InputPosition:
-        """Return the position of the event with this id, by the newest answer in the window.
+        """Return the position of the event with this id, as its last score in the window states, or else its last dead letter.
 
         Raises:
             Fatal: With code 2 if no answer has this id.
@@ -189,7 +190,11 @@ class LineageReader:
         return None
 
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
-        """Return the dead letter, or else the score: a binary search by event order comes first, then a full search."""
+        """Return the dead letter of the event, or else its score; None if neither is found.
+
+        The score is searched in the range of a binary search first, which relies on the order of the events, then in all
+        offsets since the event's time.
+        """
         letters = self._settings.dead_letter.topic
         scores = self._settings.output.topic
         if letter := next(self._answers_in(letters, place, event, self._as_letter), None):
@@ -200,7 +205,10 @@ class LineageReader:
         return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
-        """Return the position of the next score of the input partition and the offset of its event; None if none is close."""
+        """Return the offset of the next score of an event in the partition of `place`, and the offset of that event.
+
+        None if the NEAR offsets from `start` on hold no such score.
+        """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
                 if (answer := self._as_score(message)) is not None and answer.source[:2] == place[:2]:
@@ -213,7 +221,7 @@ class LineageReader:
         yield from self._answers_at(*self._bounds(topic, place, event), place, read)
 
     def _bounds(self, topic: str, place: InputPosition, event: Message | None) -> tuple[Partition, tuple[int, int]]:
-        """Return the partition of a topic that holds the answer, and its offsets since the event's time."""
+        """Return the partition of a topic that holds the answer, and its offset range from the event's time to the end."""
         count = len(self._reader.partitions([topic]))
         partition: Partition = (topic, place.partition % count)
         start, end = self._reader.spans([partition])[partition]
@@ -260,7 +268,7 @@ class LineageReader:
         )
 
     def _swaps(self, place: InputPosition) -> list[dict[str, Any]]:
-        """Return the records of the partition's last cut-over before the event, one per role."""
+        """Return the records of the partition's last cut-over at or before the event, one per role."""
         last: dict[str, dict[str, Any]] = {}
         since = (-1, -1)
         for message in self._records(self._settings.swaps_topic, TimeRange()):
@@ -278,7 +286,7 @@ class LineageReader:
         return list(last.values())
 
     def _registry(self, lineage: Lineage) -> None:
-        """Add the move of the channel and the signer of the version, as far as the registry has them."""
+        """Add the channel move and the signer of the version to the lineage; name in `missing` what the registry lacks."""
         answer = lineage.answer
         model = self._settings.model
         if answer is None:

@@ -1,4 +1,4 @@
-"""Recompute a score with the version that an answer names."""
+"""Score the event of an answer again with the version that answered it, and compare the results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,8 +23,8 @@ class Recomputation:
     Attributes:
         same: Whether the recomputed score and decision equal those of the answer.
         now: The recomputed score; None if the version now dead-letters the event.
-        decision: The recomputed decision.
-        why: The reason if the version now dead-letters the event.
+        decision: The recomputed decision; None if there is none.
+        why: Why the version now dead-letters the event; empty if it scores the event.
     """
 
     same: bool
@@ -34,9 +34,10 @@ class Recomputation:
 
 
 def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomputation:
-    """Score the event again with its version, and compare both answers.
+    """Score the event again with the version that answered it, and compare both results.
 
-    A number may differ by `tolerance` and by the `batch_tolerance` of the signature, because the event is scored alone.
+    A number may differ by the larger of `tolerance` and the `batch_tolerance` of the signature, because the event is now scored
+    alone.
 
     Raises:
         Fatal: With code 2 if the event is missing or the answer has no score.
@@ -57,7 +58,7 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
 def compare_with(
     answer: LineageAnswer, poison: Poison | None, score: Any, decision: str | None, tolerance: float
 ) -> Recomputation:
-    """Compare an answer with the current result: a rejection, or score and decision."""
+    """Compare an answer with the present result: an error `poison`, or a score and a decision."""
     letter = answer.kind == DEAD_LETTER
     if poison is not None:
         return Recomputation(letter and answer.record.get("reason") == poison.reason, None, None, f"{poison.reason}: {poison}")
