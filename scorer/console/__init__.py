@@ -1,1 +1,1 @@
-"""The web console: feeds read Kafka and the registry into pure folds, and pure views turn the folds into pages."""
+"""The web console: feeds read Kafka and the registry into a state of folds, from which pure views build the pages."""

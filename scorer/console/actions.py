@@ -1,4 +1,4 @@
-"""The actions of the console: move the channel, replay dead letters, and send requests to a rollout's controller.
+"""The actions of the console: move the channel, replay dead letters, and send operators' commands to a rollout's controller.
 
 Actions run one at a time in a separate thread. Each calls the same function as its CLI command. The state records the command
 and the result.
@@ -33,7 +33,7 @@ UNFIT_EXAMPLES = 3
 
 
 class ActionRunner:
-    """Run actions in the background. Each method returns immediately; the state receives the result.
+    """Run actions in a background thread. Each method returns immediately; the console's state receives the result later.
 
     `moved` is called after each move of the channel.
     """
@@ -50,11 +50,11 @@ class ActionRunner:
         self._worker = ThreadPoolExecutor(1, "actions")
 
     def close(self) -> None:
-        """Finish the current action and cancel those that wait."""
+        """Wait until the current action has ended, and cancel the actions that have not begun."""
         self._worker.shutdown(cancel_futures=True)
 
     def promote(self, actor: str, channel: str, version: str, reason: str, revision: int) -> None:
-        """Move the channel to a version, if it is still at `revision`."""
+        """Move the channel to a version, provided that the channel is still at `revision`."""
 
         def move(request: MoveRequest) -> ChannelMove:
             return channels.promote(self._store, channel, version, request)
@@ -63,7 +63,7 @@ class ActionRunner:
         self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
-        """Move the channel back to another revision, or to the one before, if it is still at `revision`."""
+        """Move the channel back to `to_revision`, None for the previous one, provided that it is still at `revision`."""
 
         def move(request: MoveRequest) -> ChannelMove:
             return channels.rollback(self._store, channel, request, to_revision=to_revision)
@@ -72,7 +72,7 @@ class ActionRunner:
         self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
-        """Replay the dead letters with these reasons, or all without a reason; with `dry_run` only count them."""
+        """Replay the dead letters with these reasons, or all if no reason is given; with `dry_run` only count them."""
 
         def work() -> str:
             summary = replay.ReplaySummary(dry_run)
@@ -87,7 +87,7 @@ class ActionRunner:
         self._submit(actor, self._lines.replay(reasons, dry_run=dry_run), work)
 
     def ask(self, actor: str, rollout: Rollout, verb: Verb, reason: str) -> None:
-        """Send a request to the controller of a rollout, for its current step."""
+        """Send an operator's command to the controller of a rollout, for the current step of the rollout."""
 
         def work() -> str:
             log_topic.ask(self._settings, rollout, verb, actor, reason)
@@ -96,7 +96,10 @@ class ActionRunner:
         self._submit(actor, self._lines.ask(verb, reason), work)
 
     def _move(self, make: Callable[[MoveRequest], ChannelMove], actor: str, reason: str, revision: int) -> str:
-        """Move the channel and notify the scorers. Without a notice they detect the move at their next poll."""
+        """Move the channel by `make`, notify the scorers, and return the result as text.
+
+        If the notice fails, the scorers detect the move at their next poll of the registry.
+        """
         key = move_key(self._settings)
         move = make(MoveRequest(actor, reason, datetime.now(UTC), expected_revision=revision, key=key))
         result = f"{move.channel} is at revision {move.revision} and names {move.to_version}"

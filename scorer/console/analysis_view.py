@@ -12,10 +12,10 @@ from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterva
 from scorer.rollout.canary_analysis.verdict import FLIPS, MetricResult, MetricRule
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
-# range of a bar, in margins
+# limits of the range of a bar, as multiples of the margin
 SHORTEST = 1.5
 LONGEST = 4.0
-# largest numbers shown
+# the largest numbers of rules, decision names and text lines that are shown
 RULES = 20
 NAMES = 8
 LINES = 20
@@ -56,16 +56,16 @@ class _Analysis(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class IntervalBar:
-    """A rule as a bar; x coordinates are from 0 to WIDTH.
+    """The confidence interval of a rule as a bar; x coordinates are from 0 to WIDTH.
 
     Attributes:
         finding: The result of the rule.
-        tone: The state of the rule: good, bad or wait.
-        label: The state as text.
+        tone: The tone of the bar: good if the rule passes, bad if it is broken, and wait otherwise.
+        label: The state of the rule as text.
         left: The x coordinate of the interval's lower bound, clipped to the bar.
         right: The x coordinate of the interval's upper bound, clipped to the bar.
         mean: The x coordinate of the estimate; None without an estimate.
-        zero: The x coordinate of 0.
+        zero: The x coordinate of the difference 0.
         edge: The x coordinate of the margin.
     """
 
@@ -81,13 +81,13 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMatrix:
-    """The decisions of both versions on the same events.
+    """The numbers of events by the decisions of champion and candidate.
 
     Attributes:
-        names: The decisions.
-        counts: The champion's decisions by row, the candidate's by column.
-        alike: The share of all events with equal decisions.
-        rest: The events with decisions that are not among `names`.
+        names: The most frequent decisions.
+        counts: The number of events by champion's decision (row) and candidate's decision (column), in the order of `names`.
+        alike: The share of all events on which both versions decide equally.
+        rest: The number of events with a decision that is not among `names`.
     """
 
     names: Sequence[str]
@@ -98,7 +98,15 @@ class DecisionMatrix:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisView:
-    """An analysis; `pairs` is the largest number of pairs of a rule, and `psi` and `ks` compare the scores of both versions."""
+    """A canary analysis for display.
+
+    Attributes:
+        psi: The population stability index between both versions' scores; None if it is unknown.
+        ks: The Kolmogorov-Smirnov statistic of these scores; None if it is unknown.
+        dropped: Descriptions of answers that are in no figure, with their counts, the most frequent first.
+        behind: The lag of the analysis in seconds; None if it is unknown.
+        pairs: The largest number of pairs of a rule.
+    """
 
     verdict: str
     why: Sequence[str]
@@ -112,7 +120,7 @@ class AnalysisView:
 
 
 def analysis_view(document: dict[str, Any] | None) -> AnalysisView | None:
-    """Return the view of a controller's analysis document; None if there is none or it is unreadable."""
+    """Return the view of the report of an analysis; None if there is no report or it is unreadable."""
     try:
         analysis = msgspec.convert(document, _Analysis)
     except msgspec.ValidationError:

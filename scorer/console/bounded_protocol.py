@@ -1,7 +1,7 @@
 """Limits of the console's HTTP connections: their number, and the time to send a request.
 
 uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects all requests, and its keep-alive time-out
-starts only after a first response and stops at the next byte.
+starts only after a first response and stops at the next received byte.
 """
 
 import asyncio
@@ -14,9 +14,10 @@ READ_SECONDS = 10.0  # for a request's head, since the connection was opened or 
 
 
 class BoundedProtocol(H11Protocol):
-    """Close connections that send no complete request in time, and beyond CONNECTIONS the connection that is idle for longest.
+    """An HTTP protocol that closes a connection if no request arrives within READ_SECONDS.
 
-    A connection with a response in progress is closed only if there is no other: a stream of changes lasts for hours.
+    Beyond CONNECTIONS connections it closes the one that has been idle for longest. A connection with a response in progress is
+    closed only if there is no idle one, because the response can be a stream of changes that lasts for hours.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -38,7 +39,7 @@ class BoundedProtocol(H11Protocol):
             min(others, key=lambda each: (each.responding, each._waits_since)).abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the time limit."""
+        """Cancel the time limit of the next request."""
         if self._deadline is not None:
             self._deadline.cancel()
         super().connection_lost(exc)

@@ -9,35 +9,35 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """Build command lines for one configuration; `config` is the path as given by the user."""
+    """Build command lines for one configuration; `config` is the path of its file as given by the user."""
 
     settings: Settings
     config: str
 
     def promote(self, channel: str, version: str, reason: str, revision: int) -> str:
-        """Return `scorer promote`; `revision` is the expected revision of the channel."""
+        """Return the command `scorer promote`; `revision` is the revision at which the channel must be."""
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:
-        """Return `scorer rollback` to a revision, or to the previous one."""
+        """Return the command `scorer rollback` to a revision, None for the previous one."""
         chosen = ["--to-revision", str(to_revision)] if to_revision else []
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 
     def replay(self, reasons: Sequence[str], *, dry_run: bool) -> str:
-        """Return `scorer replay`."""
+        """Return the command `scorer replay` for these reasons; without reasons it replays all dead letters."""
         chosen = [word for reason in reasons for word in ("--reason", reason)]
         return shlex.join(["scorer", "replay", self.config, *chosen, *(["--dry-run"] if dry_run else [])])
 
     def ask(self, verb: str, reason: str) -> str:
-        """Return `scorer rollout pause`, or another verb."""
+        """Return the command `scorer rollout VERB`, such as `scorer rollout pause`."""
         return shlex.join(["scorer", "rollout", verb, self.config, "--reason", reason])
 
     def show(self, run: str) -> str:
-        """Return `python deploy/training show` for a run id."""
+        """Return the command `python deploy/training show` for the id of a training run."""
         return shlex.join(["python", "deploy/training", "show", run])
 
     def inspect(self, version: str) -> str:
-        """Return `model-registry inspect`, which prints the complete attestations of a version and their signers."""
+        """Return the command `model-registry inspect`, which prints all attestations of a version and their signers."""
         return shlex.join(
             ["model-registry", "inspect", f"{self.settings.model.source}:{version}", "--key", "KEY.pub", "--json"]
         )

@@ -1,6 +1,6 @@
-"""The decision output of each version with several named outputs.
+"""The decision output of each version: of several named outputs, the one on which the version bases its decision.
 
-The Kafka feed requests an output and the registry feed looks it up, so neither feed waits for the other.
+The Kafka feed requests the output of a version and the registry feed looks it up, so neither feed waits for the other.
 """
 
 from collections import Counter, deque
@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from scorer.evaluation.decision_output import part_of
 from scorer.scores.decode_record import CompleteScoreRecord
 
-KEPT = 100  # digests
+KEPT = 100  # versions whose outputs are kept, and versions that may be looked up at a time
 WAITING = 5_000  # scores held until their output is known
 
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Select the decision output of scores, and hold scores until the output is known.
+    """Replace scores with several outputs by their decision output, and hold scores until that output is known.
 
     Attributes:
-        names: The output of each resolved version by digest; None if it is unknown.
-        wanted: The digests to look up.
-        waiting: The newest scores of those versions.
-        unknown: The scores of versions without a known output, by digest.
+        names: The name of the decision output of each version that was looked up, by digest; None if it is unknown.
+        wanted: The digests of the versions to look up.
+        waiting: The newest held scores of those versions.
+        unknown: The number of scores without a known decision output, by digest.
     """
 
     names: dict[str, str | None] = field(default_factory=dict)
@@ -32,7 +32,10 @@ class DecisionOutputsFold:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
-        """Return the record with the score of its decision output; None if it is held until the output is known."""
+        """Return the record with its decision output as the score.
+
+        None if the record is held, because the output of its version is still to be looked up.
+        """
         score = record.score
         if not isinstance(score, dict):
             return record
@@ -47,7 +50,10 @@ class DecisionOutputsFold:
         return replace(record, score=part_of(score, name))
 
     def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
-        """Record the output of a version and return its held scores. Beyond KEPT versions the oldest one is removed."""
+        """Record the name of a version's decision output (None if unknown), and return the scores that were held for it.
+
+        Beyond KEPT versions, the one that was recorded first is forgotten.
+        """
         self.wanted.discard(digest)
         self.names[digest] = name
         if len(self.names) > KEPT:

@@ -1,4 +1,4 @@
-"""Protection of the console against other sites: strict headers, a CSRF token in each form, and a body limit."""
+"""Protection of the console against other web sites: strict headers, a CSRF token in each form, and a limit of form sizes."""
 
 import hashlib
 import hmac
@@ -45,22 +45,22 @@ class StrictHeaders:
 
 
 class CsrfTokens:
-    """CSRF tokens: an HMAC of a random cookie, with a key of this process."""
+    """Create and check CSRF tokens. A token is the HMAC of a random cookie with a key of this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
 
     def cookie_and_token(self, request: Request) -> tuple[str, str]:
-        """Return the browser's cookie, or a new cookie, with its token."""
+        """Return the cookie that the browser sent, or else a new cookie, and the token of the cookie."""
         cookie = request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
         return cookie, self._token(cookie)
 
     def set_cookie(self, response: Response, cookie: str) -> None:
-        """Set the cookie for this site only."""
+        """Set the cookie in a response, so that browsers send it with requests from this site only."""
         response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
 
     def check(self, request: Request, given: str) -> None:
-        """Raise HTTPException (403) unless this process made the form for this browser."""
+        """Raise HTTPException (403) unless `given` is the token that this process made for the request's cookie."""
         cookie = request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(self._token(cookie).encode(), given.encode()):
             raise HTTPException(403, "the form is not from this console, or the console was restarted: load the page again")
@@ -70,7 +70,7 @@ class CsrfTokens:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Return the fields of a form.
+    """Read the body of a request, and return the fields of its form.
 
     Raises:
         HTTPException: With status 413 if the form is larger than BODY_BYTES.

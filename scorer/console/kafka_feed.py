@@ -41,7 +41,7 @@ LABELS = 10_000  # labels decoded per second
 LABELS_BACK = 50_000  # newest labels that are read at the start
 TAIL_PARTITIONS = 2_000  # the recent records of a topic are divided among its partitions, at least one each
 UNSEEN = 1 << 31, 1 << 62
-"""The number of partitions and the largest record assumed for an input topic that this client may not describe."""
+"""The number of partitions and the largest record in bytes, assumed for an input topic that this client may not describe."""
 log = logging.getLogger(__name__)
 
 
@@ -49,11 +49,11 @@ class NoIdReader:
     """An id reader that reads no ids, since replaying a dead letter does not depend on its id."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> None:
-        """Return None."""
+        """Return None, whatever the record contains."""
 
 
 class KafkaFeed:
-    """Read the topics into the state in a thread until `close`."""
+    """Read the scorers' topics into the console's state, in a thread that runs until `close`."""
 
     def __init__(self, settings: Settings, state: ConsoleState) -> None:
         self._settings = settings
@@ -79,7 +79,7 @@ class KafkaFeed:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread and wait for its end."""
+        """Stop the thread and wait until it has ended."""
         self._closing.set()
         self._thread.join()
 
@@ -104,7 +104,7 @@ class KafkaFeed:
             self._state.record_error("kafka", text, hint, time.time())
 
     def _begin(self) -> None:
-        """Reset the state and assign the start offsets; the points of the flow charts stay."""
+        """Clear the state that was read from Kafka, except the points of the flow charts, and start at the start offsets."""
         fresh = ConsoleState()
         state = self._state
         inputs = self._settings.input.topics
@@ -125,7 +125,10 @@ class KafkaFeed:
         self._following.consumer.assign([self._start(*partition) for partition in self._following.unread])
 
     def _start(self, topic: str, partition: int) -> TopicPartition:
-        """Return the start of a partition: the beginning of status and rollouts, the newest records of other topics."""
+        """Return the offset at which to start reading a partition.
+
+        It is the beginning for the topics of status and rollouts, and the offset of the newest records for all other topics.
+        """
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
             self._settings.dead_letter.topic: LETTERS_COUNTED,
@@ -186,7 +189,7 @@ class KafkaFeed:
                 self._state.clear_error("kafka")
 
     def _check_retention(self) -> None:
-        """Update the offsets of the first retained dead letters. Raises Fatal."""
+        """Record the offset of the first retained dead letter of each partition. Raises Fatal."""
         topic = self._settings.dead_letter.topic
         if (existing := self._following.topics.get(topic)) is not None:
             lows = self._reader.earliest((topic, number) for number in range(existing.partitions))

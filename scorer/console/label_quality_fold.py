@@ -19,11 +19,11 @@ NOWHERE = ("labels", 0)
 
 @dataclass(slots=True)
 class LabelQualityFold:
-    """Join sampled scores with labels.
+    """Join sampled scores with labels by event id.
 
-    At most `most` scores and `most` labels are kept. Beyond that, the records with the lowest hashes of their ids are kept,
-    with the same bound for scores and labels, so that a late label still has its score. `unusable` counts labels without an id
-    or an outcome, by reason.
+    At most `most` scores and `most` labels are kept: those with the lowest hashes of their ids. The same limit of the hash
+    applies to scores and labels, so that a late label still finds its score. `unusable` counts labels without an id or an
+    outcome, by reason.
     """
 
     most: int = KEPT
@@ -36,13 +36,13 @@ class LabelQualityFold:
     _next: float = 0.0
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score; a later one with the same id replaces it."""
+        """Add a score, which replaces an earlier score of the same id."""
         if record.status == "scored" and record.id and (key := digest(record.id)) <= self._bound:
             self.answers[key] = (record.score, record.decision, record.version)
             self._shrink()
 
     def add_label(self, label: Label) -> None:
-        """Add a label; a later one with the same id replaces it."""
+        """Add a label, which replaces an earlier label of the same id."""
         if (key := digest(label.id)) <= self._bound:
             self.labels[key] = label
             self._shrink()
@@ -54,7 +54,10 @@ class LabelQualityFold:
             self.labels = {key: label for key, label in self.labels.items() if key <= self._bound}
 
     def assessed(self, now: float) -> Assessment | None:
-        """Return the figures, recomputed every REFRESH_SECONDS; None before the first label. `now` is in Unix seconds."""
+        """Return the quality figures of all versions; None before the first label. `now` is in Unix seconds.
+
+        They are computed again at most every REFRESH_SECONDS.
+        """
         if self.labels and now >= self._next:
             self._assessment = self._assess()
             self._next = now + REFRESH_SECONDS

@@ -10,14 +10,14 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
-    """One page of the matching rows.
+    """One page of the rows that match a filter.
 
     Attributes:
-        rows: The rows of the page.
-        number: The number of the page, from 1.
+        rows: The rows of this page.
+        number: The number of this page, from 1.
         pages: The number of pages.
-        total: The number of matching rows.
-        everything: The number of all rows.
+        total: The number of rows that match.
+        everything: The number of all rows, matching or not.
     """
 
     rows: Sequence[Row]
@@ -28,7 +28,7 @@ class Page(Generic[Row]):
 
 
 def page(rows: Sequence[Row], number: str | None, matches: Callable[[Row], bool] = lambda _: True) -> Page[Row]:
-    """Return the requested page of the matching rows, or the nearest page."""
+    """Return the requested page of the matching rows: page 1 for an invalid number, the last page for one that is too large."""
     selected = [row for row in rows if matches(row)]
     pages = max(1, -(-len(selected) // ROWS))
     wanted = int(number) if number and number.isascii() and number.isdigit() and len(number) < 9 else 1

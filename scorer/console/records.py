@@ -19,7 +19,7 @@ RecordType = TypeVar("RecordType")
 
 
 class VersionChange(msgspec.Struct, frozen=True):
-    """The version change of one partition; `cut_over_offset` is the first offset that the new version scored."""
+    """A record of the version change of one partition; `cut_over_offset` is the first offset that the new version scored."""
 
     scorer: str
     topic: str
@@ -35,7 +35,7 @@ class VersionChange(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> Partition:
-        """The topic and the partition."""
+        """The topic and the number of the partition."""
         return self.topic, self.partition
 
 
@@ -54,9 +54,9 @@ class DeadLetter:
     """A dead letter for display.
 
     Attributes:
-        at_ms: When it was dead-lettered, in Unix ms.
+        at_ms: When the event was dead-lettered, in Unix ms.
         cut: Whether `value` is truncated.
-        unfit: Why it cannot be replayed; empty if it can.
+        unfit: Why the dead letter cannot be replayed; empty if it can.
     """
 
     partition: int
@@ -74,7 +74,7 @@ class DeadLetter:
 
 
 def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
-    """Decode a record from JSON; None if it is not of the type."""
+    """Decode a record from JSON; None if it is not a record of the given type."""
     try:
         return documents.decode(value, type_)
     except documents.UnreadableDocument:
@@ -82,7 +82,7 @@ def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
 
 
 def decode_score(value: bytes) -> CompleteScoreRecord | None:
-    """Decode a score record from JSON; None if it is not one, or its time is out of range."""
+    """Decode a score record from JSON; None if it is not a score record, or its time is out of range."""
     try:
         record = decode_complete_record(value)
     except documents.UnreadableDocument:
@@ -91,7 +91,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """Return a record of the dead-letter topic for display. Without a time in the headers the record's timestamp is used."""
+    """Return a record of the dead-letter topic for display; without a time in the headers, its time is that of the record."""
     facts = dead_letter_headers.dead_letter_facts(headers)
     value = message.value()
     return DeadLetter(

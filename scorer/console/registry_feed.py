@@ -11,12 +11,12 @@ from scorer.console.state import Channel, ConsoleState, RegistryView
 from scorer.evaluation.decision_output import decided_output
 
 POLL_SECONDS = 1.0
-CHANNELS = 50  # largest number of channels
-MOVES = 500  # newest moves of each channel
+CHANNELS = 50  # largest number of channels that are polled
+MOVES = 500  # newest moves of each channel that are kept
 
 
 class RegistryFeed:
-    """Poll the registry in a thread until `close`."""
+    """Poll the registry into the console's state, in a thread that runs until `close`."""
 
     def __init__(self, store: Store, state: ConsoleState) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class RegistryFeed:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread and wait for its end."""
+        """Stop the thread and wait until it has ended."""
         self._closing.set()
         self._wake.set()
         self._thread.join()
@@ -55,7 +55,7 @@ class RegistryFeed:
             self._wake.clear()
 
     def _look_up_outputs(self) -> None:
-        """Look up the requested decision outputs of versions. Raises RegistryError."""
+        """Look up the decision outputs of versions that the Kafka feed has requested. Raises RegistryError."""
         with self._state.lock:
             wanted = list(self._state.outputs.wanted)
         for digest in wanted:
@@ -75,7 +75,7 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return a channel, read from the registry only if it has moved."""
+        """Return a channel; it is read from the registry only if it has moved since the last poll."""
         try:
             validator = self._store.validator(name)
         except NotFound:

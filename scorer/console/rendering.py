@@ -79,7 +79,7 @@ def when(value: datetime | float) -> str:
 
 
 def tone(number: int) -> str:
-    """Return the CSS class of a colour number."""
+    """Return the CSS class of the colour with this number."""
     return f"t{number % TONES}"
 
 
@@ -89,7 +89,7 @@ def sentence(text: str) -> str:
 
 
 def options(command: str) -> list[str]:
-    """Split a command line into the command and its options, each with its value."""
+    """Split a command line into the command and its options, each option with its value."""
     first, *rest = command.split(" --")
     return [first, *(f"--{part}" for part in rest)]
 

@@ -1,4 +1,4 @@
-"""The view of the planned rollout: its steps, what it waits for, its last analysis and its log. Pure."""
+"""The view of the newest rollout: the steps of its plan, its reasons to wait, its last analysis and its log. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,13 @@ NEXT = "next"
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    """A step of the plan; `place` is done, now, ended (the rollout ended here) or next, `wanted` its bake time in seconds."""
+    """A step of the plan for display.
+
+    Attributes:
+        place: Done, now, next, or ended if the rollout ended in this step.
+        wanted: The bake time of the step in seconds.
+        approve: Whether an operator must approve the next step.
+    """
 
     name: str
     place: str
@@ -29,9 +35,13 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class CanarySample:
-    """The canary's planned share of the keys, and its measured share of the events sampled at this revision.
+    """The canary's planned share of the keys, compared with its share of the sampled events.
 
-    `answered` counts the canary's events that the champion answered.
+    Attributes:
+        keys: The planned share of the keys.
+        events: The number of events sampled at the channel's current revision.
+        measured: The share of these events that belongs to the canary; None without events.
+        answered: The number of the canary's events that the champion answered.
     """
 
     keys: float
@@ -42,7 +52,12 @@ class CanarySample:
 
 @dataclass(frozen=True, slots=True)
 class LogEntryView:
-    """An entry of the log. `at` is in Unix seconds; `revision` is the channel's new revision, 0 without a move."""
+    """An entry of the rollout's log for display.
+
+    Attributes:
+        at: The time in Unix seconds.
+        revision: The channel's revision after a start or a move; 0 for other entries.
+    """
 
     seq: int
     at: float
@@ -55,15 +70,17 @@ class LogEntryView:
 
 @dataclass(frozen=True, slots=True)
 class RolloutPanel:
-    """A rollout.
+    """A rollout for display.
 
     Attributes:
+        aborted: The operator who has asked to abort the running rollout; empty if none has.
         baked: The bake time of the current step so far, in seconds.
-        wanted: The bake time that the step needs, in seconds.
+        wanted: The bake time that the current step needs, in seconds.
         for_person: Whether the rollout waits for an approval.
-        controller: The controller that reported last.
-        silent: The time since that report, in seconds.
-        analysis: The last analysis of the current or last step.
+        controller: The name of the controller that reported last.
+        silent: The seconds since the last record about the rollout.
+        analysis: The last analysis of the current or last step; None if there is none.
+        share: The canary's planned and measured share; None unless a canary step runs.
     """
 
     id: str
@@ -93,7 +110,7 @@ class RolloutPanel:
 
     @property
     def controller_silent(self) -> bool:
-        """Whether the controller is overdue to report."""
+        """Whether the rollout runs and its controller is overdue to report."""
         return self.running and self.silent >= SILENT_SECONDS
 
 
@@ -130,7 +147,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """Return the running rollout and its analysis of events that both versions scored; None without such pairs."""
+    """Return the running rollout with its analysis; None unless events were scored by both versions."""
     rollout = panel(state, 0.0) if state.rollouts.running is not None else None
     if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:
         return None

@@ -18,7 +18,14 @@ REASONS = 5  # refusals that are listed
 
 @dataclass(frozen=True, slots=True)
 class ServedVersion:
-    """A version with its live scorers and their partitions; `tone` is the number of its colour."""
+    """A champion version that scorers serve.
+
+    Attributes:
+        scorers: The number of live scorers that serve it.
+        partitions: The number of their partitions.
+        share: The share of all served partitions.
+        tone: The number of its colour.
+    """
 
     version: str
     digest: str
@@ -30,7 +37,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """A partition and the version that scored it last."""
+    """A partition, its newest champion version, and the first offset `offset` that this version scored."""
 
     place: str
     version: str
@@ -40,7 +47,14 @@ class PartitionSquare:
 
 @dataclass(frozen=True, slots=True)
 class ScorerRow:
-    """A scorer of the table, last seen `silent` seconds ago. `outcome` is flipped, waiting or refused in the newest move."""
+    """A row of the table of scorers.
+
+    Attributes:
+        state: Running, silent or stopped.
+        outcome: Flipped, waiting or refused in the channel's newest move; empty for a scorer that takes no part in it.
+        reason: Why the scorer has refused the move; empty otherwise.
+        silent: The seconds since its last record.
+    """
 
     scorer: ScorerState
     state: str
@@ -51,7 +65,19 @@ class ScorerRow:
 
 @dataclass(frozen=True, slots=True)
 class ChannelView:
-    """The followed channel, its newest move, and the scorers that follow it."""
+    """The followed channel, its newest move, and the scorers.
+
+    Attributes:
+        verdict: How far the scorers have applied the newest move; None without a move.
+        counts: The number of scorers by their outcome in the move.
+        refusals: Scorers that refused the move, with their reasons.
+        served: The champion versions that live scorers serve.
+        squares: Partitions with their newest champion versions.
+        squares_left_out: The number of further partitions.
+        flips: The newest version changes of partitions.
+        rows: One page of the table of scorers.
+        states: The number of scorers by their state.
+    """
 
     channel: Channel | None
     move: ChannelMove | None
@@ -67,13 +93,16 @@ class ChannelView:
 
 
 def tones(state: ConsoleState) -> dict[str, int]:
-    """Return a colour number for each version, by its index among the registry's versions: the same on every page."""
+    """Return a colour number for each version: its index among the registry's versions, so it is the same on every page."""
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}
 
 
 def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: float) -> ChannelView:
-    """Return the view of the channel `tag` at `now` (Unix seconds). `query` filters the table by q, show and page."""
+    """Return the view of the channel `tag` at `now` (Unix seconds).
+
+    The keys `q`, `show` and `page` of `query` select the rows of the table of scorers.
+    """
     channel = state.registry.channels.get(tag)
     move = channel.move if channel else None
     verdict = state.scorers.verdict(move, now) if move else None
@@ -112,7 +141,7 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
 
 
 def headline(view: ChannelView) -> tuple[str, str]:
-    """Return the state of the newest move: one word, which selects the colour, and one sentence."""
+    """Return the state of the newest move as one word, which selects the colour, and as one sentence."""
     if view.move is None or view.verdict is None:
         return "idle", "this channel has no recorded move"
     counts = view.counts

@@ -11,7 +11,7 @@ from scorer.evaluation.drift import psi
 from scorer.models.constant_fallback import FALLBACK
 from scorer.scores.decode_record import CompleteScoreRecord
 
-KEPT = 5_000  # newest scores of a version
+KEPT = 5_000  # newest scores that are kept of a version
 VERSIONS = 6  # newest versions that are kept
 BINS = 40
 FEWEST = 200  # minimum number of scores of each version for a comparison
@@ -19,7 +19,16 @@ FEWEST = 200  # minimum number of scores of each version for a comparison
 
 @dataclass(slots=True)
 class ScoreWindow:
-    """The newest scores of one version. `seen` counts all sampled scores; times are Unix ms."""
+    """The newest sampled scores of one version.
+
+    Attributes:
+        numbers: The newest scores as numbers.
+        decisions: The number of scores by decision.
+        seen: The number of all sampled scores.
+        expired: The number of expired events, which have no score.
+        fallback: The number of fallback scores, which the version did not compute.
+        last_ms: The time of the newest score in Unix ms.
+    """
 
     numbers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     decisions: Counter[str] = field(default_factory=Counter)
@@ -29,7 +38,7 @@ class ScoreWindow:
     last_ms: int = 0
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score; fallback scores are only counted."""
+        """Add a score; a fallback score is only counted."""
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.status == FALLBACK:  # not a score of the version
@@ -45,7 +54,12 @@ class ScoreWindow:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Shares over common bins, which sum to 1 for each version. `edges` has one entry more than the bins."""
+    """The share of each version's scores in each bin.
+
+    Attributes:
+        edges: The edges of the bins, one more than there are bins.
+        shares: By version, the share of its scores in each bin; a version's shares sum to 1.
+    """
 
     edges: list[float]
     shares: dict[str, list[float]]
@@ -53,12 +67,12 @@ class Histogram:
 
 @dataclass(slots=True)
 class ScoreDistributionFold:
-    """The windows of the versions."""
+    """The newest sampled scores of each version, by the version's name."""
 
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score. Beyond VERSIONS, the version with the oldest last score is removed."""
+        """Add a score. Beyond VERSIONS versions, the version whose last score is the oldest is removed."""
         window = self.windows.get(record.version)
         if window is None:
             window = self.windows[record.version] = ScoreWindow()
@@ -67,7 +81,10 @@ class ScoreDistributionFold:
         window.add(record)
 
     def histogram(self) -> Histogram:
-        """Return the histogram of all versions over their common range, or over 0 to 1 if all scores are in it."""
+        """Return the histogram of all versions.
+
+        Its range is 0 to 1 if it contains all scores, else the range of all scores.
+        """
         columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
         if not columns:
             return Histogram([], {})
@@ -79,7 +96,7 @@ class ScoreDistributionFold:
         return Histogram(edges.round(6).tolist(), shares)
 
     def stability(self, before: str, now: str) -> float | None:
-        """Return the population stability index of the scores of two versions; None with too few scores."""
+        """Return the population stability index between two versions' scores; None if one has fewer than FEWEST scores."""
         old, new = (self.windows.get(version, ScoreWindow()).numbers for version in (before, now))
         return None if min(len(old), len(new)) < FEWEST else psi(old, new)
 

@@ -12,7 +12,7 @@ from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
-SHORTEST_SECONDS = 1.0  # changes are reported immediately: records closer than this give no rate
+SHORTEST_SECONDS = 1.0  # the shortest time between two records from which a rate is computed, as changes are reported at once
 RUNNING = "running"
 SILENT = "silent"
 NOTHING = VersionStatus("", "", "", 0)
@@ -20,12 +20,12 @@ NOTHING = VersionStatus("", "", "", 0)
 
 @dataclass(frozen=True, slots=True)
 class ScorerState:
-    """The last record of a scorer.
+    """The last status record of a scorer, with the rates between two records.
 
     Attributes:
-        status: The record.
-        last_seen: When it was received, in Unix seconds.
-        base: The earlier record that `rate` and `fill` are measured from.
+        status: The last record.
+        last_seen: When the record was received, in Unix seconds.
+        base: The earlier record from which `rate` and `fill` are measured.
         rate: Events per second.
         fill: Events per batch.
     """
@@ -38,23 +38,23 @@ class ScorerState:
 
     @property
     def champion(self) -> VersionStatus:
-        """The served champion; its version is empty if there is none."""
+        """The champion version that the scorer serves; its fields are empty if there is none."""
         return self.status.versions.get("champion", NOTHING)
 
     @property
     def lag(self) -> int:
-        """The lag over all its partitions, in records."""
+        """The lag over all partitions of the scorer, in records."""
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return running, stopped, or silent for a running scorer without a recent heartbeat."""
+        """Return `running` or `stopped`, or `silent` for a running scorer without a heartbeat in the last STALE_SECONDS."""
         silent = self.status.state == RUNNING and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
 
 @dataclass(slots=True)
 class ScorerFold:
-    """The last state of every scorer of a status topic, by name."""
+    """The last state of every scorer that writes to a status topic, by name."""
 
     last: NewestScorers[ScorerState] = field(default_factory=NewestScorers)
     fleet: fleet_status.Fleet = field(default_factory=fleet_status.Fleet)
@@ -62,7 +62,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record, and return whether it is the record of a scorer; `now` is in Unix seconds."""
+        """Add a record of the status topic, and return whether it is that of a scorer; `now` is in Unix seconds."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer
@@ -70,17 +70,20 @@ class ScorerFold:
         return True
 
     def live(self, now: float) -> list[ScorerState]:
-        """Return the running scorers without shadows, sorted by name."""
+        """Return the state of each running scorer that is not a shadow, sorted by name."""
         running = (h for h in self.last.values() if h.state(now) == RUNNING and not h.status.shadow)
         return sorted(running, key=lambda h: h.status.scorer)
 
     def listed(self, now: float) -> list[ScorerState]:
-        """Return the scorers of the last hour, sorted by name."""
+        """Return the scorers with a record in the last FORGOTTEN_SECONDS, sorted by name."""
         recent = (h for h in self.last.values() if now - h.last_seen < FORGOTTEN_SECONDS)
         return sorted(recent, key=lambda h: h.status.scorer)
 
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
-        """Return the state of a channel move over all partitions seen since the first call for this move."""
+        """Return how far the scorers have applied a channel move.
+
+        It takes into account all partitions that live scorers have had since the first call for this move.
+        """
         if self._move != (move.channel, move.revision):
             self._move = (move.channel, move.revision)
             self._wanted = set()
@@ -88,14 +91,14 @@ class ScorerFold:
         return fleet_status.move_progress(move, self.fleet, self._wanted, now)
 
     def lags(self, now: float) -> Iterator[tuple[Partition, int]]:
-        """Yield the lag of each owned partition, in records."""
+        """Yield each partition that a live scorer owns, with its lag in records."""
         for scorer in self.live(now):
             for p in scorer.status.partitions:
                 yield (p.topic, p.partition), p.lag
 
 
 def last_states(messages: Iterable[Message], now: float) -> list[ScorerState]:
-    """Return the last state of every scorer in records of the status topic, sorted by name; `now` in Unix seconds."""
+    """Return the last state of every scorer among records of the status topic, sorted by name; `now` is in Unix seconds."""
     fold = ScorerFold()
     for message in messages:
         fold.add(message.key(), message.value(), now)

@@ -37,11 +37,11 @@ def serve(
 
     Args:
         settings: The scorer's settings.
-        config: Their file, for the command lines on the pages.
+        config: The file of the settings, for the command lines on the pages.
         listen: The address, HOST:PORT.
         on_listening: Called with the URL when the server listens.
         allow_actions: Allow promotions, rollbacks and replays.
-        allow_hosts: Host names that requests may use, besides loopback and that of `listen`.
+        allow_hosts: Host names that requests may use, besides loopback names and the host of `listen`.
         user_header: The request header with the actor's name.
 
     Raises:

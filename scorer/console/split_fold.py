@@ -1,4 +1,4 @@
-"""The measured traffic split: the sampled events of the canary, and how many of them the champion answered."""
+"""The measured traffic split: the sampled events that belong to the canary, and how many of them the champion answered."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ KEPT = 5_000  # newest scores
 
 @dataclass(frozen=True, slots=True)
 class SampledSplit:
-    """The counts of sampled events.
+    """The counts of sampled events at one channel revision.
 
     Attributes:
         events: The number of events.
-        canary: The events that belong to the canary.
-        answered: The events of the canary that the champion answered.
+        canary: The number of events that belong to the canary.
+        answered: The number of the canary's events that the champion answered.
     """
 
     events: int
@@ -26,7 +26,7 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """The newest sampled scores: their revision, arm, and whether another version answered."""
+    """The newest sampled scores, each with its channel revision, its arm, and whether another version answered."""
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
@@ -35,7 +35,7 @@ class SplitFold:
         self.scores.append((record.revision, record.arm, bool(record.fallback)))
 
     def split(self, revision: int) -> SampledSplit:
-        """Return the split of the scores of a revision."""
+        """Return the counts of the scores at a channel revision."""
         scores = [(arm, fallback) for each, arm, fallback in self.scores if each == revision]
         canary = [fallback for arm, fallback in scores if arm == CANARY]
         return SampledSplit(len(scores), len(canary), sum(canary))

@@ -31,7 +31,7 @@ KEPT_ACTIONS = 20
 SWAPS_KEPT = 500  # newest version changes
 LETTERS_KEPT = 1_000  # newest dead letters that can be viewed
 LETTERS_COUNTED = 200_000  # newest dead letters that are counted
-REASONS = 100  # distinct reasons; further unknown ones are counted together
+REASONS = 100  # distinct reasons of dead letters that are counted; further reasons are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,12 @@ class RegistryView:
 
 @dataclass(slots=True)
 class VersionChangeFold:
-    """Version changes: `last` holds the newest champion of each partition, `recent` the newest changes of all roles."""
+    """The version changes of partitions.
+
+    Attributes:
+        last: The newest change of each partition's champion.
+        recent: The newest changes of all roles, the newest first.
+    """
 
     last: dict[Partition, VersionChange] = field(default_factory=dict)
     recent: deque[VersionChange] = field(default_factory=lambda: deque(maxlen=SWAPS_KEPT))
@@ -77,7 +82,7 @@ class VersionChangeFold:
 
 @dataclass(slots=True)
 class DeadLetterFold:
-    """Count the dead letters that a replay would write back, like `scorer replay --dry-run`, and keep the newest.
+    """Count the dead letters that a replay would write back, like `scorer replay --dry-run`, and keep the newest for display.
 
     `letters` starts with the newest.
     """
@@ -91,7 +96,7 @@ class DeadLetterFold:
     _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
     def add(self, letter: DeadLetter) -> None:
-        """Add a dead letter. Beyond REASONS distinct reasons, further ones count as NO_REASON."""
+        """Add a dead letter. After REASONS distinct reasons, a letter with another reason counts as NO_REASON."""
         self.letters.appendleft(letter)
         offset = np.array([letter.offset], np.int64)
         if letter.unfit:
@@ -103,7 +108,7 @@ class DeadLetterFold:
         self._fit.setdefault((letter.partition, reason), Bitmap()).add(offset)
 
     def add_replayed(self, topic: str, key: bytes | None) -> None:
-        """Add the key of a record of `<dead letters>.replayed`: the position of a replayed dead letter."""
+        """Add the key of a record of `<dead letters>.replayed`, which is the position of a replayed dead letter."""
         try:
             position = source_position.parse(key or b"")
         except ValueError:
@@ -117,16 +122,16 @@ class DeadLetterFold:
         return offsets is not None and offsets.count(letter.offset, letter.offset + 1) > 0
 
     def begin(self, partition: int, low: int, start: int) -> None:
-        """Record that a partition, whose first offset is `low`, is read from `start`."""
+        """Record that a partition with the first retained offset `low` is read from the offset `start` on."""
         self._lows[partition] = low
         self._starts[partition] = start
 
     def left_out(self) -> int:
-        """Return the number of older offsets that are not read."""
+        """Return the number of retained offsets before the start offsets, which are not read."""
         return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
 
     def set_low_offsets(self, lows: Mapping[int, int]) -> None:
-        """Set the first offset of each partition, so that records removed by retention are not counted."""
+        """Set the first retained offset of each partition, so that removed dead letters are not counted."""
         self._lows = dict(lows)
 
     def by_reason(self) -> Counter[str]:
@@ -137,7 +142,7 @@ class DeadLetterFold:
         return +counts
 
     def unfit(self) -> int:
-        """Count the dead letters that cannot be replayed."""
+        """Count the dead letters that cannot be replayed and are still retained."""
         count = 0
         for partition, offsets in self._unfit.items():
             remaining = offsets.minus(self._replayed.get(partition, Bitmap()))
@@ -147,7 +152,7 @@ class DeadLetterFold:
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """The error of a source, a remedy, and the time of its first failure in Unix seconds."""
+    """The current error of a source of the console's state, a remedy, and the Unix time in seconds since which it lasts."""
 
     text: str
     hint: str
@@ -171,13 +176,13 @@ class Action:
 
 @dataclass
 class ConsoleState:
-    """The state of the console.
+    """The state of the console: one fold for each kind of figure, and the errors of the sources.
 
     Attributes:
         source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.
         loaded: True after the topics were read to their end once.
-        recent_actions: The newest first.
-        sequence: Increases with every visible change; a browser with a lower number fetches its page again.
+        recent_actions: The newest actions, the newest first.
+        sequence: The number of visible changes. A browser whose page was built at a lower number fetches its page again.
     """
 
     scorers: ScorerFold = field(default_factory=ScorerFold)
@@ -198,16 +203,16 @@ class ConsoleState:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def changed(self) -> None:
-        """Raise the sequence after a visible change."""
+        """Increase the sequence number after a visible change."""
         self.sequence += 1
 
     def add_score(self, record: CompleteScoreRecord) -> None:
-        """Add a score to the figures, or hold it until its decision output is known."""
+        """Add a score to the figures, or hold the score until its decision output is known."""
         if (decided := self.outputs.decided(record)) is not None:
             self._add(decided)
 
     def add_output(self, digest: str, name: str | None) -> None:
-        """Record the decision output of a version, None if unknown, and add the scores that were held for it."""
+        """Record the name of a version's decision output, None if unknown, and add the scores that were held for it."""
         for record in self.outputs.resolve(digest, name):
             self._add(record)
         self.changed()
@@ -217,18 +222,18 @@ class ConsoleState:
         self.labelled.add(record)
 
     def record_error(self, source: str, text: str, hint: str, now: float) -> None:
-        """Record that a source is unavailable. The time of its first failure is kept."""
+        """Record that a source is unavailable; an error that continues keeps the time of its first failure."""
         before = self.source_errors.get(source)
         self.source_errors[source] = SourceError(text, hint, before.since if before else now)
         self.changed()
 
     def clear_error(self, source: str) -> None:
-        """Record that a source is available."""
+        """Record that a source is available again."""
         if self.source_errors.pop(source, None) is not None:
             self.changed()
 
     def record_action(self, action: Action) -> None:
-        """Record an action, replacing its earlier state. Takes the lock."""
+        """Record the new state of an action. It acquires the lock, so the caller must not hold it."""
         with self.lock:
             others = [each for each in self.recent_actions if each.number != action.number]
             newest_first = sorted([*others, action], key=lambda each: -each.number)

@@ -12,20 +12,21 @@ from scorer.scores.decode_record import CompleteScoreRecord
 
 STEP_SECONDS = 2.0
 POINTS = 300
-SAMPLED = 20_000  # largest number of latencies between two points
+SAMPLED = 20_000  # largest number of latencies that are kept between two points
 
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPoint:
-    """One point.
+    """One point of the flow charts.
 
     Attributes:
-        at: Unix seconds.
-        throughput: Events per second.
+        at: The time in Unix seconds.
+        throughput: Events per second, of all scorers.
         lag_records: The lag in records.
         lag_seconds: The lag in seconds; None if unknown.
-        scored_p50: The median time from event to score, in ms; None without a score, as `scored_p99` and `visible_p50`.
-        visible_p50: The median time from score to reader, in ms.
+        scored_p50: The median time from event to score, in ms; None without a score.
+        scored_p99: The 99th percentile of this time, in ms; None without a score.
+        visible_p50: The median time from score to reader, in ms; None without a score.
         fill: Events per batch.
         scoring_ms: The time to score a batch of that size, in ms.
     """
@@ -43,7 +44,7 @@ class ThroughputPoint:
 
 @dataclass(slots=True)
 class ThroughputFold:
-    """The points of the charts. `answered` holds the time of the newest sampled event of each partition, in Unix ms."""
+    """The points of the flow charts. `answered` holds the time of each partition's newest sampled event, in Unix ms."""
 
     points: deque[ThroughputPoint] = field(default_factory=lambda: deque(maxlen=POINTS))
     answered: dict[Partition, int] = field(default_factory=dict)
@@ -52,7 +53,10 @@ class ThroughputFold:
     _next: float = 0.0
 
     def add(self, record: CompleteScoreRecord, now: float, *, live: bool) -> None:
-        """Add a score read at `now` (Unix seconds). Scores that are not `live` were in the topic before the console started."""
+        """Add a score that was read at `now` (Unix seconds); its latency counts only if it is `live`.
+
+        A score that is not live was in the topic before the console started.
+        """
         partition = record.source.topic, record.source.partition
         self.answered[partition] = max(record.event_ms, self.answered.get(partition, 0))
         if live and len(self._until_scored) < SAMPLED:
@@ -60,7 +64,7 @@ class ThroughputFold:
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorerFold, now: float) -> bool:
-        """Add a point every STEP_SECONDS; return True if one was added."""
+        """Add a point if STEP_SECONDS have passed since the last one; return whether a point was added."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
@@ -90,7 +94,10 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Return the largest age of a last answered event over the partitions with a lag, in seconds; None if unknown."""
+        """Return the lag in seconds: of the partitions with a lag, the largest age of the newest sampled event.
+
+        0 if no partition has a lag; None if no event of these partitions was sampled.
+        """
         behind = [partition for partition, lag in lags if lag > 0]
         ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]
         return None if behind and not ages else max([0.0, *ages])

@@ -1,4 +1,4 @@
-"""Sample a topic: beyond a number of records per second, skip to its end."""
+"""Sample a topic: when a number of records is read in a second, skip the records up to the end of the topic."""
 
 import contextlib
 from dataclasses import dataclass, field
@@ -10,7 +10,10 @@ from publisher.kafka.partitions import Partition
 
 @dataclass(slots=True)
 class TopicSampler:
-    """Limit a topic to `rate` records per second, and to `budget` records in the first second."""
+    """Limit the records that are read of a topic: `budget` records at first, then `rate` records per second.
+
+    The caller subtracts 1 from `budget` for each record.
+    """
 
     topic: str
     rate: int
@@ -19,9 +22,9 @@ class TopicSampler:
     _behind: set[Partition] = field(default_factory=set)
 
     def skip(self, consumer: Consumer, unread: set[Partition], now: float) -> None:
-        """Pause the topic when the budget of this second is used up; resume at its end in the next second.
+        """Pause the topic if the budget of this second is used up, and resume it at its end in the next second.
 
-        Paused partitions are removed from `unread`. `now` is in Unix seconds.
+        Partitions that are paused are removed from `unread`. `now` is in Unix seconds.
         """
         if now >= self._until:
             self.budget = max(self.budget, self.rate)

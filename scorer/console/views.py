@@ -24,7 +24,19 @@ DIFFERENT = 0.25
 
 @dataclass(frozen=True, slots=True)
 class ScoreDistribution:
-    """The sampled scores of a version; `decisions` holds shares, the most frequent first."""
+    """The distribution of the sampled scores of a version.
+
+    Attributes:
+        tone: The number of the version's colour.
+        count: The number of sampled scores.
+        low: The 5 % quantile of the scores; None without scores.
+        middle: The median; None without scores.
+        high: The 95 % quantile; None without scores.
+        decisions: The most frequent decisions with their shares.
+        expired: The number of expired events, which have no score.
+        fallback: The number of fallback scores, which the version did not compute.
+        last_ms: The time of the newest score in Unix ms.
+    """
 
     version: str
     tone: int
@@ -40,7 +52,7 @@ class ScoreDistribution:
 
 @dataclass(frozen=True, slots=True)
 class DistributionShift:
-    """The population stability index between the scores of the current and the previous version."""
+    """The population stability index between the scores of the previous and the current version; None with too few scores."""
 
     before: str
     now: str
@@ -48,7 +60,7 @@ class DistributionShift:
 
     @property
     def verdict(self) -> str:
-        """The comparison of the distributions in words."""
+        """The index in words: similar, shifted or different."""
         if self.index is None:
             return "too few scores of both versions to compare"
         if self.index < SIMILAR:
@@ -58,12 +70,16 @@ class DistributionShift:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The live scorers of one region and channel.
+    """The scorers of one region that follow one channel.
 
     Attributes:
-        versions: Champion versions and their numbers of scorers.
-        canaries: Canary versions, their percentage of the keys (None if the channel no longer names them), and their scorers.
-        behind: Scorers that do not serve the newest revision.
+        tag: The tag that the scorers follow.
+        scorers: The number of running scorers.
+        silent: The number of scorers without a recent heartbeat.
+        versions: Each champion version with the number of scorers that serve it.
+        canaries: Each canary with its percentage of the keys (None if the channel no longer names it) and its number of
+            scorers.
+        behind: The number of scorers that do not serve the channel's newest revision.
     """
 
     name: str
@@ -80,7 +96,13 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class CanaryShare:
-    """A canary: its share of the keys, and its measured share of the sampled events (None before the first event)."""
+    """The canary of a channel.
+
+    Attributes:
+        keys: Its share of the keys.
+        events: The number of sampled events at the channel's revision.
+        measured: Its share of these events; None without events.
+    """
 
     version: str
     keys: float
@@ -89,7 +111,10 @@ class CanaryShare:
 
 
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
-    """Return the distribution of each sampled version, the served one first, and the comparison of the first two."""
+    """Return the distribution of each sampled version, and the shift between the first two; None with fewer than two.
+
+    The version that the channel `tag` names is the first one, followed by the others from the newest score to the oldest.
+    """
     colours = tones(state)
     channel = state.registry.channels.get(tag)
     serves = channel.version if channel else None
@@ -121,14 +146,14 @@ def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], Dist
 
 
 def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
-    """Return the quality of each sampled version on labelled events, each with its colour number."""
+    """Return each sampled version's colour number, and its quality on the labelled events."""
     assessment = state.labelled.assessed(now)
     colours = tones(state)
     return [(colours.get(each.version, 0), each) for each in assessment.versions] if assessment else []
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return the reasons why labels and scores are excluded, each with its count and an explanation, which may be empty."""
+    """Return the reasons why labels and scores do not count, each with a count and an explanation, which may be empty."""
     assessment = state.labelled.assessed(now)
     refused = [] if assessment is None else assessment.refused.ordered()
     explanations = {} if assessment is None else assessment.refused.explanations
@@ -138,7 +163,7 @@ def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
 
 
 def scores_data(state: ConsoleState) -> dict[str, Any]:
-    """Return the data of the histogram: the bin edges, and one line for each version."""
+    """Return the data of the histogram: the lower edges of the bins, their width, and one line for each version."""
     histogram = state.scores.histogram()
     colours = tones(state)
     lines = [
@@ -149,14 +174,14 @@ def scores_data(state: ConsoleState) -> dict[str, Any]:
 
 
 def flow_data(state: ConsoleState) -> dict[str, Any]:
-    """Return the data of the flow charts: times in Unix seconds, and one column for each line."""
+    """Return the data of the flow charts: times in Unix seconds, and one column of values for each line of a chart."""
     points = list(state.flow.points)
     names = ("throughput", "lag_records", "lag_seconds", "scored_p50", "scored_p99", "visible_p50", "fill", "scoring_ms")
     return {"x": [p.at for p in points], "columns": {name: [getattr(p, name) for p in points] for name in names}}
 
 
 def regions(state: ConsoleState, now: float) -> list[Region]:
-    """Return a row for each region and channel."""
+    """Return a row for each region and each channel that its scorers follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for scorer in state.scorers.listed(now):
         groups.setdefault((scorer.status.region, scorer.status.tag), []).append(scorer)
@@ -183,7 +208,10 @@ def regions(state: ConsoleState, now: float) -> list[Region]:
 
 
 def _canaries(live: Sequence[ScorerState], channel: Channel | None) -> list[tuple[str, int | None, int]]:
-    """Return the loaded canaries: version, percentage of the keys, and number of scorers."""
+    """Return each loaded canary with its percentage of the keys and its number of scorers.
+
+    The percentage is None if the channel does not name the canary.
+    """
     weights = {role.digest: role.weight for role in channel.roles if role.role == CANARY} if channel else {}
     loaded = [each.status.versions[CANARY] for each in live if CANARY in each.status.versions]
     counts = Counter((version.version, weights.get(version.digest)) for version in loaded)
@@ -191,7 +219,7 @@ def _canaries(live: Sequence[ScorerState], channel: Channel | None) -> list[tupl
 
 
 def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
-    """Return the canary of a channel with its shares; None if the channel has no canary."""
+    """Return the canary of a channel with its planned and measured shares; None if the channel has no canary."""
     channel = state.registry.channels.get(tag)
     role = next((role for role in channel.roles if role.role == CANARY), None) if channel else None
     if channel is None or role is None:
@@ -201,7 +229,10 @@ def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
 
 
 def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
-    """Return the dead letters that match the query, and the counts of those not replayed, by reason."""
+    """Return a page of the dead letters that match the query.
+
+    The second value is the number of all dead letters that can be replayed and have not been, by reason.
+    """
     reason = query.get("reason", "")
     needle = query.get("q", "").strip().lower()
 
@@ -212,7 +243,10 @@ def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter
 
 
 def history(state: ConsoleState, tag: str, query: dict[str, str]) -> tuple[list[str], str, Page[ChannelMove] | None]:
-    """Return all channels, the requested one (by default the followed one), and its moves, newest first."""
+    """Return the names of all channels, the requested name, and a page of that channel's moves, the newest first.
+
+    The followed channel is the default. The page is None if the channel does not exist.
+    """
     names = list(state.registry.channels)
     name = query.get("channel", tag)
     channel = state.registry.channels.get(name)

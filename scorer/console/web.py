@@ -54,10 +54,10 @@ class Console:
     Attributes:
         actions: Runs actions; None if the console is read-only.
         hosts: The host names that requests may use.
-        actor: The actor of actions without the header `user_header`.
-        user_header: The request header with the actor's name.
+        actor: The name under which actions are recorded if `user_header` is None or absent.
+        user_header: The request header with the name of the user who acts.
         stopping: Returns True when open streams must end.
-        clock: Returns Unix seconds.
+        clock: Returns the time in Unix seconds.
     """
 
     settings: Settings
@@ -73,7 +73,7 @@ class Console:
 
     @property
     def tag(self) -> str:
-        """The followed tag or channel."""
+        """The tag or channel that the configured scorers follow."""
         return self.settings.model.tag
 
     def app(self) -> Starlette:
@@ -95,7 +95,7 @@ class Console:
         )
 
     def rollout(self, request: Request) -> Response:
-        """Return the page of the channel, its scorers and the planned rollout."""
+        """Return the page of the followed channel, its scorers and the newest rollout."""
         now = self.clock()
         query = dict(request.query_params)
         with self.state.lock:
@@ -192,7 +192,7 @@ class Console:
         return self._page(request, "training", listing=view, shown=shown, query=query, error=error)
 
     def data(self, request: Request) -> Response:
-        """Return the figures of a chart as JSON."""
+        """Return the data of a chart as JSON."""
         figures = views.scores_data if request.url.path.endswith("scores") else views.flow_data
         with self.state.lock:
             values = figures(self.state)
@@ -241,7 +241,7 @@ class Console:
         return RedirectResponse("/dead-letters", 303)
 
     async def ask(self, request: Request) -> Response:
-        """Send a request to the controller of the rollout as requested by a form."""
+        """Send an operator's command to the controller of the rollout, as requested by a form."""
         actions, given = await self._action_form(request)
         if (verb := given.get("verb", "")) not in list(Verb):
             raise HTTPException(400, f"{verb[:40]!r} is not one of {', '.join(Verb)}")
@@ -256,7 +256,10 @@ class Console:
         return RedirectResponse("/", 303)
 
     async def _action_form(self, request: Request) -> tuple[ActionRunner, dict[str, str]]:
-        """Return the form of an allowed action. Raises HTTPException if actions are not allowed or the token is wrong."""
+        """Return the action runner and the fields of a form.
+
+        Raises HTTPException if actions are not allowed or the token is wrong.
+        """
         given = await form(request)
         if self.actions is None:
             raise HTTPException(403, "this console is read-only: start it with scorer console CONFIG --allow-actions")
@@ -296,7 +299,7 @@ class Console:
         return response
 
     def _error(self, request: Request, error: Exception) -> Response:
-        if isinstance(error, RegistryError):  # a name that no channel or version can have
+        if isinstance(error, RegistryError):  # the request names a channel or version with an invalid name
             return self._page(request, "error", 400, message=f"{error}; {error.hint}")
         assert isinstance(error, HTTPException)
         message = "this page does not exist" if error.status_code == 404 else error.detail

@@ -1,7 +1,7 @@
-"""The attestations of one version: the best document of each type. Pure.
+"""The attestations of one version: of each type of document, the one to show. Pure.
 
 A document signed by a trusted key takes precedence over claims, which every user with write access to the registry can add.
-Among equal documents the last listed one counts.
+Among equally trusted documents the last listed one is shown.
 """
 
 import re
@@ -17,7 +17,7 @@ from scorer.console.training.documents import ComparisonDocument, EvaluationDocu
 
 Document = TypeVar("Document", ProvenanceDocument, EvaluationDocument, ComparisonDocument)
 RUN_VERSION = re.compile(r"(\d{4})(\d\d)(\d\d)-([0-9a-f]{12})")
-"""The version name of a training run: the date of its snapshot and the id of the run."""
+"""The form of a training run's version name: the date of its data snapshot, and the id of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,10 @@ class AttestedDocument(Generic[Document]):
     """One attested document of a version.
 
     Attributes:
+        type: The predicate type of the attestation.
         document: The document; None if it is unreadable, for the reason in `fault`.
-        key_id: The trusted key that signed it; None for a claim, for the reason in `unverified`.
-        others: The number of further documents of this type.
+        key_id: The trusted key that signed the document; None for a claim, for the reason in `unverified`.
+        others: The number of further attestations of this type.
     """
 
     type: str
@@ -50,7 +51,7 @@ class AttestedDocument(Generic[Document]):
 
 @dataclass(frozen=True, slots=True)
 class VersionAttestations:
-    """The attested documents of one version; None if not attested.
+    """The attested documents of one version; a document that is not attested is None.
 
     Attributes:
         fault: The reason why the attestations cannot be read; empty if they can.
@@ -71,7 +72,7 @@ class VersionAttestations:
     ) -> list[
         AttestedDocument[ProvenanceDocument] | AttestedDocument[EvaluationDocument] | AttestedDocument[ComparisonDocument]
     ]:
-        """The documents that exist."""
+        """The documents that are attested, in the order provenance, evaluation, comparison."""
         return [each for each in (self.provenance, self.evaluation, self.comparison) if each is not None]
 
 
@@ -81,7 +82,7 @@ class AttestationLibrary:
 
     Attributes:
         left_out: The number of older versions that are not read.
-        read: Whether all versions were read once.
+        read: Whether all of these versions were read once.
         trusting: Whether a policy lists keys; otherwise nothing can be verified.
     """
 
@@ -93,13 +94,13 @@ class AttestationLibrary:
 
 @dataclass(slots=True)
 class BestAttestations:
-    """Select the best attestation of each type from a sequence; one attestation of each type is held."""
+    """Select one attestation of each type from a sequence: the last verified one, or else the last one."""
 
     best: dict[str, Attestation] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Consider an attestation."""
+        """Keep an attestation unless it is of another type than the documents, or a claim while a verified one is kept."""
         if attestation.type not in documents.TYPES:
             return
         self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1
@@ -109,7 +110,7 @@ class BestAttestations:
 
 
 def collect_attestations(version: str, digest: str, attestations: Iterable[Attestation]) -> VersionAttestations:
-    """Return the attested documents of a version. Raises the errors of the iterable."""
+    """Return the attested documents of a version. Raises the errors that the iterable raises."""
     selection = BestAttestations()
     for attestation in attestations:
         selection.add(attestation)

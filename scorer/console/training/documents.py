@@ -55,7 +55,7 @@ class MetricDifference(msgspec.Struct, frozen=True):
 
 
 class ComparedVersion(msgspec.Struct, frozen=True):
-    """A compared version. `revision` is the channel revision that named the champion."""
+    """The champion or the challenger in a comparison. `revision` is the channel revision that named the champion."""
 
     version: Text = ""
     digest: Text = ""
@@ -65,7 +65,7 @@ class ComparedVersion(msgspec.Struct, frozen=True):
 
 
 class HoldOutRows(msgspec.Struct, frozen=True):
-    """The rows of the comparison. `blocks` counts the time blocks of the bootstrap."""
+    """The hold-out rows on which both versions are compared. `blocks` counts the time blocks that the bootstrap resamples."""
 
     digest: Text = ""
     count: Count = 0
@@ -75,7 +75,7 @@ class HoldOutRows(msgspec.Struct, frozen=True):
 
 
 class DiscordantRows(msgspec.Struct, frozen=True):
-    """The rows that only one version predicted correctly, and McNemar's test of them."""
+    """The numbers of rows that only one of the versions predicted correctly, and the p-value of McNemar's test."""
 
     only_champion_right: Count
     only_challenger_right: Count
@@ -83,7 +83,7 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference on the rows whose `field` has this value."""
+    """The difference on a slice: the rows in which the field `field` has the value `value`; `rows` is their number."""
 
     field: Text
     value: Scalar
@@ -92,7 +92,7 @@ class SliceResult(msgspec.Struct, frozen=True):
 
 
 class RuleResult(msgspec.Struct, frozen=True):
-    """One rule of the verdict."""
+    """The result of one rule of the verdict: whether it passed, its value, and the bound of the value."""
 
     name: Text
     passed: bool
@@ -101,7 +101,10 @@ class RuleResult(msgspec.Struct, frozen=True):
 
 
 class ComparisonDocument(msgspec.Struct, frozen=True):
-    """The comparison of challenger and champion on the same rows, and the verdict. The first model has no champion."""
+    """The comparison of challenger and champion on the same rows, and its verdict.
+
+    The first version of a model has no champion.
+    """
 
     verdict: Literal["passed", "refused", "same"]
     challenger: ComparedVersion
@@ -117,14 +120,14 @@ class ComparisonDocument(msgspec.Struct, frozen=True):
 
 
 class TrialScore(msgspec.Struct, frozen=True):
-    """The score of a trial in one rung."""
+    """The score of a trial in one rung of the search."""
 
     trial: Count
     score: Number | None = None
 
 
 class SearchRung(msgspec.Struct, frozen=True):
-    """The trials that were trained for `budget` trees or epochs, and those that continued."""
+    """One rung of the search: the trials that were trained for `budget` trees or epochs, and those `kept` for the next rung."""
 
     budget: Count
     trials: Annotated[list[TrialScore], Meta(max_length=MAX_TRIALS)] = []
@@ -132,13 +135,13 @@ class SearchRung(msgspec.Struct, frozen=True):
 
 
 class SearchTrial(msgspec.Struct, frozen=True):
-    """A trial of the search."""
+    """A trial of the search: one choice of hyperparameters."""
 
     trial: Count
 
 
 class BestTrial(msgspec.Struct, frozen=True):
-    """The selected trial."""
+    """The trial that was selected, with its parameters and the budget of trees or epochs of its score."""
 
     trial: Count
     score: Number | None = None
@@ -147,7 +150,10 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
-    """A hyperparameter search. It trained `spent` trees or epochs; without early stopping it would have trained `unstopped`."""
+    """A hyperparameter search by rungs.
+
+    The search trained `spent` trees or epochs in total. Without stopping trials early, it would have trained `unstopped`.
+    """
 
     metric: Text = ""
     rungs: Annotated[list[SearchRung], Meta(max_length=MAX_RUNGS)] = []
@@ -193,7 +199,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The offsets of a partition, or the revision of a version."""
+    """The annotations of an input: the offset range of a partition, or the version and revision of a model."""
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")
@@ -202,7 +208,7 @@ class OffsetRange(msgspec.Struct, frozen=True):
 
 
 class ResolvedDependency(msgspec.Struct, frozen=True):
-    """An input of the build (SLSA provenance)."""
+    """An input of the training run (a resolved dependency in SLSA provenance)."""
 
     name: Text = ""
     uri: Annotated[str, Meta(max_length=1_000)] = ""
@@ -211,7 +217,7 @@ class ResolvedDependency(msgspec.Struct, frozen=True):
 
     @property
     def sha256(self) -> str:
-        """The digest in the form of a reference; empty if there is none."""
+        """The digest as `sha256:...`; empty if there is none."""
         return f"sha256:{self.digest['sha256']}" if "sha256" in self.digest else ""
 
 
@@ -225,13 +231,13 @@ class BuildDefinition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
-    """The provenance of a version."""
+    """The SLSA provenance of a version."""
 
     build_definition: BuildDefinition
 
     @property
     def run(self) -> InternalParameters:
-        """The run that trained the version."""
+        """The internal parameters: those of the run that trained the version."""
         return self.build_definition.internal_parameters
 
     @property
@@ -240,7 +246,7 @@ class ProvenanceDocument(msgspec.Struct, frozen=True, rename="camel"):
         return self.build_definition.external_parameters.config.training.gate
 
     def named(self, name: str) -> list[ResolvedDependency]:
-        """Return the inputs with this name."""
+        """Return the inputs with this name, in their order."""
         return [each for each in self.build_definition.resolved_dependencies if each.name == name]
 
 
@@ -252,7 +258,7 @@ class EvaluatedDataset(msgspec.Struct, frozen=True):
 
 
 class EvaluationDocument(msgspec.Struct, frozen=True):
-    """The metrics of a version on a dataset."""
+    """The evaluation of a version: its metrics on a dataset."""
 
     dataset: Text | EvaluatedDataset
     metrics: Figures = {}
@@ -268,7 +274,7 @@ NAMES = {PROVENANCE: "provenance", EVALUATION: "evaluation", COMPARISON: "compar
 
 
 def read(predicate: Mapping[str, Any], type_: type[Document]) -> Document:
-    """Decode a predicate. Raises ValueError with a message of one line."""
+    """Decode the predicate of an attestation as a document. Raises ValueError with a message of one line."""
     try:
         return msgspec.convert(predicate, type_)
     except (msgspec.ValidationError, RecursionError) as error:

@@ -22,13 +22,16 @@ from scorer.console.training.attestations import RUN_VERSION, AttestationLibrary
 
 POLL_SECONDS = 5.0
 VERSIONS = 200  # newest versions that are read
-RECENT = 20  # newest versions checked at every poll, and number of others checked in turn
+RECENT = 20  # number of the newest versions that every poll checks, and of the other versions that it checks in turn
 SOURCE = "attestations"
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """A version with the referrers and trusted keys at the time of its read."""
+    """The attestations of a version, with its referrers and the trusted keys at the time when they were read.
+
+    `listed`, the digests of the referrers, is None if they could not be listed.
+    """
 
     attestations: VersionAttestations
     listed: tuple[str, ...] | None
@@ -36,7 +39,7 @@ class _ReadVersion:
 
 
 class AttestationReader:
-    """Read the newest versions of a repository, at most `most`, and read a version again only if it may have changed."""
+    """Read the attestations of a repository's `most` newest versions; read a version again only if it may have changed."""
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
@@ -46,7 +49,7 @@ class AttestationReader:
         self._turn = 0
 
     def poll(self, now: datetime) -> Iterator[AttestationLibrary]:
-        """Yield the library after each changed version, and once after all.
+        """Yield the attestations of all versions after each version that has changed, and once at the end.
 
         Raises:
             RegistryError: If the registry is unavailable; the versions read so far are kept.
@@ -62,7 +65,7 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check now: the newest ones, some others in turn, and all that were never read."""
+        """Return the versions to check now: the newest, RECENT of the others in turn, and those never read with these keys."""
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
         self._turn = (self._turn + RECENT) % len(later) if later else 0
@@ -72,7 +75,7 @@ class AttestationReader:
         return [version for version in wanted if version in fresh or version in turn or version in wanted[:RECENT]]
 
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
-        """Read a version and return True if its attestations changed."""
+        """Read the attestations of a version, if they may have changed, and return whether they changed."""
         earlier = self._versions.get(version)
         digest = earlier.attestations.digest if earlier else ""
         listed = None
@@ -101,7 +104,7 @@ class AttestationReader:
 
 
 class TrainingFeed:
-    """Poll the registry in a thread until `close`."""
+    """Poll the attestations into the console's state, in a thread that runs until `close`."""
 
     def __init__(self, store: Store, state: ConsoleState, keys: Sequence[TrustedKey]) -> None:
         self._reader = AttestationReader(store, keys)
@@ -111,7 +114,7 @@ class TrainingFeed:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop the thread and wait for its end."""
+        """Stop the thread and wait until it has ended."""
         self._closing.set()
         self._thread.join()
 
@@ -139,7 +142,7 @@ class TrainingFeed:
 
 
 def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
-    """Return the time of the first attestation; None if the list has no time."""
+    """Return the time of the earliest attestation in a list of referrers; None if the list contains no time."""
     times = []
     for each in listed:
         with contextlib.suppress(ValueError, OverflowError):
@@ -148,13 +151,16 @@ def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
 
 
 def _age(version: VersionAttestations) -> tuple[str, float]:
-    """Return a sort key: by the date of a run, then by its time of attestation; other versions first."""
+    """Return an ascending sort key: the date in the name of a run's version, then the time of the first attestation.
+
+    Versions without such a name come first.
+    """
     is_run = RUN_VERSION.fullmatch(version.version)
     return version.version[:8] if is_run else "", version.attested.timestamp() if version.attested else 0.0
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:
-    """Sort versions: training runs first, by their date, then all others."""
+    """Sort versions: those of training runs first, from the newest to the oldest date, then all others by name, descending."""
     runs = [version for version in versions if RUN_VERSION.fullmatch(version)]
     rest = sorted(set(versions) - set(runs), reverse=True)
     return [*sorted(runs, reverse=True), *rest]

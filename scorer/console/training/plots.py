@@ -1,6 +1,6 @@
 """The plots of a training run as SVG texts: search rungs, learning curves, rules and confusion matrices.
 
-Pure functions of the attested documents. A plot without data is an empty text.
+All functions are pure and take attested documents. A plot without data is an empty text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 def rungs(search: SearchDocument, unit: str = "trees") -> str:
-    """Plot the trials of each rung by score; filled dots are continued trials, or the best trial in the last rung."""
+    """Plot the scores of the trials of each rung; filled dots continue in the next rung, or are the best trial of the last."""
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:
@@ -49,7 +49,7 @@ def rungs(search: SearchDocument, unit: str = "trees") -> str:
 
 
 def curve(search: SearchDocument, unit: str = "trees") -> str:
-    """Plot the learning curves of the trials, with the best trial on top."""
+    """Plot the learning curve of each trial, the best trial on top of the others."""
     steps = _by_budget(search)
     paths: dict[int, list[Point]] = {}
     for rung in steps:
@@ -115,7 +115,7 @@ def matrices(comparison: ComparisonDocument) -> str:
 
 
 def rules(comparison: ComparisonDocument) -> str:
-    """Plot each rule of the verdict: its value relative to the bound, which is the middle line."""
+    """Plot each rule of the verdict: its value relative to its bound, which is the line in the middle."""
     if not comparison.rules:
         return ""
     parts = []
@@ -131,7 +131,7 @@ def rules(comparison: ComparisonDocument) -> str:
 
 
 def gauge(rule: RuleResult) -> str:
-    """Plot one rule without text, 160 by 20 pixels; the rule passed if the dot is to the right of the middle line."""
+    """Plot one rule without text, 160 by 20 pixels; a dot at the right of the line in the middle means that the rule passed."""
     return picture(160, 20, _gauge(rule, 6, 154, 10))
 
 
@@ -151,7 +151,7 @@ def _by_budget(search: SearchDocument) -> Sequence[SearchRung]:
 
 
 def _scale(value: float, low: float, high: float, start: float, end: float) -> float:
-    """Map a value from [low, high] to [start, end]; to the middle if low equals high."""
+    """Map a value from the range [low, high] to [start, end]; to the middle of [start, end] if low equals high."""
     return (start + end) / 2 if high <= low else start + (end - start) * (value - low) / (high - low)
 
 

@@ -21,7 +21,7 @@ from scorer.console.training.documents import (
 )
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
-# range of a bar, in margins
+# limits of the range of a bar, as multiples of the margin
 SHORTEST = 1.5
 LONGEST = 4.0
 RUN = re.compile(r"[0-9a-f]{12}")
@@ -32,17 +32,17 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """The confidence interval of a difference as a bar; larger is better. x coordinates are from 0 to WIDTH.
+    """The confidence interval of a metric's difference as a bar; larger is better. x coordinates are from 0 to WIDTH.
 
     Attributes:
-        difference: The difference.
+        difference: The difference with its interval.
         margin: The margin; None without a margin.
-        tone: Good if the lower bound is at or above the margin, bad if it is below, and wait without a margin.
+        tone: Good if the lower bound is at or above the negative margin, bad if it is below, and wait without a margin.
         left: The x coordinate of the lower bound.
         right: The x coordinate of the upper bound.
         mean: The x coordinate of the difference.
         zero: The x coordinate of 0.
-        edge: The x coordinate of the margin, which is below 0; None without a margin.
+        edge: The x coordinate of the negative margin; None without a margin.
     """
 
     difference: MetricDifference
@@ -57,7 +57,12 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class VersionPromotion:
-    """A channel move to the version; `by_run` is True if the run itself made the move, `now` if the move is the current one."""
+    """A channel move to the version.
+
+    Attributes:
+        by_run: Whether the training run itself made the move.
+        now: Whether the move created the channel's current revision.
+    """
 
     channel: str
     role: str
@@ -71,7 +76,7 @@ class VersionPromotion:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of both versions."""
+    """The values of a metric for champion and challenger; None if a version has no value."""
 
     name: str
     champion: float | None
@@ -79,7 +84,7 @@ class Metric:
 
     @property
     def change(self) -> float | None:
-        """The challenger's value minus the champion's; None unless both exist."""
+        """The challenger's value minus the champion's; None unless both have a value."""
         if self.champion is None or self.challenger is None:
             return None
         return self.challenger - self.champion
@@ -87,13 +92,16 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A version from a training run.
+    """A training run for display, with the version that it produced.
 
     Attributes:
-        attestations: Its attested documents.
+        attestations: The attested documents of the version.
         verified: Whether a trusted key signed the verdict.
+        because: The reason for the verdict, as a sentence.
+        failed: The names of the rules that did not pass.
+        promotions: The channel moves to the version.
         warnings: Contradictions between the documents and the channels.
-        trusting: Whether a policy lists keys that could verify it.
+        trusting: Whether a policy lists keys with which the verdict could be verified.
     """
 
     attestations: VersionAttestations
@@ -115,18 +123,18 @@ class TrainingRun:
 
     @property
     def tone(self) -> str:
-        """Return good, bad, wait or plain. A claim is never good; it is plain if no policy could verify it."""
+        """The tone of the verdict: good, bad, wait or plain. A claim that is not verified is never good."""
         tone = TONES[self.verdict]
         return self.claim_tone if tone == "good" and not self.verified else tone
 
     @property
     def claim_tone(self) -> str:
-        """Return the tone of a claim: a warning only if a key could have verified it."""
+        """The tone of an unverified claim: wait if a trusted key could have verified the claim, else plain."""
         return "wait" if self.trusting else "plain"
 
     @property
     def comparison(self) -> ComparisonDocument | None:
-        """The comparison; None if it is not attested or unreadable."""
+        """The comparison; None if it is not attested or is unreadable."""
         return self.attestations.comparison.document if self.attestations.comparison else None
 
     @property
@@ -137,17 +145,17 @@ class TrainingRun:
 
     @property
     def unit(self) -> str:
-        """The unit of a training budget."""
+        """The unit of a training budget: epochs or trees."""
         return "epochs" if self.training.recipe == "network" else "trees"
 
     @property
     def champion(self) -> ComparedVersion | None:
-        """The champion of the comparison; None without one."""
+        """The champion in the comparison; None without a comparison or a champion."""
         return self.comparison.champion if self.comparison else None
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that name the version now, with its role if it is not the champion."""
+        """The channels that now name the version, each with the version's role unless it is the champion."""
         return [
             each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
         ]
@@ -175,18 +183,18 @@ class TrainingRun:
 
     @property
     def claimed(self) -> bool:
-        """Whether any document of the version is only a claim."""
+        """Whether a document of the version is not signed by a trusted key."""
         return any(not each.verified for each in self.attestations.statements)
 
 
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
-    """Return the training runs among the versions, in their order; `trusting` as in `AttestationLibrary`."""
+    """Return the training runs among the versions, in the order of the versions; `trusting` as in `AttestationLibrary`."""
     all_channels = list(channels)
     return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]
 
 
 def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | None]]:
-    """Return name, rows and interval of each slice."""
+    """Return the name, the number of rows and the interval of each slice in the comparison."""
     provenance = run.attestations.provenance
     margin = provenance.document.gate.slice_margin if provenance and provenance.document else None
     slices = run.comparison.slices if run.comparison else []
@@ -194,7 +202,7 @@ def slice_bars(run: TrainingRun) -> Sequence[tuple[str, int, DifferenceBar | Non
 
 
 def bar(difference: MetricDifference | None, margin: float | None) -> DifferenceBar | None:
-    """Return the bar of a difference with its margin; None without a difference."""
+    """Return the difference with its margin as a bar; None without a difference."""
     if difference is None:
         return None
     margin = margin if margin is not None and margin > 0 else None
@@ -265,7 +273,7 @@ def _because(attestations: VersionAttestations) -> str:
 
 
 def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
-    """Return the moves to the version, the newest of each channel first."""
+    """Return the moves that give the version a role, the newest of each channel first."""
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
         VersionPromotion(
@@ -285,7 +293,7 @@ def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[
 
 
 def _role(move: ChannelMove, digest: str) -> str:
-    """Return the role of a version after a move; empty without one."""
+    """Return the role of the version with this digest after a move; empty if it has no role."""
     return CHAMPION if move.champion == digest else next((each.role for each in move.roles if each.digest == digest), "")
 
 
@@ -311,7 +319,7 @@ def _unearned(verdict: str, promotions: Sequence[VersionPromotion]) -> Iterator[
 
 
 def _date(version: str) -> str:
-    """Return the date in a version name; empty if it has none."""
+    """Return the date in the name of a version as ISO 8601; empty if there is none."""
     if named := RUN_VERSION.fullmatch(version):
         try:
             return date(int(named[1]), int(named[2]), int(named[3])).isoformat()

@@ -21,10 +21,13 @@ class TrainingPage:
     """The list of runs, or one requested run.
 
     Attributes:
-        run: The requested run; None if it does not exist.
+        rows: One page of the list.
+        newest: The newest run; None if there is none.
+        run: The requested run; None if it does not exist or none is requested.
         asked: Whether the query names a run.
-        verdicts: The counts of all runs by verdict.
+        verdicts: The number of runs by verdict.
         left_out: The number of older versions that are not read.
+        read: Whether all versions were read once.
     """
 
     rows: Page[TrainingRun]
@@ -38,12 +41,12 @@ class TrainingPage:
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """One run with its plots (SVG texts, empty if there is nothing to plot) and commands.
+    """One run with its plots and commands. Plots are SVG texts, empty if there is nothing to plot.
 
     Attributes:
-        spans: The offset ranges of the rows.
+        spans: The offset ranges of the events and labels that the run read.
         spans_left_out: The number of further offset ranges.
-        commands: Element id, label and text of each command.
+        commands: The element id, the label and the text of each command.
     """
 
     run: TrainingRun
@@ -59,7 +62,7 @@ class RunPage:
 
 
 def training(library: AttestationLibrary, channels: Iterable[Channel], query: dict[str, str]) -> TrainingPage:
-    """Return the page of a query: all runs, or the run whose version or id is `run`."""
+    """Return the page that a query requests: all runs, or the run whose version or id is the value of `run`."""
     every = runs(library.versions, channels, trusting=library.trusting)
     asked = query.get("run", "")
     verdict = query.get("show", "")
@@ -71,7 +74,7 @@ def training(library: AttestationLibrary, channels: Iterable[Channel], query: di
 
 
 def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
-    """Return the page of one run."""
+    """Return the page of one run, with the commands that `lines` builds."""
     search = run.training.search
     attested = run.attestations.provenance
     provenance = attested.document if attested else None
@@ -92,7 +95,10 @@ def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
 
 
 def _matrices(run: TrainingRun) -> list[tuple[str, str]]:
-    """Return titles and plots of the champion's and challenger's matrices; without a comparison that of the evaluation."""
+    """Return the title and the plot of each confusion matrix of a run.
+
+    They are those of champion and challenger in the comparison, or without a comparison that of the evaluation.
+    """
     comparison = run.comparison
     if comparison is None:
         attested = run.attestations.evaluation
