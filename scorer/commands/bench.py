@@ -47,19 +47,19 @@ BASIS: dict[str, Any] = {
     "input": {"topics": ["events"]},
     "output": {"topic": "scores"},
 }
-"""The settings without a configuration. No client connects to them."""
+"""The settings if no configuration is given. No client connects to these addresses."""
 RECORD_BYTES = 1_000_000_000  # no limit for scores
-WIDTH = 16  # width of the longest bar, in characters
+WIDTH = 16  # width of the longest bar of a table, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
-    """The cost of one batch size.
+    """The measured times of batches of one size.
 
     Attributes:
-        size: events in a batch.
-        model: seconds of the model for a batch.
-        loop: seconds of decoding, model and encoding for a batch.
+        size: the number of events in a batch.
+        model: the seconds that the model takes for a batch.
+        loop: the seconds for a batch in the whole loop: decoding, model and encoding.
         events_per_second: the throughput of one process, without the time of the Kafka clients.
     """
 
@@ -73,12 +73,15 @@ class BatchCost:
 class BenchReport:
     """The result of a benchmark.
 
+    The line T(B) = a + b B is fitted to the time of the loop for a batch of B events.
+
     Attributes:
-        buckets: the batch sizes that the model pads to; empty without padding.
+        buckets: the batch sizes to which the model pads batches; empty without padding.
         worthwhile: the padding sizes that the measured costs suggest.
-        fixed: a of T(B) = a + b B, the time of the loop in seconds.
-        per_event: b of T(B).
-        latency_target: in seconds.
+        points: the measured times, by ascending batch size.
+        fixed: a, in seconds per batch.
+        per_event: b, in seconds per event.
+        latency_target: the latency target in seconds.
         batch: the largest measured size within the latency target; 0 if none is.
         events_per_second: the throughput of the best size.
         native: which parts of the native library are in use, in words.
@@ -109,7 +112,7 @@ def bench(
 
 
 def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple[Settings, Package | None]:
-    """Return the settings of the benchmark, and the package if `model` is a folder.
+    """Return the settings of the benchmark, and the package if `model` is a folder, else None.
 
     Args:
         model: a package folder, or a reference with a tag or a digest.
@@ -137,7 +140,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 
 def measure(settings: Settings, folder: Package | None) -> BenchReport:
-    """Measure a package, or the version that the settings name.
+    """Measure the package `folder`, or if it is None the version that the settings name.
 
     Raises:
         Fatal: The version is rejected.
@@ -189,7 +192,10 @@ def _measure_sizes(
 
 
 def _fit_line(points: Sequence[BatchCost]) -> tuple[float, float]:
-    """Fit a and b of T(B) = a + b B by least squares of the relative errors; neither is negative."""
+    """Fit a and b of T(B) = a + b B to the times of the loop; neither is negative.
+
+    The fit minimizes the squares of the relative errors.
+    """
     if len(points) < 2:
         return 0.0, points[0].loop / points[0].size
     sizes, seconds = (np.array(column, np.float64) for column in zip(*((p.size, p.loop) for p in points), strict=True))
@@ -211,7 +217,7 @@ def _batch(topic: str, events: list[ExampleRecord]) -> Batch:
 
 
 def as_tables(report: BenchReport) -> Group:
-    """Return the table of costs and its conclusions. Bars of times are logarithmic, bars of throughput linear."""
+    """Return the table of costs and its conclusions; bars of times have a logarithmic scale, bars of throughput a linear."""
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
         table.add_column(column, justify="right", no_wrap=True, min_width=7)

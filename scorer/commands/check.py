@@ -40,7 +40,7 @@ from scorer.settings import Settings, load
 from scorer.settings.carry import CarriedField, Row
 from scorer.topics import DescribedTopic
 
-BEGIN_SECONDS = 60.0  # for a first transaction, which may wait for its coordinator to load
+BEGIN_SECONDS = 60.0  # time limit of the first transaction, which may wait until its coordinator has loaded its state
 RETRY_SECONDS = 0.1
 METADATA_SECONDS = 30.0  # until every broker knows new topics; each request may reach another broker
 SAMPLE = 100  # newest events of each input partition that are decoded
@@ -59,7 +59,13 @@ def check(
 
 
 def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -> Iterator[Finding]:
-    """Yield the result of each check. A check is skipped if a check that it depends on failed."""
+    """Yield the result of each check. A check that depends on a failed check is skipped.
+
+    Args:
+        settings: The settings to check.
+        create: Whether to create missing topics.
+        partitions: The number of partitions of created input topics.
+    """
     described: dict[str, topics.DescribedTopic] = {}
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")
@@ -90,7 +96,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
 def _broker(
     settings: Settings, admin: AdminClient, create: bool, partitions: int
 ) -> Generator[Finding, None, dict[str, DescribedTopic]]:
-    """Check topics, rights and group settings; return the topics that this client may use."""
+    """Check topics, rights and group settings; return the topics that this client may use, empty if a check failed."""
     try:
         described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
         plans = topics.missing(settings, described, partitions) if create else []
@@ -115,7 +121,7 @@ def _broker(
 
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
-    """Join the group and begin a transaction, since only an attempt shows whether the broker allows it. Raises Fatal."""
+    """Join the group and begin a transaction, because only an attempt shows whether the broker allows them. Raises Fatal."""
     groups.check_right_to_join(admin, settings.kafka, settings.name)
     if settings.delivery == "exactly-once":
         initialised(
@@ -151,7 +157,10 @@ def _topics(settings: Settings, described: dict[str, topics.DescribedTopic], exi
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the session timeout of KIP-848, which the broker sets: its default delays a take-over by 45 s."""
+    """Check the session timeout of the group protocol KIP-848, which only the broker sets.
+
+    The broker's default would delay by 45 s that another scorer takes over after a crash.
+    """
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:
         values = admin.describe_configs([resource], request_timeout=5)[resource].result()
@@ -223,7 +232,7 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that events have the carried fields: a misspelt path makes the value null in all scores."""
+    """Check that events have the fields that scores carry: a misspelt path makes the value null in all scores."""
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
@@ -231,7 +240,10 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
 
 
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
-    """Check that events have an id: with a misspelt `input.id` the position replaces it, which other systems do not know."""
+    """Check that events have an id.
+
+    If `input.id` is misspelt, the event's position becomes the id in its score, which other systems do not know.
+    """
     without = sum(each is None for each in ids)
     if without and field is not None:
         detail = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}; their position is the id"
@@ -239,7 +251,7 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
-    """Return the events at the newest SAMPLE offsets of each partition, and the number of those offsets. Raises Fatal."""
+    """Return the messages at the newest SAMPLE offsets of each partition, and the number of these offsets. Raises Fatal."""
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}

@@ -32,9 +32,9 @@ from scorer.models.loaded_model import LoadedModel
 from scorer.models.registry_access import pull_version
 from scorer.settings import Settings, load
 
-NEWEST = 100_000  # the default number of events
+NEWEST = 100_000  # the default number of events to compare
 USUAL = Limits()
-MAX_TEXT = 60  # characters of a score, an event or an error
+MAX_TEXT = 60  # characters of a score, an event or an error that a table shows
 
 
 def compare(
@@ -79,7 +79,10 @@ def compare(
 
 @contextlib.contextmanager
 def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
-    """Load a version with the checks of a scorer; yield its name and the model. Raises RegistryError, Fatal and BackendAway."""
+    """Load a version with the same checks as a scorer; yield the version's name and its loaded model.
+
+    Raises RegistryError, Fatal and BackendAway.
+    """
     folder = Path(name_or_folder)
     if folder.is_dir():
         digest = from_bytes(str(folder.resolve()).encode())
@@ -99,7 +102,7 @@ def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str
 
 @contextlib.contextmanager
 def _progress() -> Iterator[compare_versions.Progress]:
-    """Show a progress bar on stderr, if that is a terminal."""
+    """Show a progress bar on stderr if stderr is a terminal; yield the callback that updates the bar."""
     columns = (TextColumn("comparing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")
@@ -107,7 +110,7 @@ def _progress() -> Iterator[compare_versions.Progress]:
 
 
 def as_tables(report: ComparisonReport) -> Group:
-    """Return tables of counts, rules, changed decisions, dead letters of the candidate alone, and the largest differences."""
+    """Return tables of counts, rules, changed decisions, dead letters of the candidate only, and the largest differences."""
     scored = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
     if scored.flipped():
@@ -151,7 +154,7 @@ def _rules(report: ComparisonReport) -> Table:
 
 
 def _labelled(assessment: Assessment) -> list[RenderableType]:
-    """Return the metrics of both versions on labelled events, and their differences."""
+    """Return the quality figures of both versions on labelled events, and the differences of these figures."""
     deltas = differences(assessment)
     table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):

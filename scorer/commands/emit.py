@@ -99,7 +99,7 @@ def _headers(items: list[str]) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open the file or stdin. Raises Fatal (2) if it cannot be opened, or read in the block."""
+    """Open the file, or stdin for `-`. Raises Fatal (2) if it cannot be opened, or if reading in the `with` block fails."""
     try:
         if file != STDIN:
             with file.open("rb") as lines:
@@ -118,7 +118,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _progress(file: Path) -> Iterator[Progress]:
-    """Show the progress on stderr, if that is a terminal."""
+    """Show the progress on stderr if stderr is a terminal; yield the callback that updates it."""
     size = file.stat().st_size if file.is_file() else None
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.fields[events]:,} events"), TimeElapsedColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
@@ -127,7 +127,7 @@ def _progress(file: Path) -> Iterator[Progress]:
 
 
 class WritePace:
-    """Limits the rate of events, in bursts of TICK seconds. Pure: `began` and `now` are monotonic seconds."""
+    """Limits the rate of events, in bursts of TICK seconds. Pure: times are in seconds of a monotonic clock."""
 
     def __init__(self, rate: float | None, began: float) -> None:
         self._rate = rate
@@ -146,9 +146,9 @@ class WritePace:
 def write(
     writer: EventWriter, lines: Iterable[EventLine], template: RecordTemplate, rate: float | None, progress: Progress
 ) -> None:
-    """Write lines and wait for the broker's confirmation of each.
+    """Write the lines as events, and wait until the broker has confirmed all of them.
 
-    Partitions are chosen by key like the Java client does (murmur2).
+    The key of an event selects its partition as in the Java client (murmur2).
 
     Args:
         writer: the producer.

@@ -117,7 +117,7 @@ def judge(
 
 
 def _bake_seconds(bake: str | None, follow: bool) -> int:
-    """Return the bake time in seconds. Raises BadParameter."""
+    """Return the bake time in seconds, 0 without one. Raises BadParameter if it is invalid or given without `follow`."""
     if bake is None:
         return 0
     if not follow:
@@ -131,7 +131,10 @@ def _bake_seconds(bake: str | None, follow: bool) -> int:
 def _contestants(
     settings: Settings, window: TimeRange, given: Sequence[ContestVersion | None], follow: bool
 ) -> tuple[dict[Partition, Bounds], Contestants | None]:
-    """Return the offsets to read and the two versions in them; with `follow` wait until there are two."""
+    """Return the offset ranges to read, and the two versions; None if their records do not name two versions.
+
+    With `follow` it waits until they do.
+    """
     reader = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:
         spans = answer_spans(reader, settings, window)
@@ -142,7 +145,7 @@ def _contestants(
 
 
 def _analyse(analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins) -> AnalysisReport:
-    """Analyse all records up to the current end."""
+    """Analyse all records up to the end offsets of the analyzer, and return the report."""
     with err_console.status("analysing") as status:
         for left in analyzer.to_end():
             status.update(f"analysing: {left:,} offsets left")
@@ -152,7 +155,7 @@ def _analyse(analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins) 
 def _follow(
     analyzer: CanaryAnalyzer, versions: Contestants, margins: Margins, bake_seconds: int, as_json: bool
 ) -> AnalysisReport:
-    """Analyse every second and print the result, until there is a verdict."""
+    """Analyse new records every second and print the result, until the verdict is to promote or to roll back."""
     bake = BakeClock()
     with Live(console=err_console, transient=True, auto_refresh=False) as live:
         while True:
@@ -177,6 +180,6 @@ def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> Can
 
 
 def verdict_line(analysis: AnalysisReport) -> Text:
-    """Return the verdict with its reasons."""
+    """Return the verdict and its reasons as one line."""
     verdict = analysis.verdict
     return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")

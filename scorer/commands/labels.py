@@ -47,7 +47,7 @@ def labels(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file. Raises Fatal (2) if that fails."""
+    """Write a text to a file. Raises Fatal (2) if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -55,7 +55,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def as_tables(assessment: Assessment) -> Group:
-    """Return the counts, the metrics of each version, and the confusion matrices."""
+    """Return tables of the counts, of each version's quality figures, and of the confusion matrices."""
     refused = [
         (reason, f"{count:,}", f"first: {assessment.refused.first(reason)}") for reason, count in assessment.refused.ordered()
     ]
@@ -76,7 +76,7 @@ def as_tables(assessment: Assessment) -> Group:
 
 
 def metrics_table(versions: Sequence[Quality]) -> RenderableType:
-    """Return a row of metrics for each version, without empty columns."""
+    """Return a table with a row of quality figures for each version; a column without any value is left out."""
     used = [k for k, name in enumerate(FIGURES) if any(getattr(each, name) is not None for each in versions)]
     columns = ("version", "labels", *(FIGURE_TITLES[k] for k in used))
     rows = [

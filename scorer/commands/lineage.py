@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scorer.lineage.recompute import Recomputation
 
 TOLERANCE = 1e-6
-LATEST_MS = 253_402_300_800_000  # the year 10000
+LATEST_MS = 253_402_300_800_000  # the start of the year 10000: later times cannot be formatted
 MAX_EVENT_BYTES = 2_000  # of an event's key, headers and value that are printed
 
 
@@ -91,7 +91,10 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
 
 
 def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str, Any]:
-    """Return the explanation in the form of `--json`; values that are not known are None."""
+    """Return the lineage and its recomputation, None if there is none, as the document that `--json` prints.
+
+    A value that is not known is None.
+    """
     event = explanation.event
     answer = explanation.answer
     move = explanation.move
@@ -136,7 +139,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
 
 
 def as_table(document: dict[str, Any]) -> Table:
-    """Return the document as a table: one line for each known value, grouped by the document's parts."""
+    """Return the document of `as_document` as a table: one line for each known value, grouped by the document's parts."""
     table = Table("", "", "", box=SIMPLE_HEAD, show_edge=False, show_header=False)
     for part, content in document.items():
         for number, (name, value) in enumerate(row for row in _rows(part, content) if row[1] not in (None, {})):
@@ -153,7 +156,11 @@ def _rows(part: str, content: Any) -> Iterable[tuple[str, Any]]:
 
 
 def _iso_time(unix_ms: int) -> str | None:
-    """Format a time as ISO 8601; None if it is negative or beyond the year 9999, since a producer may write any 64 bits."""
+    """Format a time as ISO 8601.
+
+    Returns:
+        None if the time is negative or after the year 9999: a producer may write any 64 bits.
+    """
     if not 0 <= unix_ms < LATEST_MS:
         return None
     return datetime.fromtimestamp(unix_ms / 1_000, UTC).isoformat(timespec="milliseconds")

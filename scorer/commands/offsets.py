@@ -19,11 +19,11 @@ SECONDS = 10.0
 
 
 class PartitionOffsets(NamedTuple):
-    """The offsets of a partition.
+    """The committed offset of a partition, and the offsets that the partition holds.
 
     Attributes:
         committed: the committed offset of the group; None if there is none.
-        low: the first offset.
+        low: the first retained offset.
         high: the end offset.
     """
 
@@ -55,7 +55,7 @@ def offsets(
 
 
 def read_offsets(settings: Settings, admin: AdminClient) -> list[PartitionOffsets]:
-    """Return the offsets of every input partition. Raises Fatal if the broker does not return them."""
+    """Return the offsets of every partition of the input topics. Raises Fatal if the broker does not return them."""
     described = topics.describe(admin, settings.kafka, acls.to_describe(*settings.input.topics))
     with retriable_as_fatal("check the broker", "the offsets cannot be read: "):
         committed = {(p.topic, p.partition): p.next for p in _groups(settings, admin).positions(settings.name)}
@@ -67,7 +67,8 @@ def read_offsets(settings: Settings, admin: AdminClient) -> list[PartitionOffset
 def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, partition: int | None) -> list[PartitionOffsets]:
     """Move the group to `earliest`, `latest` or an offset, and return the new offsets.
 
-    The group must have no members: a running scorer would continue from its position and overwrite the move.
+    `topic` and `partition` limit the partitions that are moved; None for all. The group must have no members: a running scorer
+    would continue from its position and overwrite the move.
 
     Raises:
         Fatal: The group has members, no partition matches, or the broker rejects the move.

@@ -102,7 +102,10 @@ def _move(
     wait_seconds: float | None,
     json: bool,
 ) -> None:
-    """Move the channel, notify the scorers, wait for them and print the result. Raises Exit with 1 (timeout) or 3 (refused)."""
+    """Move the channel, notify the scorers, wait for them and print the result.
+
+    `wait_seconds` is None to not wait. Raises Exit with code 1 after a timeout, or 3 if a scorer has refused the version.
+    """
     settings = load(config, flags or []).settings
     if request.key is None:
         request = replace(request, key=move_key(settings))
@@ -114,7 +117,7 @@ def _move(
         began = time.monotonic()
         try:
             notify(settings, move, store.repository)
-        except Fatal as error:  # the channel has moved: without the notice the scorers see it at their next poll
+        except Fatal as error:  # the channel has moved: without the notice the scorers detect the move at their next poll
             print_message(f"warning: {error}; the scorers see the move at their next poll")
         verdict = None if wait_seconds is None else topic.follow(move, wait_seconds, _print_outcomes())
     value = move_document(move)

@@ -39,7 +39,7 @@ def replay(
 
 
 def _check_reasons(names: list[str]) -> list[str]:
-    """Return the names. Raises BadParameter if one is not a reason of dead letters."""
+    """Return the names unchanged. Raises BadParameter if a name is not a reason of dead letters."""
     for name in names:
         if name not in list(Reason):
             raise typer.BadParameter(f"{name!r} is not a reason; {nearest(name, list(Reason))}", param_hint="--reason")

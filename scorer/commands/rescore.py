@@ -86,7 +86,7 @@ def rescore(
 
 
 def _selection(digest: str | None, statuses: list[str], start: str | None, end: str | None) -> ScoreSelection:
-    """Return the selection. Raises BadParameter."""
+    """Return the selection of scores to correct. Raises BadParameter."""
     if digest is None and not statuses:
         raise typer.BadParameter("select the wrong scores with --digest, --status, or both")
     if digest is not None and not DIGEST.fullmatch(digest):
@@ -110,7 +110,10 @@ def _resolve(settings: Settings, version: str) -> str:
 
 
 def _load_version(settings: Settings, version: str | None) -> Servable:
-    """Load the version with the checks of a scorer, to write corrections. Raises RegistryError, Fatal."""
+    """Load the version that scores events again, with the same checks as a scorer.
+
+    It is configured to write corrections. Raises RegistryError, Fatal.
+    """
     package, resolution = pull_version(_with_version(settings, version))
     try:
         return make(package, resolution, tried_loader(settings), jobs.correcting_settings(settings))
@@ -121,7 +124,7 @@ def _load_version(settings: Settings, version: str | None) -> Servable:
 
 
 def as_table(summary: RescoreSummary, done: str) -> Table:
-    """Return the counts of this run and of the whole job."""
+    """Return the counts of this run and of the whole job as a table; `done` is the title of the count of corrections."""
     run = summary.run
     total = summary.total
     rows = [
