@@ -1,1 +1,1 @@
-"""The one-command demo: a real broker, real flights, a live swap and a kill."""
+"""The demo in one command: a real broker, real flights, a version change while events flow, and a killed scorer."""

@@ -20,7 +20,7 @@ Event = dict[str, str | int | float | None]
 
 
 def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
-    """Yield flights by scheduled departure, each with whether it was late; None if it never arrived."""
+    """Yield the flights by scheduled departure, each with whether it was late; None if the flight never arrived."""
     with lzma.open(path) as file:
         *fields, _ = orjson.loads(file.readline())
         for line in file:
@@ -29,22 +29,22 @@ def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
 
 
 def events() -> Iterator[Event]:
-    """Yield the flights as events, repeatedly; the ids of repetitions end in `-lap2`, `-lap3` and so on."""
+    """Yield the flights as events, again and again; from the second time on their ids end in `-lap2`, `-lap3` and so on."""
     return (_in_lap(event, lap) for lap in count(1) for event, _ in flights())
 
 
 def lines(limit: int | None = None) -> Iterator[bytes]:
-    """Yield the events, at most `limit`, as JSON in UTF-8 without line ends."""
+    """Yield the events, at most `limit` (None for no limit), as JSON in UTF-8 without line ends."""
     return map(orjson.dumps, islice(events(), limit))
 
 
 def first_lap(flight_id: str) -> str:
-    """Return the id of the flight in the first repetition."""
+    """Return the id of a flight without the ending of its repetition."""
     return flight_id.partition(_LAP)[0]
 
 
 def outcomes() -> dict[str, bool]:
-    """Return whether each arrived flight of the first repetition was late, by flight id."""
+    """Return whether each flight that arrived was late, by the id of its first repetition."""
     return {str(event["flight_id"]): late for event, late in flights() if late is not None}
 
 

@@ -8,7 +8,7 @@ from scorer.settings import Settings, load
 
 SESSION_TIMEOUT_MS = 6_000
 FOLDER = "oci:./registry"
-# the region that scores, and the region that scores are copied to
+# the region in which events are scored, and the region to which scores are copied
 NEAR = "eu-west"
 FAR = "us-east"
 
@@ -43,22 +43,25 @@ class DemoOptions:
 
     @property
     def registry_command(self) -> list[str]:
-        """The command of the registry, with its options."""
+        """The command `model-registry` with the options for the demo's registry."""
         return ["model-registry", *(["--plain-http"] if self.plain_http else [])]
 
     @property
     def regions(self) -> list[str]:
-        """The regions, each with its own cluster; the scorers' region is the first."""
+        """The regions of the demo, each with a broker of its own; events are scored in the first one."""
         return [NEAR, FAR] if self.copied else [NEAR]
 
     @property
     def repository(self) -> str:
-        """The repository of the model."""
+        """The repository of the demo's model."""
         return f"{self.registry or FOLDER}/flight-delay"
 
 
 def configure(options: DemoOptions, folder: Path, servers: str) -> Settings:
-    """Write scorer.yaml and return its settings; on a user's broker every name gets a prefix."""
+    """Write the configuration scorer.yaml and return its settings.
+
+    On a broker of the user, the names of topics and group get a prefix.
+    """
     prefix = f"demo-{now_ms()}." if options.bootstrap_servers else ""
     path = folder / "scorer.yaml"
     text = CONFIGURATION.format(

@@ -17,7 +17,7 @@ STOP_SECONDS = 20.0
 
 
 def executable(name: str) -> str:
-    """Return the command installed beside this interpreter, else its name for a search in PATH."""
+    """Return the path of the command that is installed beside this interpreter, or else its name, which is searched in PATH."""
     installed = Path(sys.executable).with_name(name)
     return str(installed) if installed.exists() else name
 
@@ -31,7 +31,7 @@ class Shell:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def run(self, *command: str) -> Any:
-        """Run a command and return its JSON output. Raises Fatal if it fails."""
+        """Run a command with `--json`, and return its parsed output. Raises Fatal if it fails."""
         self._on_command(shlex.join(command))
         program, *arguments = command
         done = subprocess.run([executable(program), *arguments, "--json"], cwd=self.folder, capture_output=True, check=False)
@@ -41,7 +41,7 @@ class Shell:
         return json.loads(done.stdout)
 
     def start(self, log: str, *command: str, feed: bool = False) -> subprocess.Popen[bytes]:
-        """Start a command in the background with its output in the file `log`; with `feed`, stdin is a pipe."""
+        """Start a command in the background, and write its output to the file `log`; with `feed`, its stdin is a pipe."""
         self._on_command(shlex.join(command) + (" < flights.jsonl &" if feed else " &"))
         program, *arguments = command
         with (self.folder / log).open("wb") as output:
@@ -57,7 +57,7 @@ class Shell:
         return process
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the process group with SIGKILL."""
+        """Kill the process group that `start` created for the process, with SIGKILL."""
         self._on_command(f"kill -9 -- -{process.pid}")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -72,11 +72,11 @@ class Shell:
             process.wait()
 
     def running(self) -> list[int]:
-        """Return the ids of the processes that are still running."""
+        """Return the ids of the started processes that are still running."""
         return [process.pid for process in self._running if process.poll() is None]
 
     def close(self) -> None:
-        """Stop all processes that are still running."""
+        """Stop all started processes that are still running."""
         for process in self._running:
             if process.poll() is None:
                 self.stop(process)

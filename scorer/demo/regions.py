@@ -1,6 +1,6 @@
-"""The demo with two regions: flights are scored in one, and a publisher copies the scores to the other.
+"""The demo with two regions: flights are scored in one region, and a publisher copies the scores to the other.
 
-The publisher is killed and restarted; at the end both regions are audited.
+The publisher is killed and restarted. At the end both regions are audited.
 """
 
 import contextlib
@@ -31,21 +31,21 @@ http: {{listen: "{listen}"}}
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary(TopicSummary):
-    """The audit of the other region: `events` counts the scores to copy, `scored` the copied ones."""
+    """The audit of the region with the copies: `events` counts the scores to copy, `scored` those that were copied."""
 
     latency_before_kill_ms: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class RegionsSummary:
-    """The summaries of the scoring region and of the region with the copies."""
+    """The summaries of the region that scores (`near`) and of the region with the copies (`far`)."""
 
     near: DemoSummary
     far: CopySummary
 
     @property
     def clean(self) -> bool:
-        """Whether both regions are clean and all scores were copied."""
+        """Whether the audits of both regions found no fault, and all scores were copied."""
         return self.near.clean and self.far.clean and self.far.events == self.near.scored
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
 
 
 class _RegionsDemo(Demo):
-    """The demo with a publisher, which is killed instead of a scorer."""
+    """A demo in which a publisher copies the scores. The publisher is killed instead of a scorer."""
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
         super().__init__(options, view, sandbox)
@@ -117,7 +117,7 @@ class _RegionsDemo(Demo):
 
 
 def copied(report: CopyReport, versions: dict[str, VersionResult], arrivals: ReceivedScores, marks: DemoTimes) -> CopySummary:
-    """Return the summary of the copies. `versions` holds the results of the versions whose scores were copied. Pure."""
+    """Return the summary of the copies. `versions` holds the results of the versions, from the copied scores. Pure."""
     return CopySummary(
         events=report.source,
         scored=report.copies - report.duplicates,

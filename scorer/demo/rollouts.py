@@ -23,7 +23,7 @@ from scorer.rollout.controller.log_topic import RolloutLogTopic
 
 BAD = "2.1.0"
 SWAPPED = "dep_delay", "hour"
-"""Columns that the bad candidate has in the wrong order: it loads, but its scores are wrong."""
+"""The two input columns that are swapped in the bad candidate, which therefore loads but returns wrong scores."""
 GOOD_PLAN: dict[str, Any] = {
     "candidate": NEW,
     "steps": [
@@ -35,19 +35,19 @@ GOOD_PLAN: dict[str, Any] = {
     ],
 }
 BAD_PLAN: dict[str, Any] = {"candidate": BAD, "steps": [{"canary": "5%", "bake": "5m"}, {"promote": True, "watch": "5m"}]}
-"""A plan without a comparison and a shadow."""
+"""A plan without the steps compare and shadow, so that the bad candidate reaches the canary step."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutsSummary:
-    """The summary of the scores, and the outcome of each rollout."""
+    """The summary of the scores, and the outcome of each rollout by its candidate."""
 
     summary: DemoSummary
     outcomes: dict[str, str]
 
     @property
     def clean(self) -> bool:
-        """Whether the scores are clean and both rollouts ended as expected."""
+        """Whether the audit of the scores found no fault, and both rollouts ended as expected."""
         return self.summary.clean and self.outcomes == {NEW: Outcome.COMPLETED, BAD: Outcome.ROLLED_BACK}
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def demo(options: DemoOptions, view: DemoView) -> RolloutsSummary:
 
 
 class _RolloutsDemo(Demo):
-    """The demo with a controller that moves the channel."""
+    """A demo in which the controller of rollouts moves the channel."""
 
     outcomes: dict[str, str]
 
@@ -108,7 +108,11 @@ class _RolloutsDemo(Demo):
         return began
 
     def run_rollout(self, topic: RolloutLogTopic, candidate: str, plan: dict[str, Any]) -> LogEntry | None:
-        """Start a rollout and print its decisions until it ends; return the decision to roll back, if there is one."""
+        """Start a rollout and print its decisions until it ends.
+
+        Returns:
+            The log entry of the decision to roll back; None if there is none.
+        """
         path = self.shell.folder / f"plan-{candidate}.yaml"
         path.write_text(yaml.safe_dump(plan, sort_keys=False), encoding="utf-8")
         self.view.command(f"cat {path.name}")
@@ -154,7 +158,7 @@ class _RolloutsDemo(Demo):
 
 
 def _faulty_package(folder: Path) -> Path:
-    """Return a package of the new version with two input columns in the wrong order."""
+    """Write a package of the new version with two swapped input columns, and return its folder."""
     package = folder / f"flight-delay-{BAD}"
     shutil.copytree(flights.DATA / f"flight-delay-{NEW}", package, ignore=shutil.ignore_patterns("golden.jsonl"))
     path = package / "signature.json"

@@ -24,16 +24,16 @@ from scorer.observability.output_topics import read_lines, read_to_end
 from scorer.settings import Settings
 
 PARTITIONS = 6
-STEP_SECONDS = 120.0  # the time limit of a step without progress
+STEP_SECONDS = 120.0  # the longest time without a further score before a step fails
 FIRST_EVENTS = 1_000
 FIRST_RATE = 500.0
-CAUGHT_UP_MS = 1_000  # a partition has caught up when its newest score took less than this
+CAUGHT_UP_MS = 1_000  # a partition has caught up when the latency of its newest score is less than this
 CONSOLE_ADDRESS = "the console is at "
 OLD = "1.0.0"
 NEW = "2.0.0"
 REPLICAS = ("a", "b")
 PROMOTION = "boosted trees on more columns"
-"""The reason of the promotion; it does not refer to results of the demo, since each version scores different flights."""
+"""The reason of the promotion. It names no results of the demo, because each version scores different flights."""
 KEPT_FLIGHTS = 20_000
 
 
@@ -44,12 +44,13 @@ def demo(options: DemoOptions, view: DemoView) -> DemoSummary:
 
 
 class Demo:
-    """One run of the demo.
+    """One execution of the demo.
 
     Attributes:
         processes: The running processes by name.
         arrivals: The scores received in the region that scores.
         far_arrivals: The scores received in the region with the copies.
+        killed_at: When a process was killed, in Unix ms; None if none was.
     """
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
@@ -92,7 +93,7 @@ class Demo:
             return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
-        """Start further processes before the replay, which `cleanup` ends; subclasses override this method."""
+        """Start further processes before the replay, and register their end with `cleanup`. Subclasses override this method."""
 
     def make_registry(self) -> None:
         """Push both versions and promote the old one."""
@@ -135,7 +136,7 @@ class Demo:
         self.view.step(f"   Open {log.read_text(errors='replace').partition(CONSOLE_ADDRESS)[2].split()[0]} in a browser")
 
     def score_first_flights(self, lines: Iterator[bytes]) -> int:
-        """Score a few flights slowly, which warms up the broker, print one score, and return their number."""
+        """Score a few flights slowly to warm up the broker, print one score, and return the number of flights."""
         count = min(FIRST_EVENTS, self.options.events // 5)
         self.view.step(f"4. Score the first {count:,} flights, and print one score")
         feed = EventFeed(self.emit("first.log", FIRST_RATE), islice(lines, count))
@@ -152,7 +153,11 @@ class Demo:
         return self.shell.start(log, *command, feed=True)
 
     def swap(self) -> int:
-        """Promote the new version after half of the flights, and wait until every partition has its scores."""
+        """Promote the new version after half of the flights, and wait until every partition has scores of this version.
+
+        Returns:
+            The time of the promotion in Unix ms.
+        """
         self.wait_for("half of the events", lambda: self.seen() >= self.options.events // 2)
         self.view.step(f"5. After half of the flights: promote {NEW} while events flow")
         promoted = now_ms()
@@ -169,7 +174,7 @@ class Demo:
         return promoted
 
     def kill_one(self) -> None:
-        """Kill a scorer after three quarters of the flights, and wait until the other has caught up."""
+        """Kill a scorer after three quarters of the flights, and wait until the other scorer has caught up."""
         self.wait_for("three quarters", lambda: self.seen() >= self.options.events * 3 // 4)
         self.view.step("6. After three quarters: kill a scorer with SIGKILL; the other takes over")
         self.killed_at = killed_at = now_ms()
@@ -194,11 +199,14 @@ class Demo:
         return summarise(report, scores_by_version(settings), dict(sorted(cut_over.items())), self.arrivals, marks)
 
     def seen(self) -> int:
-        """Return the number of received scores."""
+        """Return the number of scores received in the region that scores."""
         return len(self.arrivals.received)
 
     def wait_for(self, event: str, done: Callable[[], bool], *, quiet: bool = False) -> None:
-        """Wait until `done()` is True, with the live view. Raises Fatal if there is no progress, or a process has ended."""
+        """Wait until `done()` is True, and update the live view.
+
+        Raises Fatal if no further score arrives for STEP_SECONDS, or if a process has ended.
+        """
         deadline = time.monotonic() + STEP_SECONDS
         seen = -1
         while not done():
@@ -217,7 +225,7 @@ class Demo:
 
 
 def caught_up(arrivals: ReceivedScores, since: int) -> bool:
-    """Return True if every partition has a score of an event sent after `since` (Unix ms), with a low latency."""
+    """Return True if the newest score of every partition is of an event sent after `since` (Unix ms), with a low latency."""
     newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < CAUGHT_UP_MS for _, sent, received in newest.values())
 

@@ -1,4 +1,4 @@
-"""The sandbox of the demo: a folder, an embedded broker for each region (or the user's broker), and its commands.
+"""The sandbox of the demo: a folder, the brokers (an embedded one for each region, or the user's), and a shell for commands.
 
 All processes and files are removed at the end, unless the user keeps them.
 """
@@ -24,13 +24,18 @@ from scorer.demo.processes import Shell
 from scorer.demo.view import DemoView
 from scorer.settings import Settings
 
-MORE_FLIGHTS = "more-flights.jsonl"  # written with --keep
-CLEAN_UP_SECONDS = 5.0  # time limit of the removal of topics and group
+MORE_FLIGHTS = "more-flights.jsonl"  # further flights for the user, written with --keep
+CLEAN_UP_SECONDS = 5.0  # time limit for deleting the topics and the group
 
 
 @dataclass(frozen=True)
 class DemoSandbox:
-    """A sandbox; `settings` are those of scorer.yaml, and `servers` are the brokers by region, the scorers' region first."""
+    """The folder, the shell, the settings and the brokers of a demo.
+
+    Attributes:
+        settings: The settings in scorer.yaml.
+        servers: The bootstrap servers of each region, the region that scores first.
+    """
 
     folder: Path
     shell: Shell
@@ -48,7 +53,7 @@ def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[s
         next_commands: Commands to print if the sandbox is kept.
 
     Raises:
-        Fatal: If a step fails; the message contains the ends of all logs.
+        Fatal: If a step fails; the message contains the end of each log.
     """
     folder = Path(tempfile.mkdtemp(prefix="scorestream-demo-"))
     shell = Shell(folder, view.command)
@@ -74,7 +79,7 @@ def open_sandbox(options: DemoOptions, view: DemoView, next_commands: Sequence[s
 
 
 def kafka(port: int, view: DemoView) -> None:
-    """Run only Kafka until Ctrl-C, then remove its data. Raises Fatal if Kafka does not start or ends."""
+    """Run only Kafka until Ctrl-C, then remove its data. Raises Fatal if Kafka does not start or ends by itself."""
     classpath(on_progress=view.bar)
     with EmbeddedBroker(port=port) as broker:
         view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C stops it and removes its data")
@@ -114,7 +119,7 @@ def _log_ends(folder: Path) -> str:
 
 
 def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
-    """Return the commands to print with --keep."""
+    """Return the commands that the user can try after the demo, which are printed with --keep."""
     restart = ["scorer run scorer.yaml --workers 1 --set replica=a &   # the killed scorer"]
     return [
         "scorer status scorer.yaml",
@@ -130,7 +135,7 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
 def _print_next_commands(
     view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]
 ) -> None:
-    """Print how to continue and how to stop; `pids` are groups of processes, which are stopped one group after the other."""
+    """Print how to continue and how to stop; `pids` are groups of process ids, which are to be stopped one after the other."""
     view.step(f"Everything keeps running in {folder}, with Kafka on {' and '.join(servers)}. Commands to try:")
     stop = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (

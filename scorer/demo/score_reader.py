@@ -1,4 +1,4 @@
-"""A live consumer of the score topic, which records the times at which read_committed consumers receive scores."""
+"""A live consumer of the score topic, which records when consumers with read_committed receive the scores."""
 
 import threading
 from collections.abc import Sequence
@@ -22,15 +22,20 @@ class _Record(msgspec.Struct):
 
 @dataclass(slots=True)
 class ReceivedScores:
-    """The received scores in their order; times are Unix ms, and `sent` holds the timestamps of the events."""
+    """The received scores in the order of their arrival. Times are Unix ms.
+
+    Attributes:
+        sent: The timestamp of each score's event.
+        received: When each score was received.
+    """
 
     sent: list[int] = field(default_factory=list)
     received: list[int] = field(default_factory=list)
     newest: dict[int, tuple[str, int, int]] = field(default_factory=dict)
-    """Version, sent and received time of the last score of each output partition."""
+    """By output partition, the last score: its version, when its event was sent, and when it was received."""
 
     def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
-        """Return the latencies of events sent between two times, in ms."""
+        """Return the latencies, in ms, of the scores whose events were sent from `since` to before `until` (Unix ms)."""
         count = len(self.received)
         sent = np.array(self.sent[:count], np.float64)
         latency = np.array(self.received[:count], np.float64) - sent
@@ -38,7 +43,7 @@ class ReceivedScores:
 
 
 class ScoreReader:
-    """Read the score topic from its start until `close`."""
+    """Read the score topic from its start, in a thread that runs until `close`."""
 
     def __init__(self, settings: KafkaSettings, topic: str, partitions: int, arrivals: ReceivedScores) -> None:
         self.arrivals = arrivals

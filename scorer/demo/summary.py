@@ -11,14 +11,17 @@ from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
 from scorer.demo.score_reader import ReceivedScores, percentiles
 
-# the window around a cause in which its pause is measured
+# the time around a version change or a kill, in which the largest latency is its pause
 BEFORE_MS = 1_000
 AFTER_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class DemoTimes:
-    """The times of the steps in Unix ms, None for omitted steps; `began` is the start of the replay at full rate."""
+    """The times of the demo's steps in Unix ms; None for a step that was left out.
+
+    `began` is the start of the replay at full rate.
+    """
 
     began: int
     promoted: int
@@ -28,7 +31,10 @@ class DemoTimes:
 
 @dataclass(frozen=True, slots=True)
 class VersionResult:
-    """The results of a version. `auc` is over flights with a known outcome; NaN if undefined."""
+    """The number of events that a version scored, and the AUC of these scores.
+
+    `auc` is over the flights with a known outcome; NaN if all outcomes are the same.
+    """
 
     events: int
     auc: float
@@ -36,7 +42,7 @@ class VersionResult:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSummary:
-    """The counts of one score topic. The latency is from the event's timestamp to a live consumer."""
+    """The counts and latencies of one score topic. A latency is the time from an event's timestamp to the live consumer."""
 
     events: int
     scored: int
@@ -60,7 +66,7 @@ class TopicSummary:
         return {"clean": self.clean, **asdict(self)}
 
     def table(self, title: str = "scores", unit: str = "events") -> Table:
-        """Return the counts as a table; `unit` names what the throughput counts."""
+        """Return the counts as a table; `unit` is what the numbers of events and the throughput count."""
         table = Table("", "", title=title, show_header=False)
         values = asdict(self)
         for name, value in values.items():
@@ -86,7 +92,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
-    """The summary of the scores of the demo."""
+    """The summary of the demo's scores, with the counts that only the region that scores has."""
 
     version_regressions: int
     dead_lettered: int
@@ -95,7 +101,7 @@ class DemoSummary(TopicSummary):
 
     @property
     def clean(self) -> bool:
-        """Whether the counts are clean, no partition returned to an older version, and both versions scored."""
+        """Whether the audit found no fault, no partition returned to an older version, and both versions scored."""
         return super().clean and not self.version_regressions and len(self.versions) > 1
 
 
@@ -106,7 +112,7 @@ def summarise(
     arrivals: ReceivedScores,
     marks: DemoTimes,
 ) -> DemoSummary:
-    """Return the summary.
+    """Return the summary of the demo.
 
     Args:
         report: The audit of the topics.
@@ -132,7 +138,7 @@ def summarise(
 
 
 def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
-    """Return throughput, latency and pauses, by their names in `TopicSummary`."""
+    """Return throughput, latency and pauses, by the field names of `TopicSummary`."""
     seconds = max((marks.ended - marks.began) / 1_000, 1e-3)
     return {
         "throughput_eps": round(len(arrivals.latencies(since=marks.began)) / seconds, 1),
@@ -143,23 +149,26 @@ def measured(arrivals: ReceivedScores, marks: DemoTimes) -> dict[str, Any]:
 
 
 def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> dict[str, float]:
-    """Return p50 and p99 in ms of the events sent between two times (Unix ms)."""
+    """Return p50 and p99 in ms over the events that were sent from `since` to before `until` (Unix ms)."""
     return dict(zip(("p50", "p99"), percentiles(arrivals.latencies(since, until), (50, 99)), strict=True))
 
 
 def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
-    """Return the results of each version from its pairs of score and outcome."""
+    """Return the result of each version from its pairs of score and outcome, None for an unknown outcome."""
     return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
 
 
 def quality(rows: list[tuple[float, bool | None]]) -> float:
-    """Return the AUC over the rows with an outcome; NaN if undefined."""
+    """Return the AUC over the pairs with an outcome; NaN if all outcomes are the same."""
     labelled = [(score, outcome) for score, outcome in rows if outcome is not None]
     return round(auc(labelled), 4) if len({outcome for _, outcome in labelled}) > 1 else math.nan
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """Return the largest latency of events sent around `at`, but before a later cause at `before`; None without events."""
+    """Return the largest latency, in ms, of the events sent around the time `at`.
+
+    Events around a later cause at the time `before` are left out. None if `at` is None or no event was sent then.
+    """
     if at is None:
         return None
     until = at + AFTER_MS if before is None else min(at + AFTER_MS, before - BEFORE_MS)

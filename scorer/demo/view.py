@@ -50,7 +50,7 @@ class DemoView:
         self._progress.update(self._task, description=description, completed=done, total=total, text=text, visible=True)
 
     def flow(self, regions: Mapping[str, ReceivedScores]) -> None:
-        """Show rate and latency of the last two seconds by region, and the version of each partition's newest score."""
+        """Show each region's rate and latency over the last two seconds, and the version of each partition's newest score."""
         now = now_ms()
         table = Table(box=None, pad_edge=False)
         partitions = sorted(set().union(*(arrivals.newest for arrivals in regions.values())))

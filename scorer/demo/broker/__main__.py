@@ -18,7 +18,10 @@ RESPONSE_SECONDS = 60.0
 
 
 def record_archive(path: Path) -> None:
-    """Write the archive. Raises BrokerUnavailable, or OSError if Java wrote none."""
+    """Run a broker, and write the archive of the Java classes that it loads. Raises BrokerUnavailable.
+
+    Raises OSError if Java wrote no archive.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
     try:
@@ -45,7 +48,7 @@ def use_broker(servers: str) -> None:
 
 
 def main() -> int:
-    """Write the archive unless it exists, and return the exit code."""
+    """Write the archive unless its file exists, and return the exit code."""
     path = archive_path(classpath())
     if not path.is_file():
         record_archive(path)

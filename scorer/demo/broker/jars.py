@@ -27,16 +27,19 @@ DOWNLOADS_AT_A_TIME = 4
 TIMEOUT_SECONDS = 20
 
 OnProgress = Callable[[str, int, int], None]
-"""Called during a download with jar, downloaded bytes and total bytes, from several threads, one call at a time."""
+"""Called during a download with the jar, its downloaded bytes and its total bytes.
+
+The calls come from several threads, one call at a time.
+"""
 
 
 class BrokerUnavailable(Fatal):
-    """The embedded broker cannot be started. The message is one line with a remedy."""
+    """Raised if the embedded broker cannot be started. The message is one line with a remedy."""
 
 
 @dataclass(frozen=True)
 class Jar:
-    """One line of the list; `size` is in bytes."""
+    """A jar in the list `broker_jars.txt`; `size` is in bytes."""
 
     sha256: str
     size: int
@@ -46,16 +49,16 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """The name of the file."""
+        """The file name of the jar."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> Path:
-        """The path in a Maven repository."""
+        """The path of the jar relative to the root of a Maven repository."""
         return Path(*self.group.split("."), self.artifact, self.version, self.name)
 
     def is_at(self, path: Path) -> bool:
-        """Return True if the file is this jar, by size and hash."""
+        """Return True if the file at `path` is this jar, by size and hash."""
         if not path.is_file() or path.stat().st_size != self.size:
             return False
         with path.open("rb") as file:
@@ -63,7 +66,7 @@ class Jar:
 
 
 def jar_list(text: str | None = None) -> tuple[Jar, ...]:
-    """Return the pinned jars of the broker, or those of another list."""
+    """Return the jars of the list `text`; None for those of the embedded broker."""
     text = text or files("scorer.demo").joinpath("broker_jars.txt").read_text()
     return tuple(
         Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, text.splitlines())
@@ -93,7 +96,7 @@ class JarSources:
 
 
 def user_sources() -> JarSources:
-    """Return the user's sources. Raises BrokerUnavailable if jgo is not installed or settings.xml cannot be read."""
+    """Return the user's sources of jars. Raises BrokerUnavailable if jgo is not installed or settings.xml cannot be read."""
     try:
         from jgo.config import GlobalSettings
         from jgo.constants import MAVEN_CENTRAL_URL
@@ -111,7 +114,7 @@ def user_sources() -> JarSources:
 def classpath(
     sources: JarSources | None = None, on_progress: OnProgress = lambda *_: None, jars: tuple[Jar, ...] = ()
 ) -> tuple[Path, ...]:
-    """Return the paths of the jars, by default the broker's; download missing ones.
+    """Return the paths of the jars, by default those of the embedded broker; download the missing ones.
 
     Raises:
         BrokerUnavailable: If a jar is neither on this machine nor can be downloaded.
@@ -130,7 +133,11 @@ def classpath(
 
 
 def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
-    """Return the paths that an earlier start noted; empty unless all files still exist with their sizes."""
+    """Return the jar paths that an earlier start wrote to the file `note`.
+
+    Returns:
+        Empty unless all of these jars still exist with their sizes.
+    """
     if not note.is_file():
         return ()
     paths = tuple(Path(line) for line in note.read_text().splitlines())
@@ -183,7 +190,7 @@ def _download(jars: Sequence[Jar], sources: JarSources, on_progress: OnProgress)
 def _progress_of_all(
     total: int, on_progress: OnProgress
 ) -> Callable[[str, int], AbstractContextManager[Callable[[int], None]]]:
-    """Return a progress callback for jgo that adds up the bytes of concurrent downloads."""
+    """Return a progress callback for jgo that reports the sum of the bytes of concurrent downloads."""
     done = 0
     lock = Lock()
 

@@ -1,7 +1,7 @@
-"""The files and ports of the embedded broker: one KRaft node on loopback with broker and controller in one process.
+"""The files and ports of the embedded broker: one KRaft node on loopback, with broker and controller in one process.
 
-The settings are those of a small test cluster: internal topics of one partition, no rebalance delay, group sessions from one
-second, and no retention by age, since replayed records may be years old.
+The settings are those of a small test cluster: internal topics have one partition, rebalances have no initial delay, session
+timeouts may be as short as a second, and records are not removed by age, because replayed records may be years old.
 """
 
 import base64
@@ -63,12 +63,15 @@ def write_node(folder: Path, ports: tuple[int, int], properties: Mapping[str, st
 
 
 def cluster_id(random_bytes: bytes) -> str:
-    """Return a Kafka cluster id of 22 characters from 16 random bytes. The first bit is 0: no id starts with a dash."""
+    """Return a Kafka cluster id of 22 characters from 16 random bytes.
+
+    The first bit is set to 0, so that no id starts with a dash.
+    """
     return base64.urlsafe_b64encode(bytes([random_bytes[0] & 0x7F]) + random_bytes[1:]).decode().rstrip("=")
 
 
 def free_ports() -> tuple[int, int]:
-    """Return two free ports."""
+    """Return two free ports: for the broker and for the controller."""
     ports: list[int] = []
     while len(ports) < 2:
         port = random.choice(PORTS)

@@ -20,7 +20,7 @@ KILL_WAIT_SECONDS = 10.0
 
 
 class OrphanReaper:
-    """The owner's side. Create it before the broker starts, so that the broker is always watched."""
+    """The reaper as the owner of a broker uses it. Create it before the broker starts, so that the broker is always watched."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(
@@ -32,11 +32,11 @@ class OrphanReaper:
         )
 
     def watch(self, pid: int) -> None:
-        """Watch this process as the broker."""
+        """Let the reaper watch the process `pid` as the broker."""
         self._send(f"watch {pid}\n")
 
     def release(self) -> None:
-        """End the reaper without killing or removing anything: the broker has ended or is detached."""
+        """End the reaper without killing or removing anything, because the broker has ended or is detached."""
         self._send("release\n")
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
@@ -64,7 +64,7 @@ def killer(pid: int) -> Callable[[], None]:
 
 
 def run_reaper(lines: Iterable[str], folder: Path) -> None:
-    """Read commands until `release` or the end of input; at the end kill the broker and remove the folder."""
+    """Read commands until `release`, or until the input ends: then kill the broker and remove the folder."""
     kill: Callable[[], None] | None = None
     for line in lines:
         command, _, argument = line.strip().partition(" ")
