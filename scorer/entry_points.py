@@ -16,9 +16,9 @@ from pathlib import Path
 PACKAGE = "model_registry"
 DISTRIBUTION = "scorestream"
 RIVAL = "model-registry"
-"""The one distribution on the index that is known to install the package, too."""
+"""The one other distribution on the package index that is known to install the package `model_registry`."""
 ROOT = Path(__file__).resolve().parents[1]
-"""The folder of our packages."""
+"""The folder that contains the packages of this distribution."""
 USAGE = 2
 REMEDY = f"both install the Python package {PACKAGE}; install each into an environment of its own"
 
@@ -50,7 +50,7 @@ def model_registry() -> None:
 def check_packages() -> None:
     """End the process with code 2 if another distribution has overwritten modules of `model_registry`, or hides them.
 
-    Where this distribution has overwritten modules of another one, its own commands work: that is a warning.
+    If this distribution has overwritten modules of another one, its own commands work, and only a warning is printed.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)
@@ -68,32 +68,36 @@ def check_packages() -> None:
 
 
 def _rivals(own: metadata.Distribution) -> Iterator[metadata.Distribution]:
-    """Find the other distributions that install the package.
+    """Yield the other distributions that install a package `model_registry`.
 
-    Reading the file lists of all distributions takes 0.3 s: that is done only if the package that is imported is not ours.
+    Reading the file lists of all distributions takes 0.3 s, so it is done only if Python would import a package that is not
+    ours.
     """
     candidates = metadata.distributions(name=RIVAL) if _is_ours(own) else metadata.distributions()
     yield from (one for one in candidates if one.name != own.name and _recorded(one))
 
 
 def _is_ours(own: metadata.Distribution) -> bool:
-    """Return whether Python would import our package; an editable installation records no files of it."""
+    """Return whether Python would import this distribution's package.
+
+    An editable installation records no files of the package, so the folder decides.
+    """
     imported = _imported()
     recorded = _recorded(own).get(f"{PACKAGE}/__init__.py")
     return imported is None or (imported.parents[1] == ROOT and recorded in (None, _digest(imported)))
 
 
 def _imported() -> Path | None:
-    """Return the `__init__.py` of the package that Python would import."""
+    """Return the `__init__.py` of the package that Python would import; None if there is none."""
     spec = find_spec(PACKAGE)
     return None if spec is None or spec.origin is None else Path(spec.origin).resolve()
 
 
 def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Compare the files that both distributions install with what is on the disk.
+    """Find the files that both distributions install and that differ, and check whose content is on the disk.
 
     Returns:
-        The files that are the other's, and those that are our own.
+        The files with the content of `other`, and the files with the content of `own`.
     """
     ours = _recorded(own)
     theirs = _recorded(other)
@@ -109,7 +113,7 @@ def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tu
 
 
 def _hides(other: metadata.Distribution) -> bool:
-    """Return whether Python imports the other's package, from a folder that is searched before ours."""
+    """Return whether Python imports the package of `other`, because its folder precedes ours in the search path."""
     imported = _imported()
     if imported is None or imported.parents[1] == ROOT:
         return False
@@ -117,13 +121,16 @@ def _hides(other: metadata.Distribution) -> bool:
 
 
 def _recorded(distribution: metadata.Distribution) -> dict[str, str]:
-    """Return the hash of each module of the package that a distribution installs; empty where its RECORD states none."""
+    """Return the recorded hash of each module of the package that a distribution installs, by path.
+
+    A hash is empty if the distribution's RECORD does not state it.
+    """
     modules = (file for file in distribution.files or [] if file.parts[0] == PACKAGE and file.suffix == ".py")
     return {module.as_posix(): module.hash.value if module.hash else "" for module in modules}
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file as a RECORD has it (PEP 376); empty if there is none."""
+    """Return the SHA-256 of a file in the form of a RECORD (PEP 376); empty if the file does not exist."""
     if not path.is_file():
         return ""
     return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
