@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 
 
 def texts() -> dict[Path, str]:
-    """Return the content of each file."""
+    """Return the JSON text of each dashboard by the path of its file."""
     return {
         FOLDER / f"{module.__name__}.json": json.dumps(module.dashboard().build(), cls=JSONEncoder, indent=1, sort_keys=True)
         + "\n"

@@ -1,7 +1,7 @@
-"""Build the panels and queries of the dashboards.
+"""Build PromQL expressions, panels and dashboards with grafana-foundation-sdk.
 
-Each expression contains the full name of its metric with its labels, as Prometheus reads it. `$namespace` also matches metrics
-without a namespace, so that the dashboards work outside Kubernetes.
+Each expression contains the full name of its metric with its labels, as Prometheus reads it. The variable `$namespace` also
+matches metrics without a namespace, so that the dashboards work outside Kubernetes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,45 +18,48 @@ from grafana_foundation_sdk.models.common import (
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, VariableRefresh
 
 Query = tuple[str, str]
-"""An expression, and the legend of its series."""
+"""A PromQL expression, and the legend of its series."""
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
 WHERE = 'namespace=~"$namespace"'
 HALF = 12
 THIRD = 8
 SIXTH = 4
-"""Widths; a page has 24."""
+"""Widths of panels in columns of Grafana's grid, which has 24."""
 
 
 def rate(metric: str) -> str:
-    """Return the rate of a counter per second."""
+    """Return an expression for the rate of a counter per second."""
     return f"rate({metric}{{{WHERE}}}[$__rate_interval])"
 
 
 def changes(metric: str) -> str:
-    """Return the increase of a counter over all scorers or relays."""
+    """Return an expression for the increase of a counter within the rate interval, summed over all scorers or relays."""
     return f"sum(increase({now(metric)}[$__rate_interval]))"
 
 
 def now(metric: str) -> str:
-    """Return the current value of a metric."""
+    """Return an expression for the current value of a metric, in the namespaces that the dashboard shows."""
     return f"{metric}{{{WHERE}}}"
 
 
 def quantile(share: float, histogram: str) -> str:
-    """Return a quantile of a histogram over all scorers."""
+    """Return an expression for a quantile of a histogram over all scorers; `share` is 0.99 for the 99th percentile."""
     return f"histogram_quantile({share}, sum by (le) ({rate(histogram + '_bucket')}))"
 
 
 def mean(histogram: str) -> str:
-    """Return the mean of the observations over all scorers."""
+    """Return an expression for the mean of a histogram's observations over all scorers."""
     return f"sum({rate(histogram + '_sum')}) / sum({rate(histogram + '_count')})"
 
 
 def lines(
     title: str, description: str, unit: str, queries: Sequence[Query], *, width: int = HALF, stacked: bool = False
 ) -> timeseries.Panel:
-    """Create a panel over time. `description` explains it, `unit` is Grafana's name of a unit."""
+    """Create a panel that draws the series of the queries as lines over time.
+
+    `description` explains the panel. `unit` is Grafana's name of the unit. `stacked` draws the series on top of each other.
+    """
     panel = (
         timeseries.Panel()
         .title(title)
@@ -81,7 +84,7 @@ def lines(
 
 
 def figure(title: str, description: str, unit: str, expression: str, *, width: int = SIXTH) -> stat.Panel:
-    """Create a panel with one current number."""
+    """Create a panel that shows the current value of an expression as one number."""
     panel = stat.Panel().title(title).description(description).unit(unit).span(width).height(4).datasource(SOURCE)
     panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(False))
     return panel.with_target(_query("A", (expression, "")).instant())
@@ -90,9 +93,10 @@ def figure(title: str, description: str, unit: str, expression: str, *, width: i
 def board(
     uid: str, title: str, namespace_metric: str, rows: Mapping[str, Sequence[timeseries.Panel | stat.Panel]]
 ) -> dashboard.Dashboard:
-    """Create a dashboard of panels by row.
+    """Create a dashboard. `rows` has the panels of each row by the title of the row.
 
-    Its variables are the Prometheus data source, and the namespace from the labels of `namespace_metric`.
+    The dashboard has two variables: the Prometheus data source, and the namespace. The namespaces to choose from are those of
+    the metric `namespace_metric`.
     """
     built = (
         dashboard.Dashboard(title)

@@ -1,6 +1,7 @@
 """Build the dashboard of the relays: the copied records and the lag between regions.
 
-The source and destination of each route are labels of `publisher_relay_info`, with which every query is joined.
+A route is a pair of regions, a source and a destination. Both are labels of the metric `publisher_relay_info`, with which the
+queries by route are joined.
 """
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -11,12 +12,12 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Aggregate an expression by source and destination; `over` is the aggregation."""
+    """Return an expression that aggregates another one by source and destination. `over` is the operator, such as `sum`."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 
 def each_way(title: str, description: str, unit: str, expression: str, *, width: int = HALF) -> Panel:
-    """Create a panel with a line for each source and destination."""
+    """Create a panel with one line for each route. `expression` must have the labels source and destination."""
     return lines(title, description, unit, [(expression, "{{source}} to {{destination}}")], width=width)
 
 
@@ -103,6 +104,6 @@ TROUBLE = [
 
 
 def dashboard() -> Dashboard:
-    """Create the dashboard: the current state, each route, and faults."""
+    """Create the dashboard with three rows: the current state, each route, and faults."""
     rows = {"Now": NOW, "Each way": EACH_WAY, "Trouble": TROUBLE}
     return board("scorestream-regions", "scorestream: regions", "publisher_copying", rows)

@@ -248,7 +248,7 @@ TRANSACTIONS = [
 
 
 def dashboard() -> Dashboard:
-    """Create the dashboard, with the flow of events first."""
+    """Create the dashboard. Its first row is the flow of events."""
     rows = {
         "Flow": FLOW,
         "Latency": LATENCY,
