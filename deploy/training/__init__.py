@@ -1,1 +1,1 @@
-"""From labelled events to a promoted version: freeze, join, search, train, export, evaluate, attest, sign, promote."""
+"""Train a model version from labelled events and promote it: freeze, join, search, train, export, evaluate, attest, sign."""

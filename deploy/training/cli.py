@@ -21,7 +21,10 @@ app = command_line.program(
 
 
 def main() -> None:
-    """Run the program with the pins of environment.py; exit code 2 if its libraries are missing."""
+    """Run the command line with the environment variables that `environment.py` pins.
+
+    Exits with code 2 if a required library is not installed.
+    """
     environment.pin()
     from model_registry.errors import RegistryError
 

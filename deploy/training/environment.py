@@ -1,11 +1,12 @@
 """The environment of a run: variables for reproducible computations, and a digest of the installed packages.
 
-Libraries choose code by the processor and split sums by the number of threads; both change the last bits of sums, and so
-models. Every machine with AVX2 (x86-64-v3, from 2013 on) runs the code that these variables choose:
+Numeric libraries select code by the processor and split sums by the number of threads. Both change the last bits of sums, and
+therefore the trained models. With the variables in `PINS`, every machine with AVX2 (x86-64-v3, from 2013 on) runs the same
+code:
 
-- OpenBLAS: the kernels for Haswell, one thread: core type and thread count both change bytes.
-- OpenMP: one thread by default. LightGBM and torch get an explicit count and give the same bytes for any. Waiting threads
-  sleep: by default they spin, which takes ten times as long on a busy machine.
+- OpenBLAS: the kernels for Haswell, one thread. Core type and number of threads both change bytes.
+- OpenMP: one thread by default. LightGBM and torch get an explicit number of threads and give the same bytes for any number.
+  Waiting threads sleep: by default they spin, which takes ten times as long on a busy machine.
 - ATen and oneDNN (torch), MKL: AVX2, one thread.
 - NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
 - Python: no random hashes, so that a set has a fixed order.
@@ -37,7 +38,7 @@ PINS = {
     "PYTHONHASHSEED": "0",
 }
 INSTALLERS = ("pip", "setuptools", "wheel", "uv")
-"""Installers do not compute: their versions are those of the machine."""
+"""Packages that the digest omits: installers do not compute, and their versions differ between machines."""
 OURS = "scorestream"
 PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer))
 SOURCES = (".py", ".c", ".h")
@@ -46,14 +47,17 @@ NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json",
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the environment with the pins, or None if it has them already."""
+    """Return these environment variables with `PINS` added, or None if all pins are set already."""
     if all(environ.get(name) == value for name, value in PINS.items()):
         return None
     return {**environ, **PINS}
 
 
 def pin() -> None:
-    """Restart this program with the pins, unless it has them: libraries read them when they are loaded."""
+    """Restart this process with the environment variables in `PINS`, unless all of them are set.
+
+    Setting them in the running process is too late: libraries read the variables when they are loaded.
+    """
     if environ := pinned(os.environ):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -63,7 +67,7 @@ def pin() -> None:
 def digest() -> str:
     """Return the digest (`sha256:...`) of the Python version, the installed distributions, and the sources of this program.
 
-    Machines with the same wheels have the same digest, wherever these are installed.
+    Machines with the same wheels have the same digest, wherever the wheels are installed.
     """
     hashing = hashlib.sha256(f"{platform.python_implementation()} {platform.python_version()}\n".encode())
     for line in distributions(metadata.distributions()):
@@ -75,7 +79,10 @@ def digest() -> str:
 
 
 def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
-    """Return name, version and the digest of the files of each distribution, in order of names."""
+    """Return one line per distribution, sorted by name: its name, its version, and the digest of its list of files.
+
+    Installers and this project's own distribution are omitted.
+    """
     lines = set()
     for distribution in installed:
         name = str(distribution.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
@@ -86,7 +93,10 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
 
 
 def recorded(record: str) -> Iterator[str]:
-    """Yield the lines of a RECORD that belong to the wheel: no bytecode, no scripts, no notes of the installation."""
+    """Yield the lines of a wheel's `RECORD` file that are equal on all machines.
+
+    Omitted are bytecode, files outside the package folder (scripts), and files that the installer wrote.
+    """
     for line in record.splitlines():
         path = Path(line.partition(",")[0].strip('"'))
         outside = path.is_absolute() or ".." in path.parts
@@ -96,6 +106,6 @@ def recorded(record: str) -> Iterator[str]:
 
 
 def sources(folder: Path) -> list[str]:
-    """Return path and SHA-256 of each source below a folder, in order."""
+    """Return one line per source file below a folder, sorted by path: the path and the SHA-256 of the file."""
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in SOURCES)
     return [f"{path} {hashlib.sha256((folder / path).read_bytes()).hexdigest()}" for path in paths]

@@ -22,7 +22,7 @@ from scorer.evaluation.join_labels import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
 BLOCKS = (5, 1_000)
-"""The minimum and maximum number of blocks of the hold-out; fewer do not show how much a difference varies."""
+"""The minimum and maximum number of blocks of the hold-out; too few blocks do not show how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:
@@ -41,7 +41,7 @@ Duration = Annotated[int, BeforeValidator(milliseconds), PlainSerializer(written
 
 
 class LabelsSection(Section):
-    """The labels that events need before they are used."""
+    """The requirements on labels: when the label of an event must have arrived, and which share of events must have one."""
 
     after: Duration = milliseconds("1d")
     """How long after an event its outcome is known; younger events are omitted."""
@@ -113,7 +113,7 @@ class GateSection(Section):
 
 
 class PublishSection(Section):
-    """The signing and promotion of a version."""
+    """The signing and the promotion of a version."""
 
     channel: str | None = None
     """The channel to promote; default: the scorer's `model.tag`."""
@@ -126,7 +126,7 @@ class PublishSection(Section):
 
 
 class TrainingSettings(Configuration):
-    """The complete configuration."""
+    """The complete configuration of a training: all keys of `training.yaml`."""
 
     model_config = SettingsConfigDict(env_prefix="TRAINING_")
 
@@ -155,7 +155,7 @@ class TrainingSettings(Configuration):
     @field_validator("snapshot")
     @classmethod
     def _time_to_train(cls, snapshot: SnapshotSection, info: ValidationInfo) -> SnapshotSection:
-        """Check that the window leaves time for training."""
+        """Check that the window is longer than `labels.after`, validation and hold-out together: the rest is for training."""
         after = info.data["labels"].after if "labels" in info.data else 0
         spans = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(spans.values()) >= snapshot.window:
@@ -166,7 +166,7 @@ class TrainingSettings(Configuration):
     @field_validator("gate")
     @classmethod
     def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
-        """Check that the hold-out has enough blocks to resample, and not too many to compute."""
+        """Check that the number of blocks of the hold-out is within `BLOCKS`."""
         if "snapshot" not in info.data:
             return gate
         hold_out = info.data["snapshot"].hold_out
@@ -178,7 +178,10 @@ class TrainingSettings(Configuration):
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, scorer_settings.Settings]:
-    """Load the settings and those of the scorer. Raises Fatal (2) with key, value and remedy."""
+    """Load the training settings, and the settings of the scorer that `scorer` names.
+
+    Raises Fatal (exit code 2) with the invalid key, its value and a remedy.
+    """
     try:
         training = configuration.load(TrainingSettings, path, flags, _absolute).settings
         scorer = scorer_settings.load(training.scorer).settings
@@ -193,7 +196,7 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, score
 
 
 def _absolute(values: dict[str, Any], base: Path) -> None:
-    """Resolve paths: those of a file from its folder, others from the working directory."""
+    """Make relative paths absolute from `base`: the folder of the file, or the working directory for other sources."""
     sections: list[tuple[Any, Sequence[str]]] = [
         (values, PATHS),
         (values.get("publish"), ("key_file", "password_file", "rollout")),

@@ -40,6 +40,9 @@ def compare(
 
 
 def _standing(run: Run, version: str) -> ChampionState:
-    """Resolve a version and its revision. Raises RegistryError."""
+    """Resolve a version, channel or digest to a version name, a digest and a channel revision (0 unless a channel is given).
+
+    Raises RegistryError.
+    """
     resolved = channel.resolve(run.store, version)
     return ChampionState(resolved.version, resolved.digest, resolved.revision)

@@ -40,7 +40,7 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
 
 @contextlib.contextmanager
 def progress() -> Iterator[Progress]:
-    """Show a progress bar on stderr if it is a terminal."""
+    """Show a progress bar on stderr, if stderr is a terminal, and yield the function that updates the bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")

@@ -20,7 +20,10 @@ UNDER_WAY = "not ended"
 
 
 def document(folder: Path) -> dict[str, Any]:
-    """Return the document of the run in this folder. Raises Fatal (3) if its journal cannot be read."""
+    """Return the journal of the run in this folder as one JSON document.
+
+    The parts of incomplete steps are None. Raises Fatal (exit code 3) if the journal cannot be read.
+    """
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}
     results = {step: msgspec.json.decode(entry.result) for step, entry in entries.items()}
@@ -52,7 +55,7 @@ def _snapshot(journal: Journal, results: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def shown(document: Mapping[str, Any]) -> Group:
-    """Render the outcome of the run and its parts; incomplete parts are omitted."""
+    """Render the document of a run as tables; the tables of incomplete steps are omitted."""
     return Group(*_parts(document))
 
 
@@ -110,7 +113,7 @@ def _search(results: Mapping[str, Any]) -> RenderableType:
 
 
 def comparison(results: Mapping[str, Any]) -> Group:
-    """Render a comparison: figures side by side, and each rule with its bound."""
+    """Render the comparison of two versions: their metrics side by side, and each rule with its value and bound."""
     return Group(*_comparison(results))
 
 
@@ -134,7 +137,7 @@ def _figure(value: object) -> str:
 
 
 def evidence(lineage: DecisionEvidence) -> Group:
-    """Render the rows, code, seed and champion that decided about a version."""
+    """Render the attested evidence about a version: its training data, seed and recipe, and the comparison that decided."""
     champion = lineage.champion
     head = Table.grid(padding=(0, 2))
     for name, value in (

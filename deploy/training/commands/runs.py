@@ -46,7 +46,10 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def find_run(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """Return the folder of the run with this id, version or name; default: the newest with this step. Raises Fatal (2)."""
+    """Return the folder of the newest run that has completed `step` and has this id, version or folder name.
+
+    `name` None: the newest run that has completed `step`. Raises Fatal (exit code 2) if there is no such run.
+    """
     matching = [run_folder for run_folder in reversed(runs(folder)) if Journal(run_folder / STEPS).entry(step)]
     if name is None and matching:
         return matching[0]

@@ -1,4 +1,4 @@
-"""Write records with their own keys and timestamps, half a million in a few seconds."""
+"""Produce the history of the demo to Kafka: half a million records with given keys and timestamps in a few seconds."""
 
 from collections.abc import Iterable
 
@@ -10,11 +10,14 @@ from publisher.kafka.clients import KafkaSettings
 from training.demo.generate_history import Record
 
 FLUSH_SECONDS = 60.0
-WAIT_SECONDS = 1.0  # for room in the queue
+WAIT_SECONDS = 1.0  # how long one wait for room in the producer's queue lasts
 
 
 def write(settings: KafkaSettings, topic: str, records: Iterable[Record]) -> None:
-    """Write all records, each confirmed by the broker, with partitions by key. Raises Fatal if one is rejected."""
+    """Produce all records, partitioned by key, and wait until the broker has confirmed each of them.
+
+    Raises Fatal if a record is rejected, or not confirmed within `FLUSH_SECONDS` after the last one was produced.
+    """
     failures: list[KafkaError] = []
 
     def note(error: KafkaError | None, _: Message) -> None:

@@ -1,7 +1,8 @@
-"""Ten months of flights as records: events, and outcomes that came later. Pure: the last flight leaves shortly before `now_ms`.
+"""Generate the Kafka records of ten months of flights: events, and outcomes reported later. Pure.
 
-Outcomes are irregular as in practice: each is reported hours after the arrival, some never, some twice, and some are wrong at
-first and corrected later. The id of a flight decides which, so that every demo has the same ones.
+The last flight leaves `AGO_MS` before `now_ms`. The reports of outcomes are irregular as in practice. Each report is sent hours
+after the arrival. Some flights have no report, some have two, and some have a wrong report that is corrected later. The id of a
+flight decides its kind of report, so that every demo has the same reports.
 """
 
 import zlib
@@ -16,17 +17,17 @@ from training.demo_dataset.extract import EARLIER
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
-AGO_MS = HOUR_MS  # before now the last flight has left
-# of a thousand flights
+AGO_MS = HOUR_MS  # from the departure of the last flight until now
+# irregular reports: ranges of the CRC-32 of a flight's id, modulo 1,000
 SILENT = range(10)
 TWICE = range(10, 15)
 CORRECTED = range(15, 20)
-REPORTED_HOURS = 12  # after its arrival, at the latest
-CORRECTED_HOURS = 30  # after the first report
+REPORTED_HOURS = 12  # the maximum from the scheduled arrival to the first report
+CORRECTED_HOURS = 30  # from the first report to the correction
 
 
 class Record(NamedTuple):
-    """A record to write; `time_ms` is its Kafka timestamp (Unix ms)."""
+    """A Kafka record to produce; `time_ms` is its timestamp (Unix ms)."""
 
     key: str
     value: bytes
@@ -34,7 +35,10 @@ class Record(NamedTuple):
 
 
 class History(NamedTuple):
-    """Both topics, each in order of time. `counts` has the number of flights of each kind of outcome."""
+    """The records of the topic of events and of the topic of outcomes, each in order of time.
+
+    `counts`: flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
+    """
 
     events: list[Record]
     outcomes: list[Record]
@@ -42,15 +46,18 @@ class History(NamedTuple):
 
 
 def history(now_ms: int) -> History:
-    """Return the flights of both files."""
+    """Return the records of all ten months, from both data files, with times relative to `now_ms` (Unix ms)."""
     return moved([flight for path in (EARLIER, EXTRACT) for flight in flights(path)], now_ms)
 
 
 def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
-    """Return these flights, in order of departure, each with its lateness.
+    """Convert flights to records, shifted in time so that the last flight leaves `AGO_MS` before `now_ms`.
 
-    Times are scheduled departures, shifted so that the last one was AGO_MS before `now_ms`. Outcomes after `now_ms` are
-    omitted.
+    The timestamp of an event is its shifted scheduled departure.
+
+    Args:
+        labelled: Events in order of departure, each with whether the flight arrived late; None if the flight never arrived.
+        now_ms: The current time (Unix ms). Records of outcomes after this time are omitted.
     """
     shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])
     events = []
@@ -68,12 +75,12 @@ def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
 
 
 def departure_ms(event: Event) -> int:
-    """Return the scheduled departure as if New York's clock were UTC."""
+    """Return the scheduled departure (Unix ms), with New York's local time read as UTC."""
     return round(datetime.fromisoformat(str(event["scheduled_departure"])).replace(tzinfo=UTC).timestamp() * 1_000)
 
 
 def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
-    """Return the kind of the outcome's report, and its records."""
+    """Return the kind of a flight's report (empty if regular), and the records that report its outcome."""
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())
     chance = drawn % 1_000

@@ -38,8 +38,8 @@ from training.demo.summary import COUNTS, Summary
 PROGRAM = Path(__file__).resolve().parents[1]
 OUTCOMES = "flights.outcomes"
 KEY = "training"
-RATE = 300.0  # flights a second, while a run learns
-AFTER_SWAP = 500  # flights that the new version is to score
+RATE = 300.0  # flights per second that are scored while a run trains
+AFTER_SWAP = 500  # flights to score after the change to the new version
 SIGNATURE_OF = "2.0.0"
 GOING_ON = (
     f"python {PROGRAM} list training.yaml",
@@ -53,7 +53,10 @@ GOING_ON = (
 
 
 def demo(keep: bool, view: DemoView) -> Summary:
-    """Run the demo. Raises Fatal if a step fails; all processes and files are removed in any case."""
+    """Run the training demo. Raises Fatal if a step fails.
+
+    All processes are stopped and all files removed in any case, unless `keep` is true.
+    """
     began = time.monotonic()
     options = DemoOptions(kill=False, keep=keep)
     with ThreadPoolExecutor(1) as pool:
@@ -63,7 +66,10 @@ def demo(keep: bool, view: DemoView) -> Summary:
 
 
 class DemoTraining(Demo):
-    """One run of the demo. `began` is monotonic seconds; `flown` is the future of the flights."""
+    """Runs the steps of the training demo, once, in a sandbox.
+
+    `began` is the start of the demo (monotonic seconds). `flown` is the future of the generated history.
+    """
 
     def __init__(self, options: DemoOptions, view: DemoView, where: DemoSandbox, began: float, flown: Future[History]) -> None:
         super().__init__(options, view, where)
@@ -122,7 +128,7 @@ class DemoTraining(Demo):
         self.processes["scorer"] = self.shell.start("scorer.log", "scorer", "run", "scorer.yaml", "--workers", "1")
 
     def write_history(self) -> None:
-        """Write ten months of flights, which the scorer scores meanwhile."""
+        """Produce ten months of flights, which the scorer scores at the same time, and their outcomes."""
         self.view.step("4. Ten months of flights, and their outcomes, reported hours later")
         history = self._flown.result()
         bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], history.events)
@@ -133,7 +139,7 @@ class DemoTraining(Demo):
         )
 
     def killed_run(self) -> list[str]:
-        """Kill a run during its search and return its completed steps."""
+        """Start a training run, kill it when its search has stored a score, and return the names of its completed steps."""
         self.view.step(
             f"5. {RATE:,.0f} flights a second from now on; a run trains on the ten months, and is killed during its search"
         )
@@ -148,7 +154,7 @@ class DemoTraining(Demo):
         return kept_steps
 
     def finished_run(self) -> dict[str, Any]:
-        """Run the same command again and return the document of the run."""
+        """Run the command of the killed run again until the run ends, and return the document of the run."""
         self.view.step(
             "6. The same command again: it continues, compares the version with the champion, and promotes it if it passes"
         )
@@ -158,7 +164,10 @@ class DemoTraining(Demo):
         return document
 
     def swapped(self, version: str) -> float:
-        """Wait until the new version has scored enough flights; return the seconds from the move to the last partition."""
+        """Wait until the newest score of every partition is of the new version; return the seconds since the channel moved.
+
+        Then wait until `AFTER_SWAP` further flights are scored.
+        """
         (promoted,) = self._folder.glob("runs/*/steps/promote.json")
         moved_ms = int(json.loads(promoted.read_bytes())["ended_ms"])
 
@@ -174,7 +183,13 @@ class DemoTraining(Demo):
         return seconds
 
     def counted(self, document: dict[str, Any], kept_steps: list[str], swapped: float) -> Summary:
-        """Read all topics from the start and count."""
+        """Audit all topics from their start and return the result of the demo.
+
+        Args:
+            document: The document of the run.
+            kept_steps: The steps that were complete before the kill.
+            swapped: The seconds from the channel move to the first score of the new version in the last partition.
+        """
         self.view.step("8. Reading all topics from the start, read_committed, and counting")
         version = document["version"]
         repository = self.options.repository
@@ -199,14 +214,15 @@ class DemoTraining(Demo):
 
 
 def _second_lap() -> Iterator[flights.Event]:
-    """Return current flights: those of September and October again, under other names."""
+    """Return an endless iterator over the flights of September and October, with ids that end in `-lap2`, `-lap3` and so on."""
     return islice(flights.events(), sum(1 for _ in flights.flights()), None)
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """Return the attestation for a version that was built by hand.
+    """Return the predicate of a comparison for the version that was built by hand, without a run.
 
-    It is compared with chance like a first model, by the figures of its model card for September and October.
+    As for a first model, its only rule compares the AUC with chance. The AUC and the number of rows (flights of September and
+    October) are those of the version's model card.
     """
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])

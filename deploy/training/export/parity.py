@@ -1,4 +1,7 @@
-"""Compare an ONNX model with the trained model: on original events, without each field, and with new names."""
+"""Compare the scores of an ONNX model with the scores of the trained model that it was exported from.
+
+Both models score the original events, events without each optional field, and events with new category names.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,9 +16,9 @@ from training.export.examples import columns
 from training.recipes import Fitted
 from training.snapshot.rows import LabelledRows
 
-LARGEST = 1e-6  # difference of two scores
+LARGEST = 1e-6  # the maximum difference of two scores
 BATCH = 1_024
-CHANGED = 2_000  # events that are changed
+CHANGED = 2_000  # the number of events that are also scored with a change
 NEW = "\N{REPLACEMENT CHARACTER}new"  # a name that training never saw
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -23,7 +26,10 @@ Run = Callable[[dict[str, NDArray[Any]]], dict[str, NDArray[Any]]]
 
 
 def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float64]:
-    """Return the probabilities (B,) of the second class: the last number of each output row."""
+    """Run the ONNX model; return the probability of the second class for each row, (B,).
+
+    The probability is the last number in each row of the signature's first output.
+    """
     outputs = signature.outputs[0].tensor
     count = len(next(iter(tensors.values())))
     batches = [
@@ -33,10 +39,12 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
 
 
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
-    """Return the ONNX scores (B,) of the rows and the largest deviation.
+    """Score the rows with the ONNX model and with `fitted`; return the ONNX scores (B,) and the largest difference.
+
+    The largest difference covers the changed events too: without each optional field, and with new category names.
 
     Raises:
-        Fatal: 3 with the worst event if the deviation exceeds 1e-6.
+        Fatal: Exit code 3 naming the worst event, if the difference exceeds 1e-6.
     """
     first: list[NDArray[np.float64]] = []
     worst = 0.0
@@ -57,7 +65,7 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
 
 
 def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensors]]:
-    """Yield the tensors to score, each with the name of the change."""
+    """Yield the tensors to score, each after a text that names the change in the tensors (empty for the original events)."""
     yield "", tensors
     few = {name: tensor[:CHANGED] for name, tensor in tensors.items()}
     everything: Tensors = few
@@ -72,7 +80,7 @@ def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensor
 
 
 def _with(tensors: Tensors, signature: Signature, field: InputField, value: Any) -> Tensors:
-    """Return tensors in which a field has this value everywhere."""
+    """Return tensors in which a field has this value in every row."""
     changed = dict(tensors)
     for name, place in columns(signature, field):
         changed[name] = changed[name].copy()

@@ -1,4 +1,4 @@
-"""The steps that evaluate: score the hold-out rows with the new version and the champion, and compare both."""
+"""The steps `evaluate` and `gate`: measure the new version on the hold-out rows, and compare it with the champion."""
 
 from datetime import UTC, datetime
 
@@ -22,7 +22,7 @@ from training.validation_gate.verdict import judge
 
 
 def evaluate(run: Run) -> Evaluated:
-    """Measure the version on the hold-out rows and name the champion to compare it with. Raises Fatal."""
+    """Measure the new version on the hold-out rows, and record the champion to compare the version with. Raises Fatal."""
     version_scores, rejected = _scored(run, _own_version(run))
     chosen = np.isfinite(version_scores.scores)
     rows = run.split.hold_out.select(chosen)
@@ -35,7 +35,7 @@ def evaluate(run: Run) -> Evaluated:
 
 
 def gate(run: Run) -> GateComparison:
-    """Compare the new version with the champion. Raises Fatal."""
+    """Compare the new version with the champion that `evaluate` recorded, and draw plots of the result. Raises Fatal."""
     challenger = Version(run.rows.version, run.pushed.digest, _scored(run, _own_version(run))[0])
     comparison = _judged(run, challenger, run.result("evaluate", Evaluated).champion)
     document = documents.read(as_json(comparison), documents.ComparisonDocument)
@@ -45,7 +45,10 @@ def gate(run: Run) -> GateComparison:
 
 
 def compared(run: Run, challenger: ChampionState, champion: ChampionState | None) -> GateComparison:
-    """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError."""
+    """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError.
+
+    `champion` None: the challenger is judged as a first model.
+    """
     return _judged(run, _version(run, challenger), champion)
 
 

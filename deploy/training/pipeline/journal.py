@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A completed step: its end (Unix ms), its duration and its result."""
+    """The document of a completed step: its end (Unix ms), its duration in seconds, and its result as JSON."""
 
     step: str
     ended_ms: int
@@ -23,13 +23,16 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The documents of one run, `NAME.json` in its folder `steps`."""
+    """The completed steps of one run: one document `STEP.json` per step, in the folder `steps` of the run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def entry(self, step: str) -> Entry | None:
-        """Read the document of a step. Raises Fatal (3) if it cannot be read."""
+        """Read the document of a step, or return None if the step is not complete.
+
+        Raises Fatal (exit code 3) if the document cannot be read.
+        """
         path = self._path(step)
         try:
             return msgspec.json.decode(path.read_bytes(), type=Entry)
@@ -39,7 +42,10 @@ class Journal:
             raise _damaged(path, error) from None
 
     def result(self, step: str, of: type[T]) -> T | None:
-        """Return the result of a step, or None if it is not complete. Raises Fatal (3)."""
+        """Return the result of a step as an object of type `of`, or None if the step is not complete.
+
+        Raises Fatal (exit code 3) if the document cannot be read.
+        """
         entry = self.entry(step)
         if entry is None:
             return None
@@ -49,11 +55,11 @@ class Journal:
             raise _damaged(self._path(step), error) from None
 
     def write(self, step: str, result: object, seconds: float, now_ms: int) -> None:
-        """Write the document of a completed step. Raises Fatal (3) if the disk rejects it."""
+        """Write the document of a completed step. Raises Fatal (exit code 3) if the file cannot be written."""
         write(self._path(step), Entry(step, now_ms, round(seconds, 3), msgspec.Raw(msgspec.json.encode(result))))
 
     def set_aside(self, steps: Iterable[str]) -> None:
-        """Mark these steps as incomplete. Their documents stay, as `NAME.1.json` and so on."""
+        """Mark these steps as incomplete: rename their documents to `STEP.1.json`, `STEP.2.json` and so on."""
         for path in filter(Path.exists, map(self._path, steps)):
             number = 1 + len(list(self._folder.glob(f"{path.stem}.*.json")))
             path.rename(path.with_suffix(f".{number}.json"))
@@ -63,7 +69,7 @@ class Journal:
 
 
 def write(path: Path, value: object) -> None:
-    """Write a JSON document atomically. Raises Fatal (3)."""
+    """Write a JSON document atomically. Raises Fatal (exit code 3) if the file cannot be written."""
     with written(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_files.replace(path, [msgspec.json.format(msgspec.json.encode(value), indent=2), b"\n"])
@@ -71,7 +77,7 @@ def write(path: Path, value: object) -> None:
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[None]:
-    """Convert write errors of the disk. Raises Fatal (3)."""
+    """Convert an OSError in the block to Fatal (exit code 3) with the message that `path` cannot be written."""
     try:
         yield
     except OSError as error:

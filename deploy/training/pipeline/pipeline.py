@@ -32,15 +32,18 @@ STEPS: Mapping[str, Callable[[Run], object]] = {
 }
 COMMIT = "commit"
 END = "end"
-"""The last steps of every run: the offsets of the trigger are committed whatever the outcome is."""
+"""The last steps of every run are COMMIT and END: label offsets are committed whatever the outcome is."""
 AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
-"""The steps that are repeated if the channel was moved meanwhile."""
+"""The steps that are repeated if the channel was moved after `evaluate` recorded the champion."""
 CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 """Exit codes of the outcomes, if they are not 0."""
 
 
 def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
-    """Return the newest run if it is unfinished and fits these settings and this environment, else a new run."""
+    """Return the newest run if it has not ended and was planned with these settings and this environment, else a new run.
+
+    `anew`: always return a new run, which trains even if no label has arrived since the last run.
+    """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not anew and _goes_on(Journal(newest / FOLDER), training, settings):
         return Run(training, settings, newest, progress)
@@ -53,13 +56,13 @@ def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> R
     Args:
         run: The run.
         until: The last step to run; None runs all of them.
-        done: Called after each step with its name and its seconds.
+        done: Called after each executed step with its name and its seconds.
 
     Returns:
-        The end of the run, or None if the run has not ended.
+        The outcome of the run, or None if the run stopped after `until`.
 
     Raises:
-        Fatal: A step failed for good.
+        Fatal: A step failed.
         RegistryError: The registry rejected a step or is unreachable.
     """
     try:

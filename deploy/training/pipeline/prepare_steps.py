@@ -21,7 +21,10 @@ from training.snapshot.rows import LabelledRows as Labelled
 
 
 def plan(run: Run) -> RunPlan:
-    """Determine the plan of the run. Raises Fatal (2), RegistryError."""
+    """Determine the plan of the run: its configuration, signature and environment.
+
+    Raises RegistryError, and Fatal (exit code 2) if no signing key or no signature is available.
+    """
     run.key  # noqa: B018 - a run without a usable key fails before any work
     champion = _champions(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
@@ -35,7 +38,7 @@ def plan(run: Run) -> RunPlan:
 
 
 def freeze(run: Run) -> Frozen:
-    """Freeze the ranges of the topics. Raises Fatal."""
+    """Determine the offset ranges of events and labels that the run reads. Raises Fatal."""
     return freeze_topics.freeze(run.settings, run.training, _now_ms())
 
 
@@ -43,7 +46,7 @@ def copy(run: Run) -> Counted:
     """Copy the frozen records to files.
 
     Raises:
-        Fatal: 3 if records are lost or the disk is full, 4 if the broker is unreachable.
+        Fatal: Exit code 3 if records are lost or the disk is full, 4 if the broker is unreachable.
         Over: No label has arrived since the last completed run.
     """
     if last := _nothing_new_since(run):
@@ -53,7 +56,7 @@ def copy(run: Run) -> Counted:
 
 
 def join(run: Run) -> JoinResult:
-    """Join the events with their labels. Raises Fatal (3), and Over if too few events have a label."""
+    """Join the events with their labels. Raises Fatal, and Over if too few events have a label."""
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:
@@ -64,13 +67,13 @@ def join(run: Run) -> JoinResult:
 
 
 def _champions(run: Run) -> Signature | None:
-    """Return the signature of the champion, or None if there is no such channel or the version has no signature."""
+    """Return the signature of the champion, or None if the channel does not exist yet or the champion has no signature."""
     serves = run.serves()
     return run.version(serves.digest).signature if serves else None
 
 
 def _stated(path: Path) -> Signature:
-    """Read the signature that the configuration names. Raises Fatal (2)."""
+    """Read the signature file that the configuration names. Raises Fatal (exit code 2) if it cannot be read."""
     try:
         return parse_signature(path.read_bytes())
     except (OSError, Refused) as error:
@@ -85,7 +88,7 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """Return the name of the last completed run if it had this configuration and read all available labels."""
+    """Return the folder name of the last ended run if that run had this configuration and read the same labels, else ""."""
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.anew:
         return ""

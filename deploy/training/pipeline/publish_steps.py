@@ -22,7 +22,7 @@ from training.validation_gate.comparison import GateComparison
 
 
 def push(run: Run) -> Pushed:
-    """Push the version and its dataset. Raises RegistryError."""
+    """Push the version, and the snapshot as its dataset unless `snapshot.keep` is false. Raises RegistryError, Fatal."""
     pushed = push_version.push(run.store, run.package, run.rows.version, origin(run)).digest
     if not run.training.snapshot.keep:
         return Pushed(pushed, None)
@@ -30,12 +30,15 @@ def push(run: Run) -> Pushed:
 
 
 def origin(run: Run) -> Origin:
-    """Return the origin that the manifest of the version states."""
+    """Return the inputs of the version that its manifest states: run, snapshot, environment, seed and recipe."""
     return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe)
 
 
 def attest(run: Run) -> list[str]:
-    """Attest provenance, evaluation and comparison; return the digests of the attestations. Raises RegistryError."""
+    """Attest provenance, evaluation and comparison of the version; return the digests of the three attestations.
+
+    Raises RegistryError.
+    """
     predicates = {PROVENANCE: provenance(run), EVALUATION: evaluation(run), COMPARISON: as_json(_gate(run))}
     return [
         attest_and_sign.attest_once(run.store, run.pushed.digest, type_, predicate, run.key, run.frozen_at)
@@ -44,7 +47,7 @@ def attest(run: Run) -> list[str]:
 
 
 def sign(run: Run) -> None:
-    """Sign the version. Raises RegistryError, and Over if the version did not pass."""
+    """Sign the version if it passed the gate. Raises RegistryError, and Over if the version did not pass."""
     judged = _gate(run)
     if judged.verdict != "passed":
         raise Over(judged.verdict, judged.because)
@@ -52,7 +55,7 @@ def sign(run: Run) -> None:
 
 
 def promote(run: Run) -> Promotion:
-    """Move the channel, or start a rollout.
+    """Move the channel to the version, or start a rollout of the version if `publish.rollout` names a plan.
 
     Raises:
         Moved: The channel was moved since the version was evaluated.
@@ -79,7 +82,10 @@ def promote(run: Run) -> Promotion:
 
 
 def commit(run: Run) -> dict[str, int]:
-    """Commit the offsets of the labels that were read; return the positions by partition. Raises Fatal."""
+    """Commit the end offsets of the label ranges that the run froze; return the committed offsets by `topic[partition]`.
+
+    Raises Fatal.
+    """
     return {
         f"{position.topic}[{position.partition}]": position.next
         for position in commit_label_offsets.commit(run.settings, run.frozen)
@@ -87,7 +93,7 @@ def commit(run: Run) -> dict[str, int]:
 
 
 def provenance(run: Run) -> dict[str, Any]:
-    """Build the SLSA provenance of the version: the same for an interrupted and an uninterrupted run."""
+    """Build the SLSA provenance of the version. It is the same for an interrupted and an uninterrupted run."""
     searched = run.result("search", Searched)
     standing = run.result("evaluate", Evaluated).champion
     inside = {
@@ -117,7 +123,7 @@ def provenance(run: Run) -> dict[str, Any]:
 
 
 def evaluation(run: Run) -> dict[str, Any]:
-    """Build the evaluation: the figures of the version on the hold-out rows."""
+    """Build the predicate of the evaluation: the metrics of the version on the hold-out rows."""
     evaluated = run.result("evaluate", Evaluated)
     rows = run.rows.parts[-1]
     return {

@@ -1,7 +1,8 @@
-"""Train a version again and compare the digests.
+"""Train a version again from its recorded inputs and compare the digests.
 
-The snapshot comes from beside the version; configuration, seed and signature come from its provenance, which a trusted key
-must have signed. Nothing is pushed: the version is built in a separate folder.
+The snapshot is the dataset that is stored beside the version in the registry. Configuration, seed and signature come from the
+provenance of the version, which a trusted key must have signed. Nothing is pushed to the registry: the new version is built in
+a separate folder.
 """
 
 import shutil
@@ -52,7 +53,7 @@ class _StoredProvenance(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded version: the digests of its manifest and its model, and the chain of evidence."""
+    """The version to reproduce, as recorded in the registry: the digests of its manifest and model file, and its evidence."""
 
     digest: str
     model: str
@@ -60,10 +61,13 @@ class Recorded:
 
 
 def begin(training: TrainingSettings, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
-    """Fetch the snapshot of a version and the configuration in its provenance.
+    """Prepare a run that trains a version again: fetch its snapshot, and the configuration in its provenance.
+
+    Returns:
+        The run, whose next step is the join, and the recorded version.
 
     Raises:
-        RegistryError: No trusted key signed the provenance, it states no configuration, or there is no snapshot.
+        RegistryError: No trusted key signed the provenance, the provenance states no configuration, or there is no snapshot.
         Fatal: The folder or the environment cannot be used.
     """
     this_run = Run(training, settings, training.folder, progress)
@@ -88,7 +92,16 @@ def begin(training: TrainingSettings, settings: Settings, version: str, progress
 
 
 def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None]) -> dict[str, Any]:
-    """Train again and compare every digest with the recorded one. Raises Fatal, RegistryError."""
+    """Run the steps of a prepared run up to the export, and compare every digest with the recorded one.
+
+    Returns:
+        `same`: whether the manifests are equal. `folder`: the folder of the run. `parts`: the recorded and the new value of the
+            version, model, run id and environment.
+
+    Raises:
+        Fatal: A step failed.
+        RegistryError: The stored version or the built package cannot be read.
+    """
     pipeline.follow(run, LAST, done)
     store = LayoutStore(run.folder / "registry" / push_version.model_name(run.store))
     pushed = push_version.push(store, run.package, run.rows.version, origin(run)).digest
@@ -103,7 +116,7 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
-    """Return the external parameters in the provenance of this run. Raises Refused."""
+    """Return the external parameters in the trusted provenance of the run with the id `name`. Raises Refused without it."""
     for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
             attested.verified
@@ -138,5 +151,5 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
 
 
 def _model(store: Store, digest: str) -> str:
-    """Return the digest of the model file. Raises RegistryError."""
+    """Return the digest of the model file of a version; empty if the version has none. Raises RegistryError."""
     return next((file.content.digest for file in resolve_index.describe_version(store, digest).files if file.path == MODEL), "")

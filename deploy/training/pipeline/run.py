@@ -48,16 +48,19 @@ PRIVATE: dict[str, Any] = {
     "snapshot": {"keep"},
     "publish": {"key_file", "password_file", "rollout"},
 }
-"""Settings that do not affect the model, or that are files of one machine."""
+"""Settings that a run does not record: they do not affect the model, or name files of one machine."""
 
 
 class Run:
-    """The state that the steps of a run share. Properties raise Fatal if the step that provides them is incomplete."""
+    """One training run and the data that its steps share.
+
+    A property raises Fatal if the step that provides its value is not complete.
+    """
 
     def __init__(
         self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False
     ) -> None:
-        """Open a run in a folder. `anew` trains also if no label has arrived since the last run."""
+        """Open the run in a folder. `anew`: train even if no label has arrived since the last run."""
         self.anew = anew
         self.training = training
         self.settings = settings
@@ -67,7 +70,7 @@ class Run:
         self.scores: dict[str, tuple[ModelAnswers, SkipCounts]] = {}
 
     def result(self, step: str, of: type[T]) -> T:
-        """Return the result of a completed step."""
+        """Return the result of a step. Raises Fatal if the step is not complete."""
         value = self.journal.result(step, of)
         if value is None:
             raise Fatal(f"the step {step} of {self.folder} is not complete", "complete the run first: run")
@@ -97,7 +100,7 @@ class Run:
 
     @property
     def frozen_at(self) -> datetime:
-        """The time of the freeze. Attestations carry it, so that an interrupted run writes the same bytes."""
+        """The time of the freeze. Attestations carry this time, so that a repeated step writes the same bytes."""
         return datetime.fromtimestamp(self.frozen.now_ms / 1_000, UTC)
 
     @cached_property
@@ -110,7 +113,10 @@ class Run:
 
     @cached_property
     def joined(self) -> Joined:
-        """The labelled rows, read from the records. Raises Fatal (3) if the records have changed since they were copied."""
+        """The result of the join, computed from the copied records.
+
+        Raises Fatal (exit code 3) if the records have changed since they were copied.
+        """
         try:
             decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
@@ -142,7 +148,10 @@ class Run:
 
     @cached_property
     def key(self) -> PrivateKey:
-        """The key that attests and signs. Raises Fatal (2) if none is configured, RegistryError if it cannot be read."""
+        """The private key that signs versions, attestations and channel moves.
+
+        Raises Fatal (exit code 2) if no key is configured, RegistryError if it cannot be read.
+        """
         publish = self.training.publish
         if publish.key_file is None:
             hint = "create one: model-registry keygen training; then publish: {key_file: training.key}"
@@ -151,7 +160,10 @@ class Run:
 
     @cached_property
     def trusted(self) -> list[TrustedKey]:
-        """The keys of the scorer's policy and the key of the run. Raises RegistryError, Fatal (2)."""
+        """The public keys that the run trusts: the keys of the scorer's policy, and its own key.
+
+        Raises RegistryError, Fatal (exit code 2).
+        """
         policy = self.settings.model.policy
         return [*(read(policy).keys if policy else ()), TrustedKey("publish.key_file", self.key.public(), None)]
 
@@ -163,12 +175,15 @@ class Run:
         return standing(self.store, self.channel)
 
     def version(self, digest: str) -> Package:
-        """Fetch a version of the repository that the scorer's policy admits. Raises RegistryError."""
+        """Fetch the version with this digest. Raises RegistryError, also if the scorer's policy does not admit the version."""
         model = self.settings.model.model_copy(update={"tag": digest})
         return pull_version(self.settings.model_copy(update={"model": model}))[0]
 
     def draw(self, name: str, picture: str) -> None:
-        """Write a plot (SVG text) to the folder of the run, unless it is empty. Raises Fatal (3)."""
+        """Write a plot to `pictures/NAME.svg` in the folder of the run.
+
+        `picture` is SVG text; an empty text is not written. Raises Fatal (exit code 3) if the file cannot be written.
+        """
         path = self.folder / "pictures" / f"{name}.svg"
         if picture:
             with written(path):
@@ -181,9 +196,9 @@ class Run:
 
     @property
     def identity(self) -> str:
-        """The id of the run: 12 hexadecimal digits of everything that affects the model.
+        """The id of the run: the first 12 hexadecimal digits of a SHA-256 digest of everything that affects the model.
 
-        They cover the frozen ranges and their bytes, the configuration with its seed, the signature and the environment.
+        The digest covers the frozen ranges and their bytes, the configuration with its seed, the signature and the environment.
         """
         parts = (self.frozen, self.copied.digest, self.plan.config, self.plan.signature, self.plan.environment)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:12]
@@ -197,6 +212,9 @@ def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
 
 
 def schema(settings: Settings) -> str | None:
-    """Return the digest of the schema file of the events. Raises RegistryError if it cannot be read."""
+    """Return the digest of the schema file of the events, or None if none is configured.
+
+    Raises RegistryError if the file cannot be read.
+    """
     path = settings.input.schema_file
     return digests.from_bytes(atomic_files.read_named("schema", path)) if path else None

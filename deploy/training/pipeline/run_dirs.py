@@ -14,7 +14,10 @@ STEPS = "steps"
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder. Raises Fatal (3) if another process holds it or the folder cannot be created."""
+    """Hold the lock of the folder of runs during the block, so that only one process runs there.
+
+    Raises Fatal (exit code 3) if another process holds the lock, or the folder cannot be created.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -26,12 +29,12 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def runs(folder: Path) -> list[Path]:
-    """Return the folders of runs, oldest first."""
+    """Return the folder of each run below `folder`, oldest first."""
     return sorted(path.parent for path in folder.glob(f"*/{STEPS}"))
 
 
 def named(folder: Path, now_ms: int) -> Path:
-    """Return the folder of a run that starts now (Unix ms)."""
+    """Return the path of the folder for a run that starts at `now_ms` (Unix ms); its name is this time in UTC."""
     stamp = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H%M%S")
     return folder / f"{stamp}{now_ms % 1_000:03}Z"
 

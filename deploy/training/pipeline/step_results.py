@@ -5,15 +5,19 @@ from typing import Any, Literal
 import msgspec
 
 Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-few-labels"]
-"""The outcome of a run. `rollout`: a rollout of the version was started."""
+"""The outcome of a run.
+
+`promoted`: the channel was moved to the version. `rollout`: a rollout of the version was started. `same`: the version gives
+the champion's scores. `refused`: a rule of the gate failed. `nothing-new`: no label has arrived since the last run.
+"""
 
 
 class RunPlan(msgspec.Struct, frozen=True):
-    """The plan of a run, determined before its first step.
+    """The plan of a run: the result of its first step.
 
     `config` contains every setting that affects the model; with the digest of the environment it decides whether an interrupted
-    run can continue. `champion` is the signature of the current version, as JSON like `signature`, or None if there is none.
-    `anew`: train also if no label has arrived.
+    run can continue. `signature` is the signature of the new version as JSON. `champion` is that of the current version, or
+    None if there is none. `anew`: train even if no label has arrived since the last run.
     """
 
     began_ms: int
@@ -25,7 +29,11 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Rows of one part: their Kafka timestamps (Unix ms), the number of each class, and their digest (`JoinResult.digest`)."""
+    """One part of the split rows: training, validation or hold-out.
+
+    `from_ms` and `to_ms` are its first and last Kafka timestamps (Unix ms), `classes` the number of rows by class, and `digest`
+    is that of `LabelledRows.digest`.
+    """
 
     part: str
     from_ms: int
@@ -36,7 +44,19 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class JoinResult(msgspec.Struct, frozen=True):
-    """The result of the join: counts, the omitted records with the first position of each reason, and the parts by time."""
+    """The result of the join.
+
+    Attributes:
+        mature: The number of events that are old enough to have a label.
+        labelled: The number of mature events that have a label.
+        coverage: `labelled` divided by `mature`.
+        classes: The number of labelled events by class.
+        left_out: The omitted events: the number and the first position of each reason.
+        labels: The labels that were not used (such as unreadable or replaced ones), in the same form.
+        parts: Training, validation and hold-out.
+        run: The id of the run.
+        version: The name of the version that the run trains.
+    """
 
     mature: int
     labelled: int
@@ -50,7 +70,7 @@ class JoinResult(msgspec.Struct, frozen=True):
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """A copied snapshot."""
+    """The result of the copy: the digest of the snapshot, and its numbers of records of events and labels."""
 
     digest: str
     events: int
@@ -58,7 +78,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """The training: rows, the number of trees or epochs, and the parameters."""
+    """The result of the training: the number of rows, the budget (trees or epochs), and the parameters of the recipe."""
 
     rows: int
     budget: int
@@ -66,21 +86,24 @@ class Trained(msgspec.Struct, frozen=True):
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """The package: the largest difference between the ONNX model and the trained model, and the digest of each file."""
+    """The result of the export: the largest difference between ONNX and trained model, and the digest of each file by name."""
 
     parity: float
     files: dict[str, str]
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """The version in the registry: the digests of its manifest and of its dataset; None if the dataset is not stored."""
+    """The pushed version: the digests of its manifest and its dataset. `dataset` is None if the snapshot is not stored."""
 
     digest: str
     dataset: str | None
 
 
 class ChampionState(msgspec.Struct, frozen=True):
-    """The champion of a channel at a revision."""
+    """The champion of a channel, and the revision of the channel that made it the champion.
+
+    In a comparison of given versions, any version of the registry; its revision is 0 if it was not named by a channel.
+    """
 
     version: str
     digest: str
@@ -88,10 +111,10 @@ class ChampionState(msgspec.Struct, frozen=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The figures of the version on the hold-out rows.
+    """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    The matrix counts rows by label (row) and decision (column); rows that could not be scored are counted by reason. `champion`
-    is None if there is none yet.
+    `counts` counts rows by label (row) and decision (column), both in the order of `labels`. `unscored` counts the rows without
+    a score by reason. `champion` is None if the channel has no version yet.
     """
 
     champion: ChampionState | None
@@ -102,7 +125,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The channel that was moved to a revision, or the rollout that was started."""
+    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. The other one is None."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str
@@ -123,7 +146,7 @@ class RunOutcome(msgspec.Struct, frozen=True):
 
 
 def as_json(value: object) -> dict[str, Any]:
-    """Convert a result to a JSON document."""
+    """Convert the result of a step to a JSON document."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return document
 
@@ -133,7 +156,7 @@ class Moved(Exception):
 
 
 class Over(Exception):
-    """The run has ended; its remaining steps do not run."""
+    """Raised by a step that ends the run early: the remaining steps do not run. `end` is the outcome of the run."""
 
     def __init__(self, outcome: Outcome, because: str) -> None:
         super().__init__(because)

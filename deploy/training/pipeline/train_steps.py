@@ -15,11 +15,11 @@ from training.search.halving import Searched
 from training.search.search import search as searched
 
 UNITS = {"trees": "trees", "network": "epochs"}
-"""The unit of a budget."""
+"""The unit of a training budget, by recipe."""
 
 
 def search(run: Run) -> Searched:
-    """Search the parameters. Raises Fatal."""
+    """Search for the best parameters of the recipe, and draw plots of the scores. Raises Fatal."""
     parts = run.split
     shown = partial(run.progress, "trained")
     folder = run.folder / "search"
@@ -32,7 +32,7 @@ def search(run: Run) -> Searched:
 
 
 def train(run: Run) -> Trained:
-    """Train the final model. Raises Fatal."""
+    """Train the final model with the best parameters; checkpoints stay in the folder of the run. Raises Fatal."""
     fitted(run)
     parts = run.split
     best = run.result("search", Searched).best
@@ -40,14 +40,14 @@ def train(run: Run) -> Trained:
 
 
 def fitted(run: Run) -> Fitted:
-    """Return the trained model, from its checkpoints if it is trained already."""
+    """Return the final model: restored from its checkpoints if they are complete, else trained."""
     parts = run.split
     best = run.result("search", Searched).best
     return trained(parts.training, parts.validation, run.signature, run.training, run.recipe, best, run.folder / "model")
 
 
 def export(run: Run) -> ExportResult:
-    """Export the package. Raises Fatal (3) if a scorer would reject the version."""
+    """Export the model as a package. Raises Fatal (exit code 3) if a scorer would reject the package."""
     searched = run.result("search", Searched)
     exported_model = exported(fitted(run), run.split.hold_out, run.signature, run.package, run.settings, _card(run, searched))
     contents = {path.name: digests.from_bytes(path.read_bytes()) for path in sorted(run.package.iterdir())}

@@ -1,5 +1,5 @@
-"""Publication of a run, each part once: a version, its attestations, a signature, a channel move.
+"""Publish the version of a run: push, attest and sign it, and move a channel or start a rollout.
 
-Every function can be repeated after a kill at any point, and by two processes of one run at the same time. `at` is the time of
-the run's freeze, so that both write the same bytes.
+Every function can be repeated after a kill at any point, and can be called by two processes of one run at the same time; its
+effect occurs once. `at` is the time of the run's freeze, so that both processes write the same bytes.
 """

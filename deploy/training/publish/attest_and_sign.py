@@ -1,4 +1,4 @@
-"""Attest the results of a run about its version, and sign the version if it passed: each once."""
+"""Attest the results of a run for its version, and sign the version if it passed. Repeated calls have no further effect."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -17,14 +17,14 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 
 
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
-    """Attest a statement about a version unless this key has attested the same before; return the digest of the referrer.
+    """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    The same statement is: a comparison of the same run with the same champion, the provenance of the same run, an evaluation
-    on the same dataset, or otherwise an equal predicate.
+    Equivalent are two comparisons of the same run with the same champion, two provenances of the same run, two evaluations on
+    the same dataset, and otherwise equal predicates.
 
     Raises:
-        BadFile: The type does not allow the predicate.
-        Conflict: The attestation is stored but not listed.
+        BadFile: The predicate is not valid for its type.
+        Conflict: The attestation is stored, but other processes keep overwriting the list of attestations.
         RegistryError: Errors of the store.
     """
     predicates.check(type_uri(type_), predicate, digest)
@@ -53,7 +53,7 @@ def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey
     """Sign a version as MODEL:VERSION unless this key has signed it.
 
     Raises:
-        Refused: This key has attested no comparison of this run that the version passed.
+        Refused: This key has attested no comparison of this run with the verdict `passed`.
         RegistryError: Errors of the store.
     """
     compared = [

@@ -1,6 +1,7 @@
-"""Commit the offsets of the used labels as the group `<name>.training`; a trigger watches the lag of this group.
+"""Commit the offsets of the labels that runs have used, as the consumer group `<name>.training`.
 
-The group has no members, so its offsets expire: a run that found no new label commits too.
+A trigger that starts runs can watch the lag of this group. The group has no members, so its offsets expire: a run that found no
+new label therefore commits too.
 """
 
 from publisher.errors import retriable_as_fatal
@@ -16,10 +17,10 @@ def group_of(settings: Settings) -> str:
 
 
 def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
-    """Commit the ends of the label ranges, or the committed offset if it is larger; return the positions.
+    """Commit the end of each label range, but move no committed offset back; return the positions.
 
     Raises:
-        Fatal: 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.
+        Fatal: Exit code 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.
     """
     group = group_of(settings)
     groups = ConsumerGroups(connect(settings.kafka, group), settings.kafka, "the broker", ANSWER_SECONDS)

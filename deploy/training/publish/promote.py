@@ -19,7 +19,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ComparedChampion:
-    """The champion that a version was compared with, and the revision of the channel then: None and 0 if there was none."""
+    """The champion that a version was compared with, and the channel's revision at that time; None and 0 without a champion."""
 
     digest: str | None = None
     revision: int = 0
@@ -27,7 +27,7 @@ class ComparedChampion:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The channel move of this run: new, or found in the history."""
+    """The completed channel move of this run. `from_history`: the move was requested by an earlier attempt of the run."""
 
     move: ChannelMove
     from_history: bool = False
@@ -35,16 +35,19 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """The channel was moved by another actor; the version must be compared with the new champion."""
+    """The result if another actor moved the channel: the version must be compared with the new champion.
+
+    `by` is the new target of the channel, None if it has none.
+    """
 
     by: Resolution | None
 
 
 def standing(store: Store, channel: str) -> Resolution | None:
-    """Return the current target of a channel, or None if it serves nothing yet.
+    """Return the current target of a channel, or None if the channel does not exist yet.
 
     Raises:
-        Refused: The name is a version, or the channel was moved without its history.
+        Refused: The name is that of a version, or no entry of the channel's history moved it to its target.
         Unreachable: The store is unreachable, or its folder does not exist yet.
     """
     try:
@@ -78,9 +81,12 @@ def promote_once(
     now: datetime,
     key: PrivateKey | None = None,
 ) -> Promoted | Overtaken:
-    """Move a channel to a version, and sign the move with a key.
+    """Move a channel to a version if the champion is still `judged`; sign the move if a key is given.
 
     A move of this run that is in the history is completed, not repeated.
+
+    Returns:
+        The move, or `Overtaken` if the channel was moved since the comparison.
 
     Raises:
         Refused: The version does not have that digest, or the channel is not a channel.
@@ -95,7 +101,7 @@ def promote_once(
             serves = standing(store, channel)
             if judged_by(serves) != judged:
                 return Overtaken(serves)
-            newest = _newest(store, channel)  # interrupted moves of other processes have numbers too
+            newest = _newest(store, channel)  # interrupted moves of other processes have revisions too
             request = MoveRequest(actor, reason_of(run), now, digest, newest, key=key)
             try:
                 return Promoted(channels.promote(store, channel, version, request))
@@ -112,7 +118,11 @@ def _newest(store: Store, channel: str) -> int:
 
 
 def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
-    """Return the completed move of this run. Raises Conflict if it could not be completed."""
+    """Return the move of this run from the history, completed now if it was interrupted; None if there is no such move.
+
+    None also if an interrupted move is not the last entry of the history: the channel was moved since. Raises Conflict if the
+    move cannot be completed.
+    """
     moves = channels.history(store, channel)
     own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
     for move in own_moves:

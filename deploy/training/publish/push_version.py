@@ -1,4 +1,4 @@
-"""The version that a run pushes: its name, and the origin in its manifest, the same at each attempt."""
+"""Push the version of a run. Its name and the annotations of its manifest are the same at each attempt."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,10 @@ NOTE = "io.scorestream.training."
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The inputs of a version. `dataset` and `environment` are digests (`sha256:...`), `run` has 12 hexadecimal digits."""
+    """The inputs of a version, stored as annotations of its manifest.
+
+    `dataset` and `environment` are digests (`sha256:...`). `run` is a run id of 12 hexadecimal digits.
+    """
 
     run: str
     dataset: str
@@ -25,17 +28,17 @@ class Origin:
     recipe: str
 
     def annotations(self) -> dict[str, str]:
-        """Return the annotations of the manifest."""
+        """Return the inputs as annotations of the manifest, with keys that start with `NOTE`."""
         return {f"{NOTE}{name}": str(value) for name, value in asdict(self).items()}
 
 
 def version_of(run: str, at: datetime) -> str:
-    """Return `YYYYMMDD-<run id>`, with the day of the freeze in UTC."""
+    """Return the name of a run's version, `YYYYMMDD-<run id>`; `at` is the time of the freeze, whose day in UTC is used."""
     return f"{at.astimezone(UTC):%Y%m%d}-{run}"
 
 
 def push(store: Store, folder: Path, version: str, origin: Origin) -> Descriptor:
-    """Store a package folder as a version; equal content that exists is not an error.
+    """Store a package folder as a version; a version that exists with equal content is accepted.
 
     Raises:
         Refused: `model-registry push` rejects the package, or the version exists with other content.
@@ -53,11 +56,14 @@ def model_name(store: Store) -> str:
 
 
 def origin_of(store: Store, digest: str) -> Origin | None:
-    """Return the run that a version's manifest claims, or None if it names none.
+    """Return the inputs that a version's manifest states, or None if it states none.
 
-    The claim is not signed: `verify_lineage.py` checks the signed statement.
+    The manifest's annotations are not signed: `verify_lineage.py` checks the signed attestations.
 
-    Raises NotFound, Unreachable; Corrupt also where only a part of it is there.
+    Raises:
+        NotFound: There is no such version.
+        Corrupt: An annotation is missing or invalid, or stored content is damaged.
+        Unreachable: The store is unreachable.
     """
     notes = resolve_index.describe_version(store, digest).annotations
     values = {name: notes[f"{NOTE}{name}"] for name in Origin.__dataclass_fields__ if f"{NOTE}{name}" in notes}

@@ -1,4 +1,4 @@
-"""Start the rollout of a run's version by a plan, once, instead of moving the channel; equal to `scorer rollout start`."""
+"""Start one rollout of a run's version by a plan, instead of moving the channel, as `scorer rollout start` does."""
 
 from pathlib import Path
 
@@ -16,12 +16,15 @@ def begin_once(
 ) -> str | Overtaken:
     """Start a rollout of a version beside the champion that it was compared with; return the id of the rollout.
 
-    A rollout that this run has started is found, whether it has ended or not. The candidate is the version, whatever the plan
-    states. A first version is promoted, because there is no champion.
+    If this run has started a rollout before, its id is returned, whether that rollout has ended or not. The candidate is
+    `version`, whatever candidate the plan names.
+
+    Returns:
+        The id of the rollout, or `Overtaken` if the channel was moved since the comparison.
 
     Raises:
-        Fatal: 2 for the plan or missing topics; 3 if another rollout runs or the version does not have that digest; 4 if the
-            broker is unreachable.
+        Fatal: Exit code 2 for the plan or missing topics; 3 if another rollout runs, there is no champion (a first version
+            cannot be rolled out), or the version does not have that digest; 4 if the broker is unreachable.
         RegistryError: Errors of the registry.
     """
     rollout_plan = plans.read(plan, candidate=version)
@@ -49,7 +52,7 @@ def begin_once(
 
 
 def _find_own_rollout(settings: Settings, digest: str, run: str) -> str | None:
-    """Return the rollout that this run has started. Raises Fatal."""
+    """Return the id of the rollout of this version that this run has started, or None. Raises Fatal."""
     with log_topic.open_log(settings) as ledger:
         return of_run(ledger, digest, run)
 

@@ -1,4 +1,4 @@
-"""The chain of evidence: rows, environment, seed and champion, from verified attestations alone."""
+"""Collect the evidence of a decision about a version from verified attestations: rows, environment, seed and champion."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class _Provenance(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Champion(msgspec.Struct, frozen=True):
-    """The champion that a version was compared with, at this revision of the channel."""
+    """The champion that a version was compared with, and the revision of the channel at that time."""
 
     digest: str
     version: str
@@ -63,7 +63,7 @@ class _Compared(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The records `[begin, end)` of a partition; `kind` is events or labels."""
+    """The records with offsets `[begin, end)` of a partition; `kind` is events or labels."""
 
     kind: str
     cluster: str
@@ -77,8 +77,9 @@ class Span:
 class DecisionEvidence:
     """The evidence of a decision to promote or reject a version.
 
-    Digests are `sha256:...`; `rows` is the digest of the `count` rows on which both versions were evaluated. `keys` are the
-    ids of the trusted keys that signed the provenance and the comparison.
+    Digests are `sha256:...`. `spans` are the record ranges that the version was trained on. `rows` is the digest of the `count`
+    rows on which both versions were evaluated. `keys` are the ids of the trusted keys that signed the provenance and the
+    comparison.
     """
 
     digest: str
@@ -107,8 +108,9 @@ def evidence(
 ) -> DecisionEvidence:
     """Collect what trusted keys attest about the training and evaluation of a version.
 
-    Of several comparisons the one with the latest champion counts; with `before`, the revision of a promotion, the one that
-    decided it.
+    If a version was compared several times, the comparison with the champion of the highest revision is used. `before`
+    restricts this choice to champions of lower revisions: given the revision of a promotion, the comparison that decided it is
+    used.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.
@@ -169,7 +171,7 @@ def _verified(attestations: Sequence[Attestation], type_: str, digest: str) -> l
 
 
 def _comparison(attested: Attestation, digest: str) -> _Compared:
-    """Decode a comparison. Raises Refused."""
+    """Decode the predicate of a comparison. Raises Refused if it is not valid."""
     try:
         predicates.check(COMPARISON, attested.predicate, digest)
         return msgspec.convert(attested.predicate, _Compared)
@@ -178,7 +180,7 @@ def _comparison(attested: Attestation, digest: str) -> _Compared:
 
 
 def _provenance(attested: Attestation, digest: str) -> _Definition:
-    """Decode the build definition of a provenance. Raises Refused."""
+    """Decode the build definition in the predicate of a provenance. Raises Refused if it is not valid."""
     try:
         return msgspec.convert(attested.predicate, _Provenance).build_definition
     except msgspec.ValidationError as error:
@@ -186,7 +188,10 @@ def _provenance(attested: Attestation, digest: str) -> _Definition:
 
 
 def _span(dependency: _Dependency, digest: str) -> Span:
-    """Parse `kafka:CLUSTER/TOPIC/PARTITION` with `from` and `to`. Raises Refused."""
+    """Parse the record range of a dependency: URI `kafka:CLUSTER/TOPIC/PARTITION`, annotations `from` and `to`.
+
+    Raises Refused if a part is missing or not valid.
+    """
     cluster, _, rest = dependency.uri.removeprefix("kafka:").partition("/")
     topic, _, partition = rest.rpartition("/")
     begin = dependency.annotations.get("from")

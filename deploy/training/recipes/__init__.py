@@ -1,4 +1,7 @@
-"""Recipes: how rows become a model, one module per recipe. Search, training and export know only this protocol."""
+"""The protocol of recipes: a recipe trains a model on labelled rows. Each recipe has its own module.
+
+Search, training and export depend on this protocol only.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,37 +14,40 @@ from model_registry.package.signature import Signature
 from training.snapshot.rows import LabelledRows
 
 Params = Mapping[str, int | float | str]
-"""Parameters of a trial: names and values of one recipe."""
+"""The parameters of a training: values by the names that its recipe defines."""
 
 
 class Fitted(Protocol):
-    """A trained model."""
+    """A trained model for two classes."""
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probabilities (B,) of the second class. `tensors` are those of `LabelledRows`."""
+        """Return the probability of the second class for each row, (B,). `tensors` are as in `LabelledRows`."""
 
     def onnx(self) -> bytes:
         """Return the model as ONNX with the inputs and output of the signature. Equal models give equal bytes."""
 
 
 class Recipe(Protocol):
-    """A way to train.
+    """A training algorithm with its parameters.
 
-    Every method is a function of its arguments: the same rows, parameters and seed give the same bytes. A recipe can be
-    pickled for worker processes.
+    Every method is a function of its arguments: the same rows, parameters and seed give the same bytes. A recipe can be pickled
+    for worker processes.
     """
 
     name: str
     """The value of `recipe` in training.yaml."""
 
     def check(self, signature: Signature) -> None:
-        """Raise Fatal (2) for a signature that the recipe does not support, naming the cause."""
+        """Check that the recipe supports the signature. Raises Fatal (exit code 2) with the cause if it does not."""
 
     def parameters(self, stated: Params) -> Params:
-        """Return all parameters: the stated ones and defaults. Raises Fatal (2) for an unknown parameter."""
+        """Return all parameters: the stated ones, and defaults for the others.
+
+        Raises Fatal (exit code 2) for an unknown parameter.
+        """
 
     def suggest(self, trial: Any) -> Params:
-        """Return the parameters of a trial of the search (`optuna.Trial`)."""
+        """Draw values for the parameters that a search varies; `trial` is an `optuna.Trial`."""
 
     def fit(
         self,
@@ -56,8 +62,8 @@ class Recipe(Protocol):
     ) -> Fitted:
         """Train up to `budget` trees or epochs.
 
-        `folder` keeps the checkpoints: training continues from them, so that a killed training and a larger budget cost only
-        the remainder. Interruptions and the number of workers do not affect the model.
+        `folder` keeps the checkpoints. A training that was killed, or that is repeated with a larger budget, continues from
+        them. Interruptions and the number of workers do not affect the model.
         """
 
 

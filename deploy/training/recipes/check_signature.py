@@ -5,14 +5,20 @@ from publisher.errors import USAGE, Fatal
 
 
 def check(signature: Signature, recipe: str) -> None:
-    """Raise Fatal (2) with the tensor, field or output that the recipe does not support."""
+    """Check that the recipe supports the signature.
+
+    Raises Fatal (exit code 2) with the tensor, field or output that is not supported.
+    """
     if fault := _fault(signature):
         hint = "give a signature of tensors with a fixed shape and one output, or train the model elsewhere and push it"
         raise Fatal(f"recipe {recipe} does not support this signature: {fault}", hint, USAGE)
 
 
 def output_row(signature: Signature) -> tuple[int, ...]:
-    """Return the output shape behind the batch: (2,) for both probabilities, (1,) or () for that of the second class."""
+    """Return the shape of one row of the output, without the batch dimension.
+
+    (2,) is for the probabilities of both classes, (1,) or () for the probability of the second class.
+    """
     output = signature.outputs[0]
     if output.index is not None:
         return (output.index + 1,)

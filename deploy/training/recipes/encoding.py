@@ -1,7 +1,7 @@
-"""Tensors of a signature as a matrix of numbers with one column per element.
+"""Encode the tensors of a signature as a matrix of numbers, with one column for each element of a tensor's row.
 
-Strings are categories, numbered in the order of their share of the second class among the training rows, so that one split of
-a tree separates them well.
+Strings are categories. The categories of a column are numbered in ascending order of their share of the second class among the
+training rows, so that one split of a tree separates low shares from high ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from model_registry.package.signature import InputField, Signature, TensorInput
 
 Matrix = NDArray[np.float64]
-UNKNOWN = -1.0  # a name that was not learned
+UNKNOWN = -1.0  # the number of a category that the training rows did not have
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedColumn:
-    """Element `place` of the row of a tensor. `names` are its categories in the order of their numbers; None for numbers."""
+    """A column of the matrix: the element `place` in each row of a tensor.
+
+    `names` are the categories of a string column in the order of their numbers; None for a numeric column.
+    """
 
     tensor: str
     place: int
@@ -28,7 +31,7 @@ class EncodedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A value that an event may lack: the columns that a field feeds, and the replacement."""
+    """A field whose value may be missing or new: its columns in the matrix, and the number that replaces the value."""
 
     field: str
     columns: tuple[int, ...]
@@ -37,12 +40,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class MatrixEncoding:
-    """All columns of the matrix, in order."""
+    """The encoding of tensors as a matrix: the columns of the matrix in order."""
 
     columns: tuple[EncodedColumn, ...]
 
     def matrix(self, tensors: Mapping[str, NDArray[Any]]) -> Matrix:
-        """Convert tensors (B, ...) by name to (B, number of columns)."""
+        """Encode tensors of shape (B, ...), by name, as a matrix of shape (B, number of columns)."""
         count = len(next(iter(tensors.values())))
         flat = {name: tensor.reshape(count, -1) for name, tensor in tensors.items()}
         matrix = np.empty((count, len(self.columns)))
@@ -53,7 +56,7 @@ class MatrixEncoding:
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> MatrixEncoding:
-    """Derive the encoding of these rows: categories by their share of `outcomes` (B,), ties by name."""
+    """Derive the encoding from training rows: categories are numbered by their mean of `outcomes` (B,), then by name."""
     columns = []
     for tensor in signature.fed:
         flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
@@ -64,7 +67,7 @@ def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], sig
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:
-    """Yield the values that may be missing: every category, because a name may be new, and every optional number."""
+    """Yield a gap for each field that may be missing or new: every string field, and every optional numeric field."""
     first: dict[str, int] = {}
     width = 0
     for tensor in signature.fed:
@@ -78,7 +81,7 @@ def gaps(signature: Signature) -> Iterator[Gap]:
 
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
-    """Return the elements of a tensor's row that a field feeds."""
+    """Return the positions in a tensor's row that a field feeds; empty if the field does not feed the tensor."""
     at = [place for place, candidate in enumerate(tensor.fields) if candidate.name == field.name]
     return list(range(tensor.width)) if at and field.array is not None else at
 

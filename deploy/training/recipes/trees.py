@@ -1,9 +1,9 @@
 """The recipe `trees`: gradient boosted trees by LightGBM.
 
-Trees are grown in chunks. A chunk is a LightGBM model that starts from the sum of the previous chunks; its seed is the run's
-and the number of trees so far. Each chunk is stored as text. An interrupted training, or one that continues to a larger
-budget, therefore ends in the same model as an uninterrupted one: with `init_model` and bagging LightGBM would grow other
-trees.
+Trees are grown in chunks of `CHUNK` trees. Each chunk is a LightGBM model that starts from the summed predictions of the
+previous chunks. Its seed is the seed of the run plus the number of earlier trees. Chunks are stored as text. An interrupted
+training, or a training that continues to a larger budget, therefore ends in the same model as an uninterrupted one. LightGBM's
+own way to continue (`init_model`) would grow other trees with bagging.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ from training.recipes import Params, check_signature, trees_to_onnx
 from training.recipes.encoding import Matrix, MatrixEncoding, gaps, learned
 from training.snapshot.rows import LabelledRows
 
-CHUNK = 27  # trees
-TAUGHT = 0.02  # of the rows, repeated for each field that may be missing, without its value
+CHUNK = 27  # the number of trees in a chunk
+TAUGHT = 0.02  # the share of the rows that is repeated without its value, for each field that may be missing
 DEFAULTS: dict[str, int | float | str] = {
     "learning_rate": 0.1,
     "num_leaves": 31,
@@ -50,9 +50,10 @@ SEEDS = 2**31
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Trees in LightGBM's text format.
+    """A stored chunk of trees: `model` is LightGBM's text format.
 
-    `key` identifies their inputs; `asked` is the requested number, of which LightGBM grows fewer if no split is left.
+    `key` is a digest of the training data, parameters and seed. `asked` is the requested number of trees; LightGBM grows fewer
+    if no split is left.
     """
 
     key: str
@@ -62,7 +63,11 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Rows to grow trees on: all rows, and a repeated sample per gap. `binned` has LightGBM's datasets by `max_bin`."""
+    """The encoded training rows: all rows, and for each gap a sample of the rows repeated without the gap's value.
+
+    `rows` are the original rows, `matrix` and `outcomes` the encoded ones. `digest` covers the encoded rows and the signature.
+    `binned` caches LightGBM's datasets by the parameter `max_bin`.
+    """
 
     rows: LabelledRows
     signature: Signature
@@ -76,7 +81,10 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class FittedTrees:
-    """A trained model: `start` plus the sum of all trees are the log odds. Of the last chunk `last` trees count."""
+    """A trained model: the log odds of the second class are `start` plus the sum of all trees.
+
+    `last` is the number of trees that count in the last chunk, which may have more.
+    """
 
     signature: Signature
     encoding: MatrixEncoding
@@ -101,7 +109,10 @@ class FittedTrees:
 
 
 class Trees:
-    """The recipe. It caches the last rows, which the trials of a search share."""
+    """The recipe `trees` (`training.recipes.Recipe`).
+
+    It caches the last encoded rows, because all trials of a search train on the same rows.
+    """
 
     name = "trees"
 
@@ -145,7 +156,11 @@ class Trees:
         seed: int,
         workers: int = 1,
     ) -> FittedTrees:
-        """Train; `workers` are threads. Raises Fatal: 2 for an unsupported signature or parameters, 3 if the disk is full."""
+        """Train up to `budget` trees with `workers` threads; the chunks in `folder` are reused.
+
+        Raises:
+            Fatal: Exit code 2 for a signature or parameters that are not supported; 3 if the disk is full.
+        """
         self.check(signature)
         last = self._last
         if last is None or last.rows is not rows or (last.signature, last.seed) != (signature, seed):
@@ -163,7 +178,7 @@ class Trees:
 
 
 class _Growth:
-    """Grows the chunks of one training in order, or reads them from the folder."""
+    """Grows the chunks of one training in order. Chunks that are stored in the folder with the same inputs are reused."""
 
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared = prepared
@@ -178,7 +193,10 @@ class _Growth:
         self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
-        """Return the trees from `first` on, `count` or more of them."""
+        """Return the chunk that starts with tree number `first`: a stored one, or a new one of up to `count` trees.
+
+        A stored chunk is used if at least `count` trees were requested when it was grown.
+        """
         path = self._folder / f"trees-{first:06}.json"
         stored = self._stored_chunk(path)
         if stored is None or stored.asked < count:
@@ -189,7 +207,7 @@ class _Growth:
         return booster
 
     def _stored_chunk(self, path: Path) -> Chunk | None:
-        """Return the stored chunk if it is complete and has the same inputs."""
+        """Return the stored chunk if it is complete and has the same inputs, else None."""
         try:
             stored = msgspec.json.decode(path.read_bytes(), type=Chunk)
         except (FileNotFoundError, msgspec.MsgspecError):
@@ -197,7 +215,7 @@ class _Growth:
         return stored if stored.key == self._key else None
 
     def _grown(self, first: int, count: int) -> str:
-        """Return the text of the next `count` trees."""
+        """Grow up to `count` trees from tree number `first` on; return them in LightGBM's text format."""
         prepared = self._prepared
         while self._summed:
             self._totals = self._totals + _sums(self._summed.pop(0), prepared.matrix, threads=self._threads)
@@ -214,14 +232,15 @@ class _Growth:
 
 
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """Return (B,): the sums of the first trees."""
+    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,)."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 
 def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
-    """Encode the rows, and add for each gap a sample of them without the value.
+    """Encode the rows; for each gap, add a sample of the encoded rows in which the gap's replacement stands for the value.
 
-    Without these samples LightGBM treats NaN as 0, and a new name as the one with the smallest share.
+    Without these samples LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
+    second class.
     """
     encoding = learned(rows.tensors, rows.outcomes, signature)
     matrices = [encoding.matrix(rows.tensors)]

@@ -1,8 +1,8 @@
-"""Boosted trees as ONNX: strings to numbers, all columns side by side, the trees, the probability.
+"""Convert boosted trees to ONNX. The graph encodes strings as numbers, joins all columns, and evaluates trees and probability.
 
-Thresholds and leaves are doubles, and columns are cast to doubles: the model takes every branch that LightGBM takes and adds
-in doubles like it. Converters write floats: rounded thresholds send some rows the other way, and sums drift by 1.6e-6 with
-1,500 trees, against 1.5e-7 at the same speed here. A NaN takes LightGBM's branch.
+Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM takes,
+and adds in doubles like LightGBM. Other converters write floats: rounded thresholds send some rows to the other branch, and
+sums differ by 1.6e-6 with 1,500 trees, against 1.5e-7 here, at the same speed. A NaN takes the same branch as in LightGBM.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ Tree = Mapping[str, Any]
 
 
 def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: Sequence[Tree]) -> bytes:
-    """Build the model: `start` plus the sum of the trees are the log odds of the second class."""
+    """Return the bytes of the ONNX model; the log odds of the second class are `start` plus the sum of the trees."""
     nodes = _Nodes()
     columns = [
         nodes.add("Cast", nodes.column(run_of_columns, signature), to=TensorProto.DOUBLE)
@@ -60,7 +60,7 @@ def model(signature: Signature, encoding: MatrixEncoding, start: float, trees: S
 
 
 class _Nodes:
-    """The nodes of a graph, each with one output, named by its number."""
+    """The nodes and constants of an ONNX graph; each node has one output, which is named by the number of the node."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
@@ -77,7 +77,10 @@ class _Nodes:
         return name
 
     def column(self, columns: Sequence[EncodedColumn], signature: Signature) -> str:
-        """Add columns of one tensor (B, n): all of it, or one category."""
+        """Add the nodes for columns of one tensor, (B, n): all its numbers, or one column of categories as numbers.
+
+        Returns the name of the result in the graph.
+        """
         first = columns[0]
         tensor = next(candidate for candidate in signature.inputs if candidate.tensor == first.tensor)
         flat = first.tensor if len(tensor.row) == 1 else self.add("Flatten", first.tensor, axis=1)
@@ -91,7 +94,7 @@ class _Nodes:
         )
 
     def probabilities(self, total: str, signature: Signature) -> None:
-        """Add the output, computed from (B, 1) log odds."""
+        """Add the output of the graph: the probabilities for the log odds `total` (B, 1), in the signature's output shape."""
         output = signature.outputs[0].tensor
         row = check_signature.output_row(signature)
         if row == (1,):
@@ -106,7 +109,7 @@ class _Nodes:
 
 
 def _runs(encoding: MatrixEncoding, signature: Signature) -> list[list[EncodedColumn]]:
-    """Group the columns in order, with the numbers of one tensor together."""
+    """Group the columns in order: the columns of a numeric tensor form one group, and each string column forms its own."""
     numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
     runs: list[list[EncodedColumn]] = []
     for column in encoding.columns:
@@ -153,7 +156,7 @@ def _attributes(trees: Sequence[Tree], start: float) -> dict[str, Any]:
 
 
 def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
-    """Return each node with the numbers of its children."""
+    """Return the nodes of a tree depth first, each with the numbers of its left and right child (0 and 0 for a leaf)."""
     flat: list[tuple[Tree, int, int]] = []
     waiting: list[tuple[Tree, int, bool]] = [(tree, -1, False)]
     while waiting:
@@ -168,5 +171,8 @@ def _flat(tree: Tree) -> list[tuple[Tree, int, int]]:
 
 
 def _missing_goes_left(node: Tree) -> int:
-    """Return whether NaN goes left: LightGBM treats NaN as 0 in a column without missing values."""
+    """Return 1 if a NaN takes the left branch of a node, else 0.
+
+    LightGBM treats NaN as 0 in a column that had no missing values in training.
+    """
     return int(node["default_left"] if node["missing_type"] == "NaN" else node["threshold"] >= 0)

@@ -1,1 +1,1 @@
-"""The search of parameters, and the training with the best ones."""
+"""The search for parameters, and the training with the best ones."""

@@ -34,7 +34,7 @@ def train(
 
 
 def together(first: LabelledRows, second: LabelledRows) -> LabelledRows:
-    """Return the rows of two parts of one snapshot, in order."""
+    """Return the rows of two parts of one snapshot, in order, without keys and headers."""
     places = (first.places, second.places)
     columns = [np.concatenate([getattr(part, name) for part in places]) for name in Places.__slots__[1:]]
     return LabelledRows(

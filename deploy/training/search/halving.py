@@ -1,7 +1,8 @@
-"""Synchronous successive halving: all trials are trained to the first rung, the best of them to the next, and so on. Pure.
+"""Synchronous successive halving: train all trials to the first rung, the best of them to the next rung, and so on. Pure.
 
-A rung is decided when all of its trials have a score. The result therefore does not depend on the order in which trials end or
-on the number of workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
+A trial is one choice of parameters; a rung is a budget of trees or epochs. A rung is decided when all of its trials have a
+score. The result therefore does not depend on the order in which trials end or on the number of workers. Jamieson and Talwalkar
+(2016), "Non-stochastic best arm identification".
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,17 @@ from training.recipes import Params
 
 
 class ScoredTrial(msgspec.Struct, frozen=True):
-    """The AUC of a trial on the validation part."""
+    """The number of a trial, and its AUC on the validation part."""
 
     trial: int
     score: float
 
 
 class Rung(msgspec.Struct, frozen=True):
-    """The trials that were trained up to `budget` trees or epochs, and those that continue, best first."""
+    """The trials that were trained up to `budget` trees or epochs, with their scores.
+
+    `kept` are the numbers of the trials that continue to the next rung, best first.
+    """
 
     budget: int
     trials: tuple[ScoredTrial, ...]
@@ -28,14 +32,17 @@ class Rung(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """The parameters of a trial."""
+    """The number of a trial, and its parameters."""
 
     trial: int
     parameters: Params
 
 
 class Best(msgspec.Struct, frozen=True):
-    """The trial and budget with the highest score. If more trees made a model worse, the smaller budget counts."""
+    """The trial and the budget with the highest score.
+
+    The budget is smaller than that of the last rung if further trees or epochs lowered the score.
+    """
 
     trial: int
     parameters: Params
@@ -44,7 +51,11 @@ class Best(msgspec.Struct, frozen=True):
 
 
 class Searched(msgspec.Struct, frozen=True):
-    """The result of a search. `spent`: trees or epochs trained; `unstopped`: those of a search without early stopping."""
+    """The result of a search for parameters: its rungs, its trials and the best trial.
+
+    `spent` is the number of trees or epochs that were trained, `unstopped` the number that a search without early stopping
+    would have trained.
+    """
 
     metric: str
     rungs: tuple[Rung, ...]
@@ -55,24 +66,30 @@ class Searched(msgspec.Struct, frozen=True):
 
     @property
     def curve(self) -> list[tuple[int, float]]:
-        """Return the learning curve of the best trial: budget and score at each rung."""
+        """Return the learning curve of the best trial: its budget and score at each rung."""
         return [(rung.budget, scored.score) for rung in self.rungs for scored in rung.trials if scored.trial == self.best.trial]
 
 
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """Return the rung of these scores by trial, of which `keep` continue. Of equal scores the lower number continues."""
+    """Return the rung for scores by trial number; the `keep` trials with the highest scores continue.
+
+    Of trials with equal scores, the lower number continues.
+    """
     order = sorted(scores, key=lambda trial: (-scores[trial], trial))
     return Rung(budget, tuple(ScoredTrial(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
 
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Return trial, budget and score of the best; of equal ones the smaller budget, then the lower number."""
+    """Return the trial number and the budget with the highest score, and this score.
+
+    Of equal scores, the smaller budget is chosen, then the lower trial number.
+    """
     scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
     return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
-    """Return the number of trials per rung: one in `reduction` of the previous, rounded up."""
+    """Return the number of trials of each rung: the number of the previous rung divided by `reduction`, rounded up."""
     counts = [trials]
     while len(counts) < rungs:
         counts.append(-(-counts[-1] // reduction))
@@ -80,6 +97,9 @@ def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
 
 
 def units(budgets: Sequence[int], counts: Sequence[int]) -> int:
-    """Return the trees or epochs that the rungs cost: a trial continues from its checkpoint."""
+    """Return the number of trees or epochs that all rungs cost together.
+
+    A trial continues from its checkpoint: a rung costs only the difference from the previous budget.
+    """
     steps = [budgets[0], *(later - earlier for earlier, later in pairwise(budgets))]
     return sum(count * step for count, step in zip(counts, steps, strict=True))

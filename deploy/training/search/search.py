@@ -1,4 +1,4 @@
-"""Search parameters: draw trials and train them rung by rung. Every score is stored, so an interrupted search continues."""
+"""Search for parameters: draw trials and train them rung by rung. An interrupted search continues from its stored scores."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The score of a trial at a rung. `key` identifies the data of its training and scoring."""
+    """A stored score of a trial at a rung. `key` is a digest of the rows, parameters and seed that determine the score."""
 
     key: str
     score: float
@@ -39,10 +39,9 @@ def search(
 ) -> Searched:
     """Find the best parameters and budget by the AUC on the validation part.
 
-    Trial 0 has the stated parameters and the defaults; the others draw what is not stated. `settings.workers` trials run in
-    parallel.
-    `folder` keeps rows, checkpoints and scores. The same arguments give the same result for any number of workers and
-    interruptions. Raises Fatal.
+    Trial 0 has the parameters of the settings and the recipe's defaults. The other trials draw the parameters that the settings
+    do not state. `settings.workers` trials run in parallel. `folder` keeps rows, checkpoints and scores. The same arguments
+    give the same result for any number of workers and interruptions. Raises Fatal.
     """
     recipe.check(signature)
     trials = drawn(recipe, settings)
@@ -70,7 +69,10 @@ def search(
 
 
 def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
-    """Draw the parameters of every trial by its number. Raises Fatal (2)."""
+    """Return the parameters of every trial by its number: defaults for trial 0, random draws for the others.
+
+    Raises Fatal (exit code 2).
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -82,7 +84,7 @@ def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
 
 
 class _Search:
-    """Trains and scores trials, or reads their scores from the folder."""
+    """Trains and scores trials. Scores that are stored in the folder are read instead."""
 
     def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
         self._folder = folder
@@ -111,7 +113,7 @@ class _Search:
         return completed
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
-        """Yield the score of each trial at this rung."""
+        """Yield each trial with its score at this budget: first the stored scores, then new ones as their trainings end."""
         stored_scores = {trial: self._stored_score(trial, budget) for trial in trials}
         for trial, score in stored_scores.items():
             if score is not None:

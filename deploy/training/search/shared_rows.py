@@ -1,4 +1,4 @@
-"""Rows as memory-mapped files, so that many workers share one copy of the numbers."""
+"""Store rows as memory-mapped files, so that many worker processes share one copy of the numbers."""
 
 import hashlib
 from pathlib import Path
@@ -15,7 +15,10 @@ PLACES = ("topic", "partition", "offset", "time_ms")
 
 
 class SharedColumn(msgspec.Struct):
-    """A tensor in `file`; with `names` the file holds the category numbers of strings."""
+    """A tensor that is stored in `file`.
+
+    For strings, the file holds indices into `names`. `names` is None for a tensor of numbers.
+    """
 
     tensor: str
     file: str
@@ -23,14 +26,14 @@ class SharedColumn(msgspec.Struct):
 
 
 class Index(msgspec.Struct):
-    """The document of a folder of rows: the topics of the positions, and the tensors with their files."""
+    """The index of a folder of rows: the names of the topics, and the tensors with their files."""
 
     topics: tuple[str, ...]
     columns: list[SharedColumn]
 
 
 def write(rows: LabelledRows, folder: Path) -> str:
-    """Write all data except the original records to a folder; return the SHA-256 of tensors and outcomes."""
+    """Write the rows, except the original records, to a folder; return the SHA-256 of tensors and outcomes."""
     folder.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     columns = []
@@ -54,7 +57,7 @@ def write(rows: LabelledRows, folder: Path) -> str:
 
 
 def read(folder: Path) -> LabelledRows:
-    """Map the rows into memory. `values` are empty."""
+    """Map the rows of a folder into memory. The original records are missing: `values` is empty."""
     index = msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
     tensors = {column.tensor: _tensor(folder, column) for column in index.columns}
     places = Places(index.topics, *(_mapped(folder / f"{name}.npy") for name in PLACES))

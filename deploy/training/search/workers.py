@@ -1,4 +1,7 @@
-"""Processes that train and score trials. A process that dies is replaced and its trial repeated; none outlives its parent."""
+"""Processes that train and score trials. A process that dies is replaced, and its trial is repeated.
+
+No process outlives its parent.
+"""
 
 import contextlib
 import multiprocessing
@@ -20,12 +23,12 @@ from scorer.evaluation.metrics import auc
 from training.recipes import Params, Recipe
 from training.search import shared_rows
 
-ATTEMPTS = 3  # of a trial at a rung, each ended by the death of its process
+ATTEMPTS = 3  # the number of deaths of a task's process that ends the search
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The common settings of all trials: the folders of the rows, as `shared_rows` writes them, and the training."""
+    """The inputs that all trials share: the folders of the rows (see `shared_rows`), the signature, the recipe and the seed."""
 
     training: Path
     validation: Path
@@ -45,7 +48,10 @@ class Task:
 
 
 class Workers:
-    """Up to `count` processes. They start when there is work and end with the context."""
+    """A pool of up to `count` processes that train and score trials.
+
+    A process is started when a task waits and no process is idle. All processes end with the context.
+    """
 
     def __init__(self, bench: Bench, count: int) -> None:
         self._bench = bench
@@ -60,7 +66,11 @@ class Workers:
             worker.stop()
 
     def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
-        """Yield each task with its score as it ends. Raises Fatal from the recipe, or 3 if processes die over a task."""
+        """Train and score the tasks; yield each task with its score when it ends.
+
+        Raises:
+            Fatal: The recipe failed; exit code 3 if `ATTEMPTS` processes died with the same task.
+        """
         waiting = list(reversed(tasks))
         attempts = dict.fromkeys((task.trial for task in tasks), 0)
         busy: dict[Any, tuple[_TrialProcess, Task]] = {}
@@ -99,22 +109,22 @@ def _died(task: Task, process: BaseProcess) -> None:
 
 
 class _TrialProcess:
-    """One process, and the parent's end of its pipe."""
+    """A process that trains and scores one task at a time, and the parent's end of its pipe."""
 
     def __init__(self, bench: Bench) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, type(bench.recipe).__module__])  # imported once, by the server
+        context.set_forkserver_preload([__name__, type(bench.recipe).__module__])  # imported once, by the fork server
         self.connection, child_end = context.Pipe()
         self.process = context.Process(target=_serve, args=(child_end, bench), daemon=True)
         self.process.start()
         child_end.close()
 
     def give(self, task: Task) -> None:
-        with contextlib.suppress(OSError):  # it has died: the pipe then ends
+        with contextlib.suppress(OSError):  # the process has died: `score` then returns None
             self.connection.send(task)
 
     def score(self) -> float | None:
-        """Return the score of the current task, or None if the process died. Raises Fatal."""
+        """Wait for the score of the current task; return None if the process died. Raises Fatal if the recipe failed."""
         try:
             reply = self.connection.recv()
         except (EOFError, OSError):
@@ -132,7 +142,7 @@ class _TrialProcess:
 
 
 def _serve(connection: Connection, bench: Bench) -> None:
-    """Train and score tasks until the parent ends. Ctrl-C is handled by the parent."""
+    """Train and score the tasks that the parent sends, until the pipe ends. Ctrl-C is handled by the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     training = shared_rows.read(bench.training)
@@ -155,7 +165,7 @@ def _serve(connection: Connection, bench: Bench) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process, even during a training, when its parent ends."""
+    """Wait for the end of the parent process, then end this process, even during a training."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

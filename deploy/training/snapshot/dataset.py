@@ -1,7 +1,7 @@
-"""A copied snapshot as an artifact beside its version: its files are layers, the version is its subject.
+"""Store a copied snapshot as an OCI artifact beside its version: its files are layers, the version is its subject.
 
-It is deleted with the version (`model-registry prune`). The same snapshot beside the same version has the same digest; beside
-another version it has the same layers and another small manifest. Files are streamed, whatever their size.
+`model-registry prune` deletes the artifact with the version. The same snapshot beside the same version has the same digest;
+beside another version it has the same layers and another small manifest. Files are streamed, whatever their size.
 """
 
 import contextlib
@@ -35,13 +35,15 @@ _RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
 
 
 def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
-    """Store the files of a copied snapshot beside a version, once; return the digest of the artifact.
+    """Store the files of a copied snapshot as an artifact beside a version; return the digest of the artifact.
+
+    An artifact that is stored already is not stored again.
 
     Raises:
         NotFound: There is no such version.
         Refused: There are too many files, or file names that some systems cannot write.
         Corrupt: A file has changed since it was copied.
-        Conflict: The artifact is stored but not listed.
+        Conflict: The artifact is stored, but other processes keep overwriting the list of the version's artifacts.
         Unreachable: The store is unreachable.
     """
     with atomic_files.report_os_errors(f"the snapshot {folder}"):
@@ -71,7 +73,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
 
 def of_version(store: Store, digest: str) -> str:
-    """Return the digest of the dataset beside a version. Raises NotFound if there is none, Unreachable."""
+    """Return the digest of the dataset that is stored beside a version. Raises NotFound if there is none, Unreachable."""
     for entry, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return entry.digest
@@ -80,13 +82,13 @@ def of_version(store: Store, digest: str) -> str:
 
 
 def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) -> Copied:
-    """Write a dataset atomically to a new folder and verify every byte.
+    """Download a dataset to a new folder, atomically, and verify every byte.
 
     Raises:
         NotFound: There is no such dataset.
         Unreachable: The store is unreachable.
         Refused: The folder exists, or the dataset has more than `max_bytes`.
-        Corrupt: The artifact is not a dataset, or its files differ from its manifest or must not be written.
+        Corrupt: The artifact is not a dataset, its files differ from its manifest, or a file name is not allowed.
     """
     parsed = manifest.parse(store.manifest(digest))
     if parsed.artifact_type != DATASET_TYPE:
@@ -106,7 +108,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
 
 
 def _check(layers: dict[str, Descriptor]) -> None:
-    """Check the names of the files. Raises Corrupt if a snapshot cannot have them or some systems cannot write them."""
+    """Check the number and the names of a dataset's files, and that it has a manifest. Raises Corrupt."""
     if len(layers) > MAX_FILES:
         raise Corrupt(f"a dataset of {len(layers)} files; it has at most {MAX_FILES}")
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
@@ -117,7 +119,7 @@ def _check(layers: dict[str, Descriptor]) -> None:
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
-    """Parse the manifest of the snapshot, which must name these files. Raises Corrupt."""
+    """Parse the manifest of the snapshot and check that it names exactly the files in `layers`. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
     layer_files = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
@@ -128,7 +130,10 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Create a temporary folder that is renamed to its target at the end. Raises Refused if the target exists."""
+    """Yield a temporary folder that is renamed to `folder` if the block succeeds, and removed otherwise.
+
+    Raises Refused if `folder` exists.
+    """
     if folder.exists():
         raise Refused(f"{folder} exists already", "choose a new folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """A snapshot on disk: one Parquet file per partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
 
-The same records give the same bytes: rows in order of offset, row groups cut by the sizes of the records, fixed settings. The
-column `headers` is a map as written, or null if a record has no headers or they cannot be read.
+The same records give the same bytes: rows are in order of offset, row groups are cut by the sizes of the records, and the
+settings of the writer are fixed. The column `headers` is a map as written, or null if a record has no headers or they cannot be
+read.
 """
 
 import hashlib
@@ -42,15 +43,16 @@ SETTINGS: dict[str, Any] = {
     "write_statistics": False,
     "store_schema": False,
 }
-RECORD_BYTES = 32  # of memory per record in addition to its bytes
-TAKEN = 1_000  # records whose bytes exist both here and in the client
+RECORD_BYTES = 32  # of memory per record, in addition to its key, value and headers
+TAKEN = 1_000  # records converted at a time: their bytes are in memory twice, here and in the Kafka client
 READ_ROWS = 16_384
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """The ranges of a snapshot: `[from, to)` by topic and partition, as of `now_ms` (Unix ms).
+    """The offset ranges `[from, to)` of a snapshot, determined at `now_ms` (Unix ms).
 
-    `ids` are the ids of the topics: a recreated topic has another one.
+    `events` and `labels` have for each topic the ranges of its partitions in order. `ids` are the ids of the topics: a
+    recreated topic has another id.
     """
 
     now_ms: int
@@ -60,7 +62,7 @@ class Frozen(msgspec.Struct, frozen=True):
     labels: dict[str, list[tuple[int, int]]]
 
     def spans(self, kind: Kind) -> Spans:
-        """Return the range of every partition, in the order of the snapshot's rows."""
+        """Return the offset range of every partition of a kind, in the order in which the snapshot is read."""
         stretches = self.events if kind == "events" else self.labels
         return {(topic, at): span for topic, spans in stretches.items() for at, span in enumerate(spans)}
 
@@ -74,7 +76,10 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """A complete snapshot. `files` are by path below its folder; `digest` is the SHA-256 of their digests."""
+    """A complete snapshot on disk, as `manifest.json` describes it.
+
+    `files` are by path below the folder of the snapshot. `digest` is the SHA-256 of the digests and paths of the files.
+    """
 
     frozen: Frozen
     files: dict[str, File]
@@ -85,7 +90,10 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class PartitionFile:
-    """Writes the records of one partition. `group_bytes` is its approximate memory."""
+    """Writes the records of one partition to a Parquet file.
+
+    `group_bytes` is the approximate size of a row group, which is held in memory until it is written.
+    """
 
     def __init__(self, path: Path, group_bytes: int) -> None:
         self._path = path
@@ -96,7 +104,7 @@ class PartitionFile:
         self.records = 0
 
     def add(self, batch: PartitionBatch) -> None:
-        """Add records. Raises OSError."""
+        """Add the records of a batch, and write the row groups that are full. Raises OSError."""
         for start in range(0, len(batch.offsets), TAKEN):
             self._add(batch.offsets[start : start + TAKEN], batch.messages[start : start + TAKEN])
 
@@ -121,7 +129,11 @@ class PartitionFile:
             self._writer.close()
 
     def _flush(self) -> None:
-        """Write the buffered row group at once: a page ends where a piece ends."""
+        """Write the buffered records as one row group.
+
+        The buffered pieces are first combined to one piece. Otherwise a Parquet page would end where a piece ends, and equal
+        records could give other bytes.
+        """
         table = pa.Table.from_batches(self._waiting, SCHEMA).combine_chunks()
         self._waiting = []
         if not len(table):
@@ -134,7 +146,7 @@ class PartitionFile:
 
 
 def _sizes(records: Any) -> NDArray[np.int64]:
-    """Return (n,): the bytes of each record in memory."""
+    """Return the number of bytes of each record in memory, (n,)."""
     sizes = RECORD_BYTES + _lengths(records["key"]) + _lengths(records["value"])
     headers = records["headers"]
     if headers.null_count < len(headers):
@@ -144,7 +156,7 @@ def _sizes(records: Any) -> NDArray[np.int64]:
 
 
 def _lengths(texts: Any) -> NDArray[np.int64]:
-    """Return (n,): the bytes of each text; 0 for null."""
+    """Return the number of bytes of each text, (n,); 0 for null."""
     lengths: NDArray[np.int64] = compute.fill_null(compute.binary_length(texts), 0).to_numpy().astype(np.int64)
     return lengths
 
@@ -155,7 +167,10 @@ def path_of(kind: Kind, partition: Partition) -> str:
 
 
 def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
-    """Write the manifest of closed files, given the number of records by path. Raises OSError."""
+    """Write the manifest of a snapshot whose files are closed. Raises OSError.
+
+    `records` has the number of records of each file by its path.
+    """
     files = {path: File(_sha256(folder / path), count, (folder / path).stat().st_size) for path, count in records.items()}
     copied = Copied(frozen, files, digest_of(files))
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(copied), indent=1))
@@ -169,7 +184,10 @@ def digest_of(files: Mapping[str, File]) -> str:
 
 
 def verified(folder: Path, frozen: Frozen) -> Copied:
-    """Return the snapshot of this freeze. Raises Fatal (3) if it is incomplete or of another freeze."""
+    """Read the snapshot in a folder and verify the digests of its files.
+
+    Raises Fatal (exit code 3) if a file is missing or has changed, or if the snapshot belongs to another freeze.
+    """
     way_out = f"remove {folder}: it is copied again"
     try:
         copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
@@ -184,7 +202,10 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
 
 
 def batches(folder: Path, copied: Copied, kind: Kind) -> Iterator[tuple[Partition, dict[str, list[Any]]]]:
-    """Yield the records partition by partition, in order of offset, as lists by column."""
+    """Yield the records of a kind in batches, partition by partition: the partition, and a list of values by column.
+
+    The records of a partition are in order of offset.
+    """
     for partition in copied.frozen.spans(kind):
         if (path := path_of(kind, partition)) in copied.files:
             for batch in parquet.ParquetFile(folder / path).iter_batches(READ_ROWS):

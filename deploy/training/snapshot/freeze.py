@@ -1,7 +1,8 @@
-"""Freeze ranges of the topics of events and labels, and copy them to files. Only reads; joins no group.
+"""Freeze offset ranges of the topics of events and labels, and copy their records to files.
 
-A freeze contains the events since the start of the window, by their Kafka timestamps, and all retained labels, up to the last
-stable offset at that time. Copies of one freeze are equal to the byte, unless a compacted topic has lost records in between.
+Topics are only read, and no consumer group is joined. A freeze contains the events since the start of the window, by their
+Kafka timestamps, and all retained labels. Both end at the last stable offsets at the time of the freeze. Copies of one freeze
+are equal to the byte, unless a compacted topic has lost records in between.
 """
 
 import contextlib
@@ -23,11 +24,15 @@ GROUPS_BYTES = 32 << 20  # of records held in memory, all partitions together
 LEAST_GROUP_BYTES = 1 << 16
 AGAIN = "remove the folder of the snapshot, and run again: this freezes the records that exist now"
 Progress = Callable[[int, int], None]
-"""Reports the number of copied records and the maximum."""
+"""Reports the number of copied records, and the number of offsets to copy."""
 
 
 def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Frozen:
-    """Determine the ranges of a snapshot. Raises Fatal: 4 if the broker is unreachable, 2 if a topic is missing."""
+    """Determine the offset ranges of a snapshot.
+
+    Raises:
+        Fatal: Exit code 2 if a topic is missing, 4 if the broker is unreachable.
+    """
     reader = TopicReader(settings.kafka, _client(settings))
     topics = [*settings.input.topics, labels_topic(settings)]
     spans = reader.spans(reader.partitions(topics))
@@ -40,10 +45,12 @@ def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Froze
 
 
 def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = lambda _done, _of: None) -> Copied:
-    """Copy the records to a folder, which exists only when it is complete. A complete copy is reused.
+    """Copy the records of a freeze to a folder. A complete copy of the same freeze is reused.
+
+    The folder appears only when the copy is complete.
 
     Raises:
-        Fatal: 3 if the disk rejects the records or the broker has lost some of them, 4 if the broker is unreachable.
+        Fatal: Exit code 3 if the disk rejects the records or the broker has lost some of them, 4 if the broker is unreachable.
     """
     with contextlib.suppress(Fatal):
         return verified(folder, frozen)
@@ -79,7 +86,10 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
 
 
 def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, spans: Spans) -> None:
-    """Check that the records of the ranges can still exist. Raises Fatal (3) otherwise."""
+    """Check that the topics are those of the freeze and still have the offsets of its ranges.
+
+    Raises Fatal (exit code 3) otherwise.
+    """
     topics = dict.fromkeys(topic for topic, _ in spans)
     cluster_id, ids = _identities(settings, topics)
     if cluster_id != frozen.cluster_id:
@@ -96,7 +106,7 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 
 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
-    """Return the id of the cluster and the ids of its topics. Raises Fatal."""
+    """Return the id of the cluster, and the ids of its existing topics by name. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     topics_client = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
     with retriable_as_fatal("see the broker's log, and try again"):
@@ -116,7 +126,7 @@ def _client(settings: Settings) -> str:
 
 @contextlib.contextmanager
 def _fresh(folder: Path) -> Iterator[None]:
-    """Create an empty folder. Raises OSError."""
+    """Provide an empty folder during the block, and remove the folder at the end. Raises OSError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:

@@ -1,9 +1,9 @@
-"""Join the events of a snapshot with their labels by id, and split them by time.
+"""Join the events of a snapshot with their labels by id, and split the labelled events by time.
 
 Kafka timestamps are compared with the freeze: events before the window, later than the freeze, or younger than `labels.after`
-are omitted and counted. A label counts whatever its time is, also before its event. Of several labels with one id the last of
-each partition counts, and of those the one with the latest time; a null value withdraws it. Of several events with one id the
-newest counts by the same rule.
+are omitted and counted. Labels with any timestamp are used, even if they are older than their event. If an id has several
+labels, the last label of each partition is considered, and of these labels the latest is used. A null value in the used label
+withdraws the label: the event has none. If an id has several events, the event that is used is chosen in the same way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,10 +46,15 @@ PARTS = ("training", "validation", "hold-out")
 
 @dataclass(frozen=True)
 class Joined:
-    """Labelled events in order of (time, topic, partition, offset); `classes` are the names of the outcomes 0 and 1.
+    """The result of the join: the labelled events, and the counts of other records.
 
-    Events up to `mature_ms` are old enough to have a label; `mature_times` (M,) int64 are the times of all of them in order,
-    one per id. `left_out` counts the omitted events, `labels` the labels that do not count.
+    Attributes:
+        rows: The labelled events, in order of (time, topic, partition, offset).
+        classes: The names of the outcomes 0 and 1.
+        mature_times: (M,) int64, ascending: the Kafka timestamps of all mature events, one per id, with and without a label.
+        mature_ms: The time (Unix ms) up to which events are mature: old enough to have a label.
+        left_out: The omitted events by reason.
+        labels: The labels that were not used, by reason.
     """
 
     rows: LabelledRows
@@ -61,7 +66,7 @@ class Joined:
 
     @property
     def mature(self) -> int:
-        """The number of events that are old enough."""
+        """The number of mature events: those old enough to have a label."""
         return len(self.mature_times)
 
     @property
@@ -93,11 +98,12 @@ def join(
 ) -> Joined:
     """Join the events of the snapshot in this folder with their labels.
 
-    Keys and headers are kept if the signature, or another signature that will score the rows, reads them.
+    Keys and headers are kept if `signature` or one of `others` reads them. `others` are the signatures of other versions that
+    will score the rows.
 
     Raises:
-        Fatal: 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no event; 2 if
-            there are not two classes.
+        Fatal: Exit code 3 if the snapshot is incomplete, more than half of the events cannot be decoded, or a class has no
+            event; 2 if there are not two classes.
     """
     classes = find_classes(settings, signature)
     copied = verified(folder, frozen)
@@ -120,7 +126,10 @@ def join(
 
 
 def find_classes(settings: Settings, signature: Signature) -> Classes:
-    """Return the two classes: configured, else from the decision of the signature, else 0 and 1. Raises Fatal (2)."""
+    """Return the two classes: those of `labels.classes`, else those of the signature's decision, else 0 and 1.
+
+    Raises Fatal (exit code 2) if there are not two classes, or the two sources have opposite orders.
+    """
     configured = settings.labels.classes
     signature_names = decided(signature)
     names = tuple(configured or signature_names)
@@ -136,12 +145,12 @@ def find_classes(settings: Settings, signature: Signature) -> Classes:
 
 
 def split(joined: Joined, training: TrainingSettings) -> Split:
-    """Split the rows by time.
+    """Split the labelled rows by time into the parts training, validation and hold-out.
 
     The hold-out ends at `mature_ms`, the validation part ends where the hold-out starts, and the rest is for training.
 
     Raises:
-        Fatal: 3 if there are too few rows, or a part lacks a class.
+        Fatal: Exit code 3 if there are too few rows, or a part lacks a class.
     """
     rows = joined.rows
     times = joined.rows.places.time_ms
@@ -164,7 +173,7 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
 
 
 def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], beside: str) -> None:
-    """Check that a part has rows of both classes. Raises Fatal (3)."""
+    """Check that the rows contain both classes. Raises Fatal (exit code 3) with `where` and `beside` in the message."""
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
@@ -174,7 +183,7 @@ def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], bes
 
 
 class _Events:
-    """Collects the events of a snapshot: `rows` are the counted ones, by id."""
+    """Collects the usable events of a snapshot by id (`rows`), and counts the omitted events by reason (`left_out`)."""
 
     def __init__(self, settings: Settings, frozen: Frozen, training: TrainingSettings, decoder: Decoder, beside: bool) -> None:
         self.left_out = SkipCounts()
@@ -193,7 +202,7 @@ class _Events:
         self._undecodable = SkipCounts()
 
     def add(self, partition: Partition, columns: Columns) -> None:
-        """Add events of one partition, in order."""
+        """Decode and add the usable events of a batch of one partition. Batches of a partition are added in order of offset."""
         usable = self._usable(columns)
         if not usable:
             return
@@ -221,7 +230,10 @@ class _Events:
         self._tensors.append(decoded.tensors)
 
     def check(self) -> None:
-        """Count undecodable events. Raises Fatal (3) if they are more than half of the events, or no event is left."""
+        """Add the counts of undecodable events to `left_out`.
+
+        Raises Fatal (exit code 3) if more than half of the events are undecodable, or no event is left.
+        """
         undecodable = self._undecodable.counts
         for reason, count in undecodable.items():
             self.left_out.add(reason, count, self._undecodable.first[reason])
@@ -235,7 +247,7 @@ class _Events:
             raise Fatal(f"the snapshot has no event to train on; left out: {self.left_out}", hint, REFUSED)
 
     def chosen(self, newest: NewestRows, event_rows: NDArray[np.intp], outcomes: NDArray[np.int8]) -> LabelledRows:
-        """Return these rows of the newest events, with these outcomes, in order."""
+        """Return the events at the indices `event_rows` of `newest`, with their outcomes, in the order of `Joined.rows`."""
         number, offset, time = (newest.columns[name][event_rows] for name in ("partition", "offset", "time"))
         topic = np.array([self._topics.index(name) for name, _ in self._places], np.int16)[number]
         partition = np.array([number for _, number in self._places], np.int32)[number]
@@ -247,7 +259,7 @@ class _Events:
         return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
 
     def _usable(self, columns: Columns) -> list[int]:
-        """Return the indices of the events that are in the window, mature, and have a value."""
+        """Return the indices of events in the window that are mature and have a value; count the other events by reason."""
         times = np.array(columns["time_ms"], np.int64)
         rules = {
             "before-window": times < self._begin_ms,
@@ -265,7 +277,10 @@ class _Events:
 def _truths(
     folder: Path, copied: Copied, settings: Settings, classes: Classes, events: NewestRows
 ) -> tuple[NewestRows, SkipCounts]:
-    """Return the newest label of each event id (`truth`: 0, 1, or NaN if withdrawn), and the labels that do not count."""
+    """Return the newest label of each event id, and the counts of the labels that were not used, by reason.
+
+    The column `truth` is the outcome 0 or 1, or NaN if the label is withdrawn.
+    """
     unused = SkipCounts()
     rows = latest_by_id.RowsById()
     ids = [np.empty((0, 2), np.uint64)]
@@ -303,7 +318,10 @@ def _same(headers: Headers) -> Headers:
 
 
 def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | Unusable | None:
-    """Return the outcome of a label; None if no event has its id."""
+    """Return the outcome of a label: 0, 1, or NaN if it withdraws the label of its id.
+
+    Unusable labels are returned unchanged. None: no event has the id of the label (`is_held` is false).
+    """
     if isinstance(label, Unusable):
         return label
     if not is_held:
@@ -312,7 +330,7 @@ def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | 
 
 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:
-    """Count the ids (n, 2) that have labels of both outcomes."""
+    """Count the ids that have labels of both outcomes. `ids` (n, 2) and `truths` (n,) are the ids and outcomes of n labels."""
     order = np.lexsort((truths, ids[:, 1], ids[:, 0]))
     ids = ids[order]
     truths = truths[order]

@@ -1,4 +1,4 @@
-"""Labelled events as a model reads them: tensors by signature, outcomes, and the position of each event."""
+"""Labelled events in the form that a model reads: tensors by signature, outcomes, and the position of each event."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,10 @@ from scorer.evaluation.label_columns import RecordPosition
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Positions of B events: `topics[topic[i]]`, `partition[i]`, `offset[i]`; `time_ms` (B,) int64 is the Kafka timestamp."""
+    """The positions of B events in Kafka: event i is in `topics[topic[i]]` at `partition[i]` and `offset[i]`.
+
+    `time_ms` (B,) int64 are the Kafka timestamps (Unix ms).
+    """
 
     topics: tuple[str, ...]
     topic: NDArray[np.int16]
@@ -35,7 +38,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Keys and headers of B records, None if a record has none."""
+    """The keys and headers of B records; None for a record without them."""
 
     keys: list[bytes | None]
     headers: list[Headers]
@@ -53,10 +56,11 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """B labelled events.
+    """B labelled events: tensors, outcomes, positions and original records.
 
     `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
-    second class, else 0. `values` are the original records; `beside` is present if a signature reads keys or headers.
+    second class, else 0. `values` are the original values of the records. `beside` is None unless a signature reads keys or
+    headers.
     """
 
     tensors: Mapping[str, NDArray[Any]]
@@ -77,7 +81,7 @@ class LabelledRows:
         return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
-        """Return the timestamps of these rows, and their keys and headers if present."""
+        """Return the metadata of the rows `start` to `stop - 1`: timestamps, and keys and headers if `beside` has them."""
         times = self.places.time_ms[start:stop].tolist()
         if self.beside is None:
             return ListedMetadata([None] * len(times), times, [None] * len(times))
@@ -97,7 +101,7 @@ class LabelledRows:
 
 
 class Split(NamedTuple):
-    """Rows by time: each part starts after the previous one ends."""
+    """Labelled rows, split by time into three parts: each part starts after the previous one ends."""
 
     training: LabelledRows
     validation: LabelledRows

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SkipCounts:
-    """How often each reason occurred, and its first occurrence: `topic[partition]@offset` and the error."""
+    """The number of omitted records of each reason, and the first record of each reason.
+
+    The first record is a text: `topic[partition]@offset`, and the error if there is one.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)

@@ -1,9 +1,12 @@
-"""The uncertainty of a difference: a block bootstrap over time, paired for both models. Pure.
+"""Confidence intervals of metrics and of their differences, by a block bootstrap over time. Pure.
 
-Events of one stretch of time are alike, so resampling single rows would make intervals too narrow. A resample draws as many
-blocks as there are, with replacement, and is represented by the count of each block: `draws` (R, K). A sum over rows is then a
-matrix product with its sums per block, and so is the AUC: the pairs (positive of block i, negative of block j) in the right
-order are counted once.
+Events that are close in time are alike, so resampling single rows would make intervals too narrow. The rows are therefore
+divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are represented by the count of each
+block in each of them: `draws` (R, K). Both models are measured on the same resamples.
+
+The sum of a column over the rows of each resample is then the matrix product of `draws` with the sums of the blocks. The AUC is
+computed in the same way: for each pair of blocks i and j, the positives of i that score above negatives of j are counted once,
+and not for each resample again.
 """
 
 from dataclasses import dataclass
@@ -15,11 +18,11 @@ from scipy.special import stdtrit
 
 Numbers = NDArray[np.float64]
 Truth = NDArray[np.bool_]
-DRAWN = 0.99  # share of the resamples in which a figure must be defined; else it is unknown
+DRAWN = 0.99  # the minimum share of the resamples in which a figure must be defined
 
 
 class Interval(NamedTuple):
-    """A figure and its confidence interval."""
+    """The value of a metric or difference, and its confidence interval."""
 
     value: float
     low: float
@@ -31,26 +34,32 @@ class Interval(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A figure of the original rows and of each resample (R,), NaN if undefined there."""
+    """A metric on the original rows (`value`) and on each resample (`resampled`, (R,)); NaN where it is undefined."""
 
     value: float
     resampled: Numbers
 
     def minus(self, other: "Figure") -> "Figure":
-        """Return the paired difference over the same resamples."""
+        """Return this figure minus the other one, on the original rows and resample by resample."""
         return Figure(self.value - other.value, self.resampled - other.resampled)
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """`of` (B,): the block of each row, 0 to K-1. `draws` (R, K) float64: how often each resample contains each block."""
+    """The blocks of time that B rows belong to, and the resamples of these blocks.
+
+    `of` (B,): the number of each row's block, 0 to K-1. `draws` (R, K) float64: how often each resample contains each block.
+    """
 
     of: NDArray[np.intp]
     draws: Numbers
 
     @classmethod
     def drawn(cls, time_ms: NDArray[np.int64], block_ms: int, resamples: int, seed: int) -> "Blocks":
-        """Cut blocks of this length from the epoch on, without empty ones, and draw resamples by the seed."""
+        """Divide rows into blocks of `block_ms`, counted from the Unix epoch, and draw resamples of the blocks.
+
+        Blocks without rows are left out.
+        """
         stretches, of = np.unique(time_ms // block_ms, return_inverse=True)
         count = len(stretches)
         if not count:
@@ -63,17 +72,17 @@ class Blocks:
         return int(self.draws.shape[1])
 
     def select(self, chosen: NDArray[np.bool_]) -> "Blocks":
-        """Return the same resamples restricted to these rows."""
+        """Return the same resamples, restricted to these rows."""
         return Blocks(self.of[chosen], self.draws)
 
     def ratio(self, numerator: NDArray[Any], denominator: NDArray[Any] | None = None) -> Figure:
-        """Return the sum of one (B,) column divided by that of another, or its mean."""
+        """Return the sum of `numerator` (B,) divided by the sum of `denominator` (B,), by default by the number of rows."""
         above = self._sums(numerator)
         below = self._sums(np.ones(len(self.of)) if denominator is None else denominator)
         return Figure(_over(above.sum(), below.sum()), _each_over(self.draws @ above, self.draws @ below))
 
     def auc(self, scores: Numbers, positive: Truth) -> Figure:
-        """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947), exactly for every resample."""
+        """Return the area under the ROC curve, exact for every resample; ties count half (Mann and Whitney, 1947)."""
         wins = self._wins(scores, positive)
         positives = self._sums(positive)
         negatives = self._sums(~positive)
@@ -82,11 +91,14 @@ class Blocks:
         return Figure(_over(wins.sum(), positives.sum() * negatives.sum()), _each_over(won, pairs))
 
     def _sums(self, column: NDArray[Any]) -> Numbers:
-        """Return (K,): the sum of each block."""
+        """Return the sum of a column (B,) over the rows of each block, (K,)."""
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """Return (K, K): pairs of a positive of block i ranked above a negative of block j; ties count half."""
+        """Return the number of pairs of a positive of block i with a higher score than a negative of block j, (K, K).
+
+        Pairs with equal scores count half.
+        """
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
         positive_blocks = self.of[positive][order]
@@ -98,10 +110,12 @@ class Blocks:
         return wins
 
     def interval(self, figure: Figure, confidence: float) -> Interval | None:
-        """Return the two-sided Student's t interval with the standard error of the resamples, scaled from K to K - 1.
+        """Return the two-sided Student's t interval of a figure, or None if the interval is unknown.
 
-        Percentiles would be too narrow for few blocks, and too coarse for many slices that share one confidence (Efron and
-        Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12). None if the figure is unknown.
+        The interval is unknown if there are fewer than two blocks, or if the figure is undefined on the rows or in more than a
+        share of 1 - `DRAWN` of the resamples. The standard error is that of the resamples, multiplied by sqrt(K / (K - 1)).
+        Percentiles of the resamples would be too narrow for few blocks. They would also be too coarse for the high confidence
+        of each interval if many slices are compared (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
         """
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):

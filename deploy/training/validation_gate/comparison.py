@@ -8,11 +8,14 @@ from typing import Any, Literal
 import msgspec
 
 Verdict = Literal["passed", "refused", "same"]
-"""`passed` alone may be signed and promoted. `same`: the challenger gives the champion's scores, so nothing is moved."""
+"""The verdict on a challenger.
+
+`passed`: it may be signed and promoted. `refused`: a rule failed. `same`: it gives the champion's scores and replaces nothing.
+"""
 
 
 class FigureDifference(msgspec.Struct, frozen=True):
-    """The challenger's figure minus the champion's, with its interval."""
+    """The challenger's metric minus the champion's, with its confidence interval."""
 
     value: float
     low: float
@@ -27,7 +30,10 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
 
 
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A version on the rows. `revision`: that of the channel when the champion was read."""
+    """A version and its metrics on the compared rows.
+
+    `revision` is the revision of the channel when the version was read from it; None for the new version of a run.
+    """
 
     version: str
     digest: str
@@ -37,7 +43,7 @@ class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    """The rows that both versions scored: their digest, time span, and resampling blocks."""
+    """The rows that both versions scored: their digest, their number, their span of time, and their number of time blocks."""
 
     digest: str
     count: int
@@ -47,7 +53,10 @@ class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": 
 
 
 class Discordant(msgspec.Struct, frozen=True):
-    """Rows that only one version decides correctly. McNemar's exact test of them is shown and decides nothing."""
+    """The numbers of rows that only one version decides correctly, and the p-value of McNemar's exact test of them.
+
+    The test is only reported; no rule depends on it.
+    """
 
     only_champion_right: int
     only_challenger_right: int
@@ -55,7 +64,10 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows whose field has this value. The intervals of all slices hold simultaneously."""
+    """The rows whose `field` has this `value`, and the difference of the AUC on these rows.
+
+    The intervals of all slices hold simultaneously.
+    """
 
     field: str
     value: str
@@ -64,10 +76,10 @@ class Slice(msgspec.Struct, frozen=True):
 
 
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One rule.
+    """The result of one rule of the gate.
 
-    `value` None: there is nothing to compare with the bound. `bound` None: the rule does not apply. `difference`: the interval
-    that the value is an end of.
+    `value` is None if there is nothing to compare with the bound. `bound` is None if the rule does not apply. `difference` is
+    the interval of which `value` is the lower or upper end.
     """
 
     name: str
@@ -78,7 +90,11 @@ class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison. `champion` and `difference` are None for a first model."""
+    """The comparison of a challenger with the champion, and the verdict.
+
+    `champion`, `difference` and `discordant` are None for a first model. `because` is the reason of the verdict in one
+    sentence.
+    """
 
     run: str
     rows: ComparedRows

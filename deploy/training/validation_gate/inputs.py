@@ -13,7 +13,10 @@ from training.validation_gate.slices import Texts
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version and its answers. `revision` is that of the channel when the champion was read."""
+    """A version and its answers for the hold-out rows.
+
+    `revision` is the revision of the channel when the version was read from it; None for the new version of a run.
+    """
 
     version: str
     digest: str
@@ -23,11 +26,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class VerdictEvidence:
-    """The evidence of a verdict.
+    """The data on which a verdict is based.
 
-    `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are
-    the times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is
-    the number of rows that the champion was trained on, None if unknown. `slices` has the value of each row by field.
+    `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are the
+    times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the
+    number of rows that the champion was trained on, None if unknown. `slices` has for each field its value in each row, (B,).
     """
 
     run: str
@@ -45,7 +48,7 @@ class VerdictEvidence:
 
     @property
     def scored(self) -> NDArray[np.bool_]:
-        """Return (B,): the rows that every version scores."""
+        """Return (B,) booleans: true for rows for which every version has a score."""
         scored_rows = np.ones(len(self.rows), np.bool_)
         for version in self.versions:
             scored_rows &= np.isfinite(version.scored.scores)
@@ -53,11 +56,11 @@ class VerdictEvidence:
 
     @property
     def true(self) -> NDArray[np.bool_]:
-        """Return (B,): the rows of the second class."""
+        """Return (B,) booleans: true for rows whose outcome is the second class."""
         return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
-        """Return the evidence of these rows alone."""
+        """Return the evidence restricted to these rows. `mature_times` stays as it is."""
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))
         slices = {name: column[chosen] for name, column in self.slices.items()}

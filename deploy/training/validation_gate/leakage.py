@@ -1,7 +1,7 @@
-"""Leakage: whether the champion was trained on the rows of its evaluation, and so looks better than it is. Pure.
+"""Leakage: whether the champion was trained on rows on which it is evaluated, and therefore looks better than it is. Pure.
 
-A run records in the provenance of its version which records it froze, and until which time it trained on them: its own
-hold-out is later.
+The provenance of a version names the record ranges that its run froze, and the time up to which the run trained on them. Later
+records of the ranges were the hold-out of that run.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ UNTIL = "learned_until_ms"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The training data of a version: offset ranges [from, to) per partition of this cluster, up to `until_ms`.
+    """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
 
-    `until_ms` None: regardless of time.
+    Only records with a Kafka timestamp up to `until_ms` are included. `until_ms` None: all records of the ranges are included.
     """
 
     cluster: str
@@ -30,7 +30,7 @@ class Learned:
     until_ms: int | None
 
     def rows(self, rows: LabelledRows, cluster: str) -> int:
-        """Return how many of these rows of this cluster are in the training data."""
+        """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data."""
         if cluster != self.cluster:
             return 0
         places = rows.places
@@ -45,7 +45,10 @@ class Learned:
 
 
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
-    """Read the training data from a SLSA provenance; None if another builder wrote it or it names no records."""
+    """Read the training data from a SLSA provenance.
+
+    None: the provenance is of another builder, or does not name events of exactly one cluster.
+    """
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:
         return None

@@ -1,4 +1,4 @@
-"""The challenger's figures minus the champion's, each with its interval over the same resamples. Pure."""
+"""The differences of metrics, challenger minus champion, each with its interval over the same resamples. Pure."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ from training.validation_gate.metrics import ModelAnswers
 from training.validation_gate.slices import large
 
 Intervals = dict[str, Interval | None]
-"""Intervals by figure; None if unknown."""
+"""Intervals by the name of the metric; None if an interval is unknown."""
 
 
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> Intervals:
-    """Return the differences of auc, of recall and precision by class (`recall.late`), and of brier for probabilities."""
+    """Return the differences of auc, recall and precision by class (`recall.late`), and brier if scores are probabilities."""
     assert evidence.champion is not None
     challenger_figures, champion_figures = (
         _figures(evidence, version.scored, blocks) for version in (evidence.challenger, evidence.champion)
@@ -40,10 +40,10 @@ def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks) ->
 
 
 def of_slices(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
-    """Return the difference of the AUC in each large slice.
+    """Return the difference of the AUC in each slice that has enough rows.
 
-    The intervals hold simultaneously (Bonferroni), because one of many slices would look worse by chance. A slice without an
-    interval, for lack of one class, is omitted.
+    All intervals hold simultaneously with `confidence` (Bonferroni), because one of many slices would look worse by chance. A
+    slice whose interval is unknown is omitted, for example if it lacks a class.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

@@ -1,4 +1,4 @@
-"""The quality of scores and decisions on labelled rows, one number per figure. Pure."""
+"""Metrics of a model's scores and decisions on labelled rows. Pure."""
 
 from typing import NamedTuple
 
@@ -9,29 +9,29 @@ from scorer.evaluation import metrics
 
 
 class ModelAnswers(NamedTuple):
-    """The answers of one model to B rows.
+    """The scores and decisions of one model for B rows.
 
-    `scores` (B,) float64, NaN without a score; `positive` (B,) bool for a decision for the second class.
+    `scores` (B,) float64 are NaN for rows without a score. `positive` (B,) bool is true if the decision is the second class.
     """
 
     scores: NDArray[np.float64]
     positive: NDArray[np.bool_]
 
     def select(self, chosen: NDArray[np.bool_]) -> "ModelAnswers":
-        """Return the answers to these rows alone."""
+        """Return the answers for these rows only."""
         return ModelAnswers(self.scores[chosen], self.positive[chosen])
 
 
 def matrix(scored: ModelAnswers, true: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return (2, 2): counts of rows by label (row) and decision (column)."""
+    """Return the confusion matrix (2, 2): counts of rows by label (row) and decision (column)."""
     return metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
 
 
 def figures(scored: ModelAnswers, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
-    """Return auc, brier, accuracy, and precision and recall of each class, such as `recall.late`.
+    """Return auc, brier, accuracy, and precision and recall of each class, by name, such as `recall.late`.
 
-    Undefined figures are omitted: the Brier score if scores are not probabilities, the precision of a class that is never
-    decided.
+    Undefined figures are omitted: the Brier score if scores are not probabilities, and the precision of a class that the model
+    never decides for.
     """
     counts = matrix(scored, true)
     figures_by_name = {"auc": metrics.auc(scored.scores, true), "brier": metrics.brier(scored.scores, true)}

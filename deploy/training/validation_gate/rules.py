@@ -1,8 +1,9 @@
-"""The rules of the gate: each is a figure, a bound, and a sentence for its failure. Pure.
+"""The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
-A rule about a difference compares its lower bound with a margin: a challenger must be shown to be not worse, and is rejected
-if the rows are too few to show it. The rule of the slices is the opposite, because slices are many and small and equal models
-would fail by chance in some: a slice fails if it is worse by the margin and its simultaneous interval excludes chance.
+A rule about a metric compares the lower end of the difference's interval with a margin: the rows must show that the challenger
+is not worse. A challenger is rejected if there are too few rows to show it. The rule of the slices is the opposite, because
+slices are many and small, and equal models would fail by chance in some of them: a slice fails only if its difference is below
+minus the margin and its simultaneous interval lies below 0.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +17,14 @@ from training.validation_gate.comparison import FigureDifference, GateRule, Slic
 from training.validation_gate.inputs import VerdictEvidence
 from training.validation_gate.metric_deltas import Intervals
 
-LEAST_SCORED = 0.99  # share of the rows that both versions must score
-STALE_BLOCKS = 1.0  # how much older than the newest event the newest labelled one may be
-CHANCE = 0.5  # the AUC of a coin
+LEAST_SCORED = 0.99  # the minimum share of the rows that every version must score
+STALE_BLOCKS = 1.0  # by how many blocks the newest labelled event may be older than the newest mature event
+CHANCE = 0.5  # the AUC of random scores
 DIFFERS = "differs"
 
 
 class Ruled(NamedTuple):
-    """A rule, and its failure message."""
+    """The result of a rule, and the message that explains its failure."""
 
     rule: GateRule
     wrong: str
@@ -46,7 +47,11 @@ def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
 
 
 def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
-    """Check whether the rows suffice; `blocks` are those of the rows that every version scores."""
+    """Check whether the rows suffice for a verdict.
+
+    `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of mature events
+    that have a label.
+    """
     count = len(evidence.rows)
     mature = len(evidence.mature_times)
     if evidence.champion is not None:
@@ -66,7 +71,7 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check a first model by the interval of its AUC."""
+    """Check that a first model is better than chance. `interval` is that of its AUC, None if unknown."""
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:
@@ -74,7 +79,7 @@ def of_first(interval: Interval | None) -> Iterator[Ruled]:
 
 
 def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Slice], gate: GateSection) -> Iterator[Ruled]:
-    """Check a challenger beside the champion."""
+    """Check a challenger against the champion. `evidence` has only the rows that both versions score."""
     assert evidence.champion is not None
     challenger_scores = evidence.challenger.scored
     champion_scores = evidence.champion.scored
@@ -89,10 +94,10 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 
 
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the metric.
+    """Check the metric, and before it the width of its interval.
 
-    There are too few rows if the interval is wider than twice the margin and does not decide whether the challenger is worse
-    by it.
+    The width fails if the interval is wider than twice the margin and contains the bound of the metric: the rows are then too
+    few to decide. The bound is minus the margin, or 0 if only a better challenger may be promoted.
     """
     if interval is None:
         yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
@@ -110,7 +115,11 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 
 
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check a class by its precision, or by its recall if a version never decides for it."""
+    """Check the recall or the precision of a class; `name` is that of the metric, such as `recall.late`.
+
+    An unknown interval passes. A version that never decides for a class has no precision for it: then only the recall checks
+    the class.
+    """
     if interval is None:
         return _unknown(name)
     message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
@@ -118,7 +127,10 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the Brier score: its upper bound may rise by the margin. Without a margin half of all equal models would fail."""
+    """Check the Brier score: the upper end of the difference's interval may be at most the margin.
+
+    Without a margin half of all equal models would fail. An unknown interval passes.
+    """
     if interval is None:
         return _unknown("brier")
     message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
@@ -126,7 +138,7 @@ def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """Check the slices; the value is the largest significant loss, 0 if there is none."""
+    """Check the slices. The value of the rule is the difference of the worst significant slice, 0 if there is none."""
     if not slices:
         return _unknown("slices")
     worst = min(

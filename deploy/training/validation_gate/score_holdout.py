@@ -1,6 +1,6 @@
-"""Score rows with a version, loaded and fed like in a scorer, with the decoder of its own signature.
+"""Score rows with a version as a scorer does: loaded in the same way, and with the decoder of the version's own signature.
 
-A champion whose signature has other fields, dtypes or orders is therefore evaluated by its real answers.
+A champion whose signature has other fields, dtypes or orders is therefore evaluated by the scores that it gives in use.
 """
 
 import contextlib
@@ -19,15 +19,16 @@ from training.snapshot.rows import LabelledRows
 from training.snapshot.skip_counts import SkipCounts
 from training.validation_gate.metrics import ModelAnswers
 
-THRESHOLD = 0.5  # if the signature has no decision
-AT_A_TIME = 4_096  # rows
+THRESHOLD = 0.5  # the score that decides for the second class if the signature has no decision
+AT_A_TIME = 4_096  # rows scored at a time
 
 
 def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[ModelAnswers, SkipCounts]:
-    """Return the scores of a version for the rows (B,), NaN for those that it cannot score, and the reasons.
+    """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
     Raises:
-        Fatal: 3 if the version cannot be loaded, scores no row, or its scores are not one number for the second class.
+        Fatal: Exit code 3 if the version cannot be loaded, scores no row, or its scores are not one number for the second
+            class.
     """
     name = f"version {package.version or package.folder.name}"
     try:
@@ -63,7 +64,11 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
-    """Raise Fatal (3) if the signature cannot be evaluated on these rows."""
+    """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
+
+    The rows must have the keys and headers that the signature reads. The signature must decide between two classes by a
+    threshold, or not decide.
+    """
     beside = next(
         (
             field

@@ -1,4 +1,4 @@
-"""Slices of the hold-out by the values of a field, in which a good overall figure could hide a loss."""
+"""Slices of the hold-out rows by the values of a field: a good metric on all rows could hide a loss in one slice."""
 
 import numpy as np
 import orjson
@@ -12,18 +12,18 @@ from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
 
-LEAST_ROWS = 1_000  # of a slice; fewer are too uncertain
-MOST_SLICES = 200  # of a field; more values make slices useless
+LEAST_ROWS = 1_000  # the minimum of a slice: results on fewer rows are too uncertain
+MOST_SLICES = 200  # the maximum of a field: more slices are useless
 Texts = NDArray[np.str_]
 
 
 def by_field(rows: LabelledRows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
-    """Return the value of each field as text, (B,).
+    """Return for each field its value in each row as text, (B,).
 
-    Fields are paths of named formats, and fields of the signature in other formats.
+    `fields` are paths in the event if the input format has named fields, else fields of the signature.
 
     Raises:
-        Fatal: 2 if there is no such field, or it has too many values.
+        Fatal: Exit code 2 if there is no such field, or it has too many values.
     """
     if not fields:
         return {}
@@ -43,7 +43,7 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
 
 
 def large(column: Texts) -> list[str]:
-    """Return the values with enough rows, in order."""
+    """Return the values that occur in at least `LEAST_ROWS` rows, in sorted order."""
     values, counts = np.unique(column, return_counts=True)
     return [str(value) for value in values[counts >= LEAST_ROWS]]
 

@@ -1,4 +1,4 @@
-"""The verdict on a challenger: every rule in order, and one sentence that names the first failed rule. Pure."""
+"""The verdict on a challenger: the results of all rules in order, and one sentence that names the first failed rule. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,10 @@ from training.validation_gate.rules import Ruled
 
 
 def judge(evidence: VerdictEvidence, gate: GateSection, coverage: float, seed: int) -> GateComparison:
-    """Judge the challenger; `coverage` is the least share of labelled events. Equal evidence and seed give equal documents."""
+    """Judge the challenger by all rules. Equal evidence and seed give equal documents.
+
+    `coverage` is the required share of mature events that have a label.
+    """
     both = evidence.select(evidence.scored)
     blocks = Blocks.drawn(both.rows.places.time_ms, gate.block, gate.resamples, seed)
     ruled = list(rules.of_rows(evidence, blocks.count, gate, coverage))
@@ -88,7 +91,7 @@ def _judged(both: VerdictEvidence, version: Version) -> JudgedVersion:
 
 
 def _discordant(both: VerdictEvidence) -> Discordant | None:
-    """Run McNemar's exact test on the rows that only one version decides correctly."""
+    """Run McNemar's exact test on the rows that only one version decides correctly; None without a champion."""
     if both.champion is None:
         return None
     champion_right, challenger_right = (version.scored.positive == both.true for version in (both.champion, both.challenger))

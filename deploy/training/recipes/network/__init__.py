@@ -1,7 +1,7 @@
 """The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several (extra: network).
 
-1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`), on CPUs with the pins that the run's environment states.
-GPUs give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
+On CPUs with the variables that `environment.py` pins, 1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`). GPUs
+give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ ROWS_AT_ONCE = 65_536
 
 
 class Network:
-    """The recipe (`training.recipes.Recipe`). `gpus` is the maximum number of GPUs, one per process; 0 for none."""
+    """The recipe `network` (`training.recipes.Recipe`). `gpus` is the maximum number of GPUs, one per process; 0 for none."""
 
     name = "network"
 
@@ -38,11 +38,11 @@ class Network:
         self._last: tuple[LabelledRows, Signature, TensorEncodings, Encoded] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the rows: a worker process of a search has its own."""
+        """Pickle without the cached rows: each worker process of a search reads its own rows."""
         return type(self), (self._gpus,)
 
     def check(self, signature: Signature) -> None:
-        """Raise Fatal (2) for a signature that a network does not support."""
+        """Check that a network supports the signature. Raises Fatal (exit code 2) if it does not."""
         check_signature.check(signature, self.name)
         if not check_signature.output_row(signature):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
@@ -51,11 +51,14 @@ class Network:
             )
 
     def parameters(self, stated: Params) -> Params:
-        """Return all parameters: the stated ones and defaults. Raises Fatal (2)."""
+        """Return all parameters: the stated ones, and defaults for the others.
+
+        Raises Fatal (exit code 2) for an unknown or invalid parameter.
+        """
         return msgspec.structs.asdict(_parameters(stated))
 
     def suggest(self, trial: Any) -> Params:
-        """Return the parameters of a trial of the search (`optuna.Trial`)."""
+        """Draw values for the parameters that a search varies; `trial` is an `optuna.Trial`."""
         return {
             "width": trial.suggest_categorical("width", [32, 64, 128, 256]),
             "depth": trial.suggest_int("depth", 1, 3),
@@ -78,12 +81,13 @@ class Network:
     ) -> "Perceptron":
         """Train up to `budget` epochs, from the newest checkpoint in `folder`, which is created if missing.
 
-        The number of processes is the largest power of two up to `workers` (or the GPUs) and 8; a single process on a CPU is
-        this one.
+        The number of processes is the largest power of two that is at most 8 and at most `workers` (with GPUs: the number of
+        GPUs). One process on a CPU needs no new process: it is the current one.
 
         Raises:
-            Fatal: 2 for a signature or parameters that the recipe does not support, or without torch; 3 if checkpoints belong
-                to another training or the weights became infinite; 4 if processes died too often.
+            Fatal: Exit code 2 for a signature or parameters that the recipe does not support, or without torch; 3 if the
+                checkpoints belong to another training, the weights became infinite, or the disk is full; 4 if processes died
+                too often.
         """
         parameters = _parameters(params)
         self.check(signature)

@@ -1,8 +1,9 @@
-"""The encoding of a network's inputs: standardized numbers, and names as indices.
+"""The encoding of a network's inputs: numbers are standardized, and the strings of a column (names) become indices.
 
-It is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers, infinities
-too, are clipped to ten standard deviations around the mean. A column that is constant, or has no finite number, becomes zeros.
-A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is unknown: index 0.
+The encoding is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers,
+including infinities, are clipped to ten standard deviations around the mean. A column that is constant, or has no finite
+number, becomes zeros. A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is
+unknown: index 0.
 """
 
 from collections import Counter
@@ -23,7 +24,10 @@ Floats = tuple[float, ...]
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The n columns of a numeric tensor: (min(max(x, low), high) - mean) * scale, with x = `median` for NaN."""
+    """The standardization of a numeric tensor with n columns; each tuple has one value per column.
+
+    A number x becomes (min(max(x, low), high) - mean) * scale. A NaN is first replaced by `median`.
+    """
 
     tensor: str
     median: Floats
@@ -34,35 +38,35 @@ class Numbers(msgspec.Struct, frozen=True):
 
 
 class ColumnCategories(msgspec.Struct, frozen=True):
-    """The columns of a string tensor: the known names of each in order; the index of the first is 1."""
+    """The known names of each column of a string tensor. A name's index is its position in `known`, counted from 1."""
 
     tensor: str
     known: tuple[tuple[str, ...], ...]
 
 
 class TensorEncodings(msgspec.Struct, frozen=True):
-    """The encoding of each tensor, in the order of the signature."""
+    """The encodings of the numeric tensors and of the string tensors, both in the order of the signature."""
 
     numbers: tuple[Numbers, ...]
     names: tuple[ColumnCategories, ...]
 
     @property
     def width(self) -> int:
-        """The number of numbers per row."""
+        """The number of numeric columns of all tensors."""
         return sum(len(numbers.mean) for numbers in self.numbers)
 
     @property
     def vocabularies(self) -> list[tuple[str, ...]]:
-        """The known names of each column."""
+        """The known names of each string column of all tensors."""
         return [vocabulary for names in self.names for vocabulary in names.known]
 
     def numeric(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float32]:
-        """Return (B, width): the standardized numbers."""
+        """Return the standardized numbers of all numeric columns, (B, width)."""
         parts = [_standardised(numbers, columns(tensors[numbers.tensor], np.float64)) for numbers in self.numbers]
         return np.concatenate([np.empty((_rows(tensors), 0), np.float32), *parts], axis=1)
 
     def named(self, tensors: Mapping[str, NDArray[np.generic]]) -> NDArray[np.int64]:
-        """Return (B, columns): the index of each name; 0 is unknown."""
+        """Return the index of the name in each string column, (B, string columns); unknown names have index 0."""
         indices = [np.empty((_rows(tensors), 0), np.int64)]
         for names in self.names:
             for column, vocabulary in zip(columns(tensors[names.tensor], np.object_).T, names.known, strict=True):
@@ -72,7 +76,7 @@ class TensorEncodings(msgspec.Struct, frozen=True):
 
 
 def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) -> TensorEncodings:
-    """Derive the encoding from these rows."""
+    """Derive the encoding from the tensors of the training rows."""
     numeric = [tensor.tensor for tensor in signature.fed if tensor.dtype != STRING]
     strings = [tensor.tensor for tensor in signature.fed if tensor.dtype == STRING]
     return TensorEncodings(
@@ -85,7 +89,7 @@ def learned(tensors: Mapping[str, NDArray[np.generic]], signature: Signature) ->
 
 
 def columns(tensor: NDArray[np.generic], dtype: type[Any]) -> NDArray[Any]:
-    """Return (B, n): the tensor (B, *row) with flat rows."""
+    """Convert a tensor (B, *row) to `dtype` and flatten its rows: (B, n)."""
     return tensor.reshape(len(tensor), -1).astype(dtype)
 
 
@@ -99,7 +103,7 @@ def _numbers(name: str, values: NDArray[np.float64]) -> Numbers:
 
 
 def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
-    """Return median, low, high, mean and scale."""
+    """Return median, low, high, mean and scale of a column as in `Numbers`; NaN and infinities are ignored."""
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 0.0, 0.0, 0.0, 0.0
@@ -115,7 +119,7 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
 
 
 def _standardised(numbers: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Standardize like the graph of `to_onnx.py`, bit for bit."""
+    """Standardize values (B, n) with the operations of the graph of `to_onnx.py`, so that results are equal bit for bit."""
     values = np.where(np.isnan(values), np.array(numbers.median), values)
     values = np.minimum(np.maximum(values, np.array(numbers.low)), np.array(numbers.high))
     standardised: NDArray[np.float32] = ((values - np.array(numbers.mean)) * np.array(numbers.scale)).astype(np.float32)

@@ -1,7 +1,7 @@
-"""A training in its folder: the rows for the processes that it starts, and the checkpoints.
+"""The files of a training in its folder: the job and the rows, which its processes read, and the checkpoints.
 
-`<epoch>.npz` is a checkpoint: the flat weights, both moments of the optimizer, and the digest of the job. Files are written
-atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.
+`<epoch>.npz` is the checkpoint after this number of epochs: the flat weights, both moments of the optimizer, and the digest of
+the job. Files are written atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.
 """
 
 import hashlib
@@ -26,7 +26,10 @@ CHECKPOINT = ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Everything except the rows that determines the weights, and whether GPUs are used."""
+    """A training job: the inputs that determine the weights, except the rows, and whether GPUs are used.
+
+    `digest` covers these inputs and the rows.
+    """
 
     digest: str
     seed: int
@@ -40,7 +43,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """Rows as inputs of the network: numbers (B, n) float32, names (B, c) int64, outcomes (B,) float32."""
+    """Encoded rows, the inputs of the network: numbers (B, n) float32, indices of names (B, c) int64, outcomes (B,) float32."""
 
     numbers: NDArray[np.float32]
     names: NDArray[np.int64]
@@ -48,7 +51,10 @@ class Encoded(NamedTuple):
 
 
 class State(NamedTuple):
-    """The progress of a training: completed epochs, their steps, and the flat vectors."""
+    """The state of a training after `epoch` epochs and `steps` optimizer steps.
+
+    `weights` are all weights as one flat vector; `mean` and `square` are the first and second moments of their gradient.
+    """
 
     epoch: int
     steps: int
@@ -58,7 +64,7 @@ class State(NamedTuple):
 
 
 def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
-    """Build the job with the digest of everything that determines its weights."""
+    """Build a job; its digest covers the rows and everything else that determines the weights."""
     digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
     for array in rows:
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -67,20 +73,23 @@ def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: i
 
 
 def write(folder: Path, job: Job, rows: Encoded) -> None:
-    """Write the job for the processes that start in this folder. Raises OSError."""
+    """Write a job and its rows to the folder, for the processes that train there. Raises OSError."""
     _replace(folder / ROWS, rows._asdict())
     atomic_files.replace(folder / JOB, [msgspec.json.encode(job)])
 
 
 def read(folder: Path) -> tuple[Job, Encoded]:
-    """Read the job that `write` has written."""
+    """Read the job and the rows that `write` has written."""
     job = msgspec.json.decode((folder / JOB).read_bytes(), type=Job)
     with np.load(folder / ROWS, allow_pickle=False) as archive:
         return job, Encoded(**archive)
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """Return the newest checkpoint of at most this many epochs, else the initial state. Raises Fatal (3) for another job."""
+    """Return the newest checkpoint of at most `epochs` epochs, or the initial state if there is none.
+
+    Raises Fatal (exit code 3) if the checkpoint cannot be read or belongs to another job.
+    """
     done = [int(path.stem) for path in folder.glob(f"*{CHECKPOINT}") if path.stem.isdecimal()]
     newest = max((epoch for epoch in done if epoch <= epochs), default=0)
     if not newest:
@@ -90,7 +99,7 @@ def begun(folder: Path, job: Job, epochs: int) -> State:
 
 
 def keep(folder: Path, job: Job, state: State) -> None:
-    """Write a checkpoint. Raises OSError."""
+    """Write the state as a checkpoint. Raises OSError."""
     _replace(folder / f"{state.epoch}{CHECKPOINT}", {**state._asdict(), "job": job.digest})
 
 

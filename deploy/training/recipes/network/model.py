@@ -1,7 +1,7 @@
 """The multilayer perceptron: the shapes of its weights, their initial values, and its computation.
 
-The weights are one flat vector; each table and layer is a view of a range of it. torch is imported on demand: the other parts
-of the recipe work without it.
+All weights are one flat vector; each embedding table and each layer is a view of a range of this vector. torch is imported on
+demand: the other parts of the recipe work without it.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from training.recipes.network.encoding import TensorEncodings
 
 SHARDS = 8
-"""The parts of a batch whose gradients are computed separately, however many processes share them."""
-WEIGHTS, ORDER, MASKS = range(3)  # purposes of random numbers
-HIDDEN_SHARE = 0.02  # of the names, hidden in training so that the unknown name has a meaning
+"""The number of parts of a batch whose gradients are computed separately, for any number of processes."""
+WEIGHTS, ORDER, MASKS = range(3)  # parts of the keys of `chance`: the purposes of random numbers
+HIDDEN_SHARE = 0.02  # the share of names that training replaces by the unknown name, to learn its embedding
 MOST_DIMENSIONS = 16
 Shape = tuple[int, ...]
 
 
 class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a trial of the search."""
+    """The parameters of the recipe `network`."""
 
     width: Annotated[int, Meta(ge=1, le=4096)] = 64
     """Units of a hidden layer."""
@@ -39,12 +39,19 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def chance(*of: int) -> np.random.Generator:
-    """Return the random generator for a key such as (seed, MASKS, epoch, step, shard), independent of other keys."""
+    """Return a random generator seeded by a key, such as (seed, MASKS, epoch, step, shard).
+
+    Generators with different keys are independent.
+    """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(of)))
 
 
 def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
-    """Return the shapes of the tables (names + 1, dimensions) and of each layer's weights (out, in) and bias (out,)."""
+    """Return the shapes of all weights.
+
+    The embedding tables come first, (names + 1, dimensions) for each string column, then for each layer its weights (out, in)
+    and its bias (out,).
+    """
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
     layers: list[Shape] = [shape for into, out in pairwise(widths) for shape in ((out, into), (out,))]
@@ -58,7 +65,10 @@ def views(flat: Any, layout: Sequence[Shape]) -> list[Any]:
 
 
 def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32]:
-    """Return the initial flat weights. The rows of unknown names and the biases are zero."""
+    """Return the initial weights as one flat vector. Embeddings of unknown names and biases are zero.
+
+    `layout` are the shapes of all weights; the first `tables` of them are embedding tables.
+    """
     draw = chance(seed, WEIGHTS)
     parts = []
     for at, shape in enumerate(layout):
@@ -71,7 +81,10 @@ def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32
 
 
 def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
-    """Return (B,) logits for numbers (B, n) float32 and names (B, c) int64. `masks` multiply the hidden layers."""
+    """Return the logits (B,) for numbers (B, n) float32 and indices of names (B, c) int64.
+
+    `masks` are factors for the outputs of the hidden layers (dropout); without masks the outputs are used unchanged.
+    """
     import torch
     from torch.nn import functional
 
@@ -85,10 +98,10 @@ def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any
 
 
 def settled() -> Any:
-    """Import torch in deterministic mode: one thread, no order-dependent algorithm."""
+    """Import torch and make it deterministic: one thread, and an error for an operation that is not deterministic."""
     import torch
 
     torch.set_num_threads(1)
-    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms, which imports a compiler: a second
+    torch.set_deterministic_debug_mode("error")  # like use_deterministic_algorithms, which takes a second to import a compiler
     torch.utils.deterministic.fill_uninitialized_memory = False
     return torch

@@ -20,7 +20,7 @@ IR_VERSION = 8
 
 
 def onnx(signature: Signature, encoding: TensorEncodings, weights: Sequence[NDArray[np.float32]]) -> bytes:
-    """Return the model file. `weights` are the tables and layers in the order of `model.shapes`."""
+    """Return the bytes of the ONNX model. `weights` are the tables and layers in the order of `model.shapes`."""
     graph = _Graph()
     tables = len(encoding.vocabularies)
     features = [graph.numbers(column) for column in encoding.numbers]
@@ -43,7 +43,7 @@ def _dtype(tensor: TensorInput) -> int:
 
 
 class _Graph:
-    """Nodes and constants in the order of their addition; a value is named by its number."""
+    """The nodes and constants of an ONNX graph. A method that adds nodes returns the name of their result."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -61,11 +61,11 @@ class _Graph:
         return name
 
     def flat(self, tensor: str) -> str:
-        """Return (B, n) of (B, *row)."""
+        """Flatten the rows of a tensor (B, *row) to (B, n)."""
         return self.add("Flatten", [tensor], axis=1)
 
     def numbers(self, column: Numbers) -> str:
-        """Return (B, n) float32, standardized."""
+        """Standardize a numeric tensor: (B, n) float32."""
         median, low, high, mean, scale = (
             self.constant(part) for part in (column.median, column.low, column.high, column.mean, column.scale)
         )
@@ -76,7 +76,10 @@ class _Graph:
         return self.add("Cast", [value], to=TensorProto.FLOAT)
 
     def looked_up(self, tensor: str, at: int, vocabulary: Sequence[str], table: NDArray[np.float32]) -> str:
-        """Return (B, dimensions) float32: the embedding of a name column; row 0 of the table is that of unknown names."""
+        """Look up the embeddings of the names in column `at` of a tensor: (B, dimensions) float32.
+
+        Row 0 of `table` is the embedding of unknown names.
+        """
         indices = {"": 0}  # ONNX requires a key, even without known names
         indices |= {name: number for number, name in enumerate(vocabulary, 1)}
         column = self.add("Gather", [self.flat(tensor), self.constant(at, np.int64)], axis=1)
@@ -91,7 +94,7 @@ class _Graph:
         return self.add("Gather", [self.constant(table, np.float32), index], axis=0)
 
     def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
-        """Return (B, 1) float32 logits."""
+        """Apply all layers: (B, 1) float32 logits."""
         for at in range(0, len(weights), 2):
             value = self.add("Relu", [value]) if at else value
             layer, bias = (self.constant(part, np.float32) for part in weights[at : at + 2])
@@ -99,7 +102,7 @@ class _Graph:
         return value
 
     def score(self, value: str, column: int) -> str:
-        """Return (B, 1), the probability of the second class, or (B, 2), both."""
+        """Convert logits to probabilities: of the second class, (B, 1), if `column` is 0, else of both classes, (B, 2)."""
         value = self.add("Sigmoid", [value])
         if column == 0:
             return value

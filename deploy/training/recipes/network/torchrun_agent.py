@@ -1,4 +1,4 @@
-"""Run torchrun in a process that dies with its parent: `python -m training.recipes.network.torchrun_agent` and its options."""
+"""Run torchrun in a process that dies with its parent: `python -m training.recipes.network.torchrun_agent OPTIONS`."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from training.recipes.network.torchrun_launch import PARENT, die_with_parent
 
 
 def main() -> None:
-    """Start workers, and restart them if one dies."""
+    """Run torchrun, which starts the workers and restarts them if one dies."""
     die_with_parent()
     os.environ[PARENT] = str(os.getpid())
     from torch.distributed import run

@@ -1,7 +1,7 @@
 """Start torchrun's agent, which starts the workers and restarts them if one dies.
 
-No process outlives its parent: each asks the kernel to be killed when its parent dies (Linux). A killed agent would otherwise
-leave workers that finish beside their successors.
+No process outlives its parent: each process asks the kernel to be killed when its parent dies (Linux). Otherwise the workers of
+a killed agent would continue beside the workers of the next agent.
 """
 
 import ctypes
@@ -16,12 +16,15 @@ from publisher.errors import UNREACHABLE, Fatal
 RESTARTS = 3
 PR_SET_PDEATHSIG = 1
 PARENT = "TRAINING_PARENT"
-"""The environment variable with the process id of the parent."""
+"""The environment variable that gives a process the process id of its parent."""
 DEPLOY = Path(__file__).resolve().parents[3]
 
 
 def launch(folder: Path, epochs: int, processes: int) -> None:
-    """Train the job in the folder with this many processes on this node. Raises Fatal (4) if they did not finish."""
+    """Train the job in the folder up to `epochs` epochs, with this many processes on this machine, and wait for their end.
+
+    Raises Fatal (exit code 4) if the processes fail.
+    """
     path = os.pathsep.join([str(DEPLOY), str(DEPLOY.parent), os.environ.get("PYTHONPATH", "")])
     environment = {
         **os.environ,

@@ -2,10 +2,10 @@
 
 PYTHONPATH must contain deploy/.
 
-Rank 0 holds the folder's lock, reads the newest checkpoint, sends it to the other ranks, and writes one after each epoch. If a
-rank dies, torchrun restarts all of them and they continue from the checkpoint. This program starts torchrun
-(`torchrun_launch.py`), or another starts it on several nodes (RANK, WORLD_SIZE, MASTER_ADDR); then FOLDER must be on a volume
-that all nodes share.
+Rank 0 holds the lock of the folder, reads the newest checkpoint, sends it to the other ranks, and writes a checkpoint after
+each epoch. If a rank dies, torchrun restarts all ranks, and they continue from the newest checkpoint. torchrun is started by
+`torchrun_launch.py`. Another launcher can start this module on several nodes (with RANK, WORLD_SIZE, MASTER_ADDR); then FOLDER
+must be on a volume that all nodes share.
 """
 
 import os
@@ -24,7 +24,10 @@ from training.recipes.network.train_loop import Share
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train the job in the folder up to this many epochs. Raises Fatal (2)."""
+    """Train the job in a folder up to a number of epochs; the arguments are FOLDER and EPOCHS.
+
+    Raises Fatal (exit code 2) if the number of processes is not 1, 2, 4 or 8.
+    """
     die_with_parent()
     folder = Path(arguments[0])
     target_steps = int(arguments[1])
@@ -46,9 +49,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Create the rendezvous store of this start, separate from those of earlier starts.
+    """Create the rendezvous store of this start of the workers, separate from the stores of earlier starts.
 
-    torchrun's agent keeps one store: a process that read the address of a killed process there would wait for half an hour.
+    torchrun's agent keeps one store for all starts. In this store a process could read the address of a killed process, and
+    would wait for it for half an hour.
     """
     from torch import distributed
 
@@ -57,7 +61,7 @@ def _meeting() -> Any:
 
 
 def _sent(torch: Any, state: job_files.State, device: str) -> job_files.State:
-    """Return the state of rank 0 in every process."""
+    """Broadcast the state of rank 0 to all processes, and return it in each of them."""
     counts = torch.tensor(state[:2], device=device)
     vectors = [torch.tensor(vector, device=device) for vector in state[2:]]
     for tensor in (counts, *vectors):

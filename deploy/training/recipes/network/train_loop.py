@@ -1,9 +1,10 @@
-"""The epochs of a training, in one of several processes that share each batch.
+"""The epochs of a training, in one process or in several processes that divide each batch among them.
 
-A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight are added as a binary tree:
-((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch, and pairs of processes exchange their branches at
-distances 1, 2 and 4. Sums of floats depend on their order; this order is the same for 1, 2, 4 and 8 processes, and so are the
-weights, bit for bit. A ring, as in `DistributedDataParallel`, adds in another order for each number of processes.
+A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
+binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch of the tree. Pairs of processes then
+exchange the sums of their branches, with the ranks at distances 1, 2 and 4. Sums of floats depend on their order. This order is
+the same for 1, 2, 4 and 8 processes, and so are the weights, bit for bit. A ring, as in `DistributedDataParallel`, adds in
+another order for each number of processes.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,19 +22,22 @@ EPSILON = 1e-8
 
 
 class Share(NamedTuple):
-    """The rank of this process and the number of processes."""
+    """The share of one process in each batch, as its rank and the number of processes."""
 
     rank: int = 0
     processes: int = 1
 
 
 def processes(most: int) -> int:
-    """Return the largest power of two up to `most`: the number of processes that can share a batch."""
+    """Return the number of processes to use: the largest power of two that is at most `most` and at most `SHARDS`."""
     return 1 << min(most, SHARDS).bit_length() - 1
 
 
 def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int, share: Share, device: str = "cpu") -> None:
-    """Train all epochs from `state` on. Rank 0 writes a checkpoint after each and removes its previous one."""
+    """Train all epochs after `state`, up to `target_steps` epochs.
+
+    Rank 0 writes a checkpoint after each epoch and removes the previous checkpoint of this call.
+    """
     for after in run(job, rows, state, target_steps, share, device):
         if share.rank == 0:
             keep(folder, job, after)
@@ -42,10 +46,10 @@ def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int
 
 
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
-    """Train from `state` on and yield the state after each epoch.
+    """Train all epochs after `state`, up to `epochs`, and yield the state after each epoch.
 
-    Every process of the group calls this with equal arguments except its share. The last batch of an epoch has the remaining
-    rows.
+    Every process of the group calls this function with equal arguments except its share. The last batch of an epoch has the
+    remaining rows.
     """
     torch = settled()
     steps = state.steps
@@ -75,7 +79,10 @@ def adam(weights: Any, gradient: Any, mean: Any, square: Any, steps: int, parame
 
 
 def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
-    """Add the gradients of `count` shards from `begin` on as a binary tree; `count` is a power of two."""
+    """Return the sum of the gradients of the shards `begin` to `begin + count - 1`, added as a binary tree.
+
+    `count` is a power of two.
+    """
     if count == 1:
         return gradient(begin)
     half = count // 2
@@ -83,7 +90,7 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
-    """Add all shards: the branch of this process, then those of the others."""
+    """Return the sum of the gradients of all shards: those of this process, then those of the other processes."""
     shards_per_process = SHARDS // share.processes
     total = added(gradient, share.rank * shards_per_process, shards_per_process)
     distance = 1
@@ -94,7 +101,7 @@ def summed(gradient: Callable[[int], Any], share: Share) -> Any:
 
 
 def exchanged(local_sum: Any, peer: int) -> Any:
-    """Send the sum of this branch to the peer and return the peer's sum."""
+    """Send the sum of this process to the process with rank `peer`, and return the sum of that process."""
     import torch
     from torch import distributed
 
@@ -106,7 +113,11 @@ def exchanged(local_sum: Any, peer: int) -> Any:
 
 
 class ShardedBatch(NamedTuple):
-    """One step: `data` are all rows, `shards` the indices of each shard, and `place` keys the random numbers."""
+    """One batch, divided into shards.
+
+    `data` are all rows (numbers, names, outcomes), `parts` the weights by layer, and `shards` the indices of the rows of each
+    shard. `place` is the key of the batch's random numbers.
+    """
 
     job: Job
     data: list[Any]
@@ -115,7 +126,7 @@ class ShardedBatch(NamedTuple):
     place: tuple[int, ...]
 
     def gradient(self, shard: int) -> Any:
-        """Return the flat gradient of a shard's part of the mean loss."""
+        """Return the gradient of one shard's contribution to the batch's mean loss, as a flat vector."""
         import torch
         from torch.nn import functional
 
