@@ -14,7 +14,7 @@ from scorer.decoding.batch import Headers
 from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.schema_formats.schema_id_headers import MARKS, HeaderFrame
-from scorer.decoding.schema_formats.schema_lookup import (
+from scorer.decoding.schema_formats.schema_source import (
     ID_BYTES,
     EventReader,
     Key,

@@ -9,7 +9,7 @@ from scorer.dead_letters.reasons import Poison
 from scorer.decoding.batch import Headers
 from scorer.decoding.passthrough_fields import Path
 from scorer.decoding.row_schema import RowSchema
-from scorer.decoding.schema_formats.schema_lookup import Key, SchemaSource, create_schema_source, start_of
+from scorer.decoding.schema_formats.schema_source import Key, SchemaSource, create_schema_source, start_of
 from scorer.settings import Settings
 
 

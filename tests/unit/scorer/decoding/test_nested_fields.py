@@ -17,7 +17,7 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.json.arrays import JsonArrayDecoder, JsonEnvelopeDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.schema_lookup import SchemaFileSource
+from scorer.decoding.schema_formats.schema_source import SchemaFileSource
 from scorer.decoding.types import Decoded, Decoder
 from scorer.schema_export import generate
 from tests.unit.scorer.decoding.schema_events import settings_of

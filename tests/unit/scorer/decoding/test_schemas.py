@@ -17,8 +17,8 @@ from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
-from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
 from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
+from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.support.environment import ROOT

@@ -8,7 +8,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import SettingsError
 from publisher.runtime.dependencies import schema_registry_unavailable
-from scorer.decoding.schema_formats import schema_lookup
+from scorer.decoding.schema_formats import schema_source
 from scorer.decoding.schema_formats.schema import LookUpFailed, SchemaId
 from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient
 from scorer.settings import load, registry_properties
@@ -88,6 +88,6 @@ def test_only_harmless_properties_are_printed() -> None:
 def test_contradicting_properties_are_rejected_by_name(extra: dict[str, str], named: str) -> None:
     changes = {"input": {"format": "avro"}, "schema_registry": {"url": "http://localhost:1", "extra": extra}}
     with pytest.raises(Fatal, match=named) as raised:
-        schema_lookup.create_schema_source(load(merged(STATED, changes)).settings)
+        schema_source.create_schema_source(load(merged(STATED, changes)).settings)
     assert raised.value.exit_code == USAGE
     assert seen_in(str(raised.value)) == []

@@ -14,8 +14,8 @@ from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.schema_formats.protobuf import ProtobufReader
 from scorer.decoding.schema_formats.schema import Schema, SchemaId
-from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
 from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
+from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
 from scorer.decoding.types import Decoded
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import configured, proto_class, settings_of

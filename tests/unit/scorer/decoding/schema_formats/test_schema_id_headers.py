@@ -15,8 +15,8 @@ from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.schema_formats.decoder import SchemaDecoder, SchemaIdReader
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_id_headers import frame, reference
-from scorer.decoding.schema_formats.schema_lookup import SchemaRegistrySource
 from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
+from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
 from scorer.decoding.types import Decoded
 from scorer.settings.input import SchemaRegistrySettings
 from tests.unit.scorer.decoding.formats import signature_of
