@@ -1,4 +1,4 @@
-"""Channels: tags that move between versions by promotion only, with a history entry for every move.
+"""Channels: tags that name the version to serve. Only promotions and rollbacks move a channel; each move has a history entry.
 
 The *revision* of a channel is the number of its newest history entry. It rises with every move, rollbacks included: a newer
 state has a higher revision, though not always a higher version.
@@ -30,16 +30,19 @@ from model_registry.stores.base import Store
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 200  # plans of one move, each after another process moved the channel
+MAX_TRIES = 200  # how often a move is planned again because another process moved the channel meanwhile
 _EXHAUSTED = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The version that a tag names, and the revision of the channel (0 for a tag that is no channel).
+    """The version to which a tag or digest resolves.
 
-    If a channel names several versions by role, `digest` and `version` are the champion's, and `roles` lists all of them, the
-    champion first.
+    Attributes:
+        digest: The manifest digest of the version; for a channel, of its champion.
+        version: The version; for a channel, its champion's.
+        revision: The revision of the channel; 0 for a tag that is no channel, and for a digest.
+        roles: The roles of all versions that the channel names, the champion first; empty if there is only one version.
     """
 
     digest: str
@@ -49,12 +52,12 @@ class Resolution:
 
     @property
     def identity(self) -> str:
-        """A key that differs between two promotions of the same version."""
+        """The digest and the revision as one key, which differs between two promotions of the same version."""
         return f"{self.digest}@{self.revision}"
 
 
 def resolve(store: Store, tag: str) -> Resolution:
-    """Resolve a tag or a manifest digest once.
+    """Resolve a tag or a manifest digest to the version that it names now.
 
     Raises:
         NotFound: There is no such tag or manifest.
@@ -88,24 +91,26 @@ def promote(
     shadow: str | None = None,
     pairs: int = 0,
 ) -> ChannelMove:
-    """Move a channel to a version. Concurrent callers on one folder take turns.
+    """Move a channel to a version, or add the version as a canary. An earlier canary or shadow ends.
+
+    If another process moves the channel meanwhile, the move is planned again from the channel's new state.
 
     Args:
         store: The repository.
         channel: The channel's name.
         version: The version's tag.
         request: The actor, reason, time and expectations of the move.
-        canary: Percent of the keys that the version answers as a canary; the champion stays.
-        shadow: A version that scores beside the promoted one without answering.
-        pairs: Percent of the keys that both versions score; 0 leaves it to the setting of the shadow process.
-
-    Without `canary` and `shadow` an earlier canary or shadow ends.
+        canary: The percent of the keys that the version answers as a canary beside the current champion; None makes the
+            version the champion.
+        shadow: The tag of a version that scores the events of the new champion, and whose scores are not published as answers.
+        pairs: The percent of the keys whose events both the champion and the canary or shadow score, so that the scores can be
+            compared; 0 uses the setting of the process that scores the pairs.
 
     Raises:
         BadReference: An argument is malformed.
         NotFound: The version, or a part of its content, is missing.
         Refused: `channel` is the tag of a version, or the request's expectation does not hold.
-        Conflict: Another process moved the channel at the same time, and this move is lost.
+        Conflict: Another process moved the channel at the same time and overwrote this move.
     """
 
     def choose(state: ChannelState) -> MoveTarget:
@@ -124,13 +129,13 @@ def promote(
 
 
 def rollback(store: Store, channel: str, request: MoveRequest, *, to_revision: int | None = None) -> ChannelMove:
-    """Move a channel back to the champion of an earlier revision, as a new revision.
+    """Move a channel back to the champion of an earlier revision. The move is a new revision.
 
     Args:
         store: The repository.
         channel: The channel's name.
         request: The actor, reason, time and expectations of the move.
-        to_revision: The revision to restore; by default the one before the current state.
+        to_revision: The revision whose champion is restored; by default the revision that `history.rollback_target` chooses.
 
     Raises:
         NotFound: The history has no such revision, or content of its version is missing.
@@ -157,15 +162,21 @@ def _find_revision(moves: list[ChannelMove], revision: int) -> ChannelMove:
 
 
 def history(store: Store, channel: str, after: int = 0) -> list[ChannelMove]:
-    """Return the moves of a channel after a revision, oldest first; an empty list if the tag is no channel."""
+    """Return the moves of a channel with a revision above `after`, oldest first; an empty list if the tag is no channel."""
     revisions = tags.revisions(store.tags(), channel)
     return [read_move(store, channel, revision) for revision in reversed(revisions) if revision > after]
 
 
 def iter_completed(store: Store, channel: str, before: int | None = None) -> Iterator[ChannelMove]:
-    """Yield the completed moves before a revision (default: all), newest first; each is read when it is requested.
+    """Yield the completed moves of a channel, newest first. Each history entry is read when the iterator reaches it.
 
-    A move that was interrupted before the tag moved is not completed. Unreadable entries are skipped with a warning.
+    A move is completed if the channel's tag moved to its target; an interrupted move has only a history entry. Unreadable
+    entries are skipped with a warning.
+
+    Args:
+        store: The repository.
+        channel: The channel's name.
+        before: Yield only moves with a lower revision; None yields all.
 
     Raises:
         Unreachable: The store does not answer.
@@ -216,12 +227,12 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
 
 
 def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Descriptor, target: MoveTarget) -> bool:
-    """Tag the history entry and move the channel; return False if another process's move came first.
+    """Write the tag of the history entry, then the channel's tag; return False if another process's move came first.
 
     Raises:
-        Refused, Denied: The store does not let the channel move; the entry is withdrawn.
+        Refused, Denied: The store does not allow the channel's tag to move; the history entry is deleted again.
         Conflict: Another process moved the channel back at the same time.
-        Unreachable: The store does not answer, or does not show the move.
+        Unreachable: The store does not answer, or still shows the channel's old target.
     """
     tag = tags.history_tag(move.channel, move.revision)
     expect = {tag: None, move.channel: state.digest, **target.tags}
@@ -243,7 +254,7 @@ def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Des
 def _write_entry(
     store: Store, channel: str, state: ChannelState, target: MoveTarget, request: MoveRequest
 ) -> tuple[ChannelMove, Descriptor]:
-    """Store the history entry of a move, with its evidence and signature, without a tag."""
+    """Store the manifest of a move's history entry with its evidence and signature; `_write_tags` tags it later."""
     document = manifest.EMPTY if request.evidence is None else request.evidence
     evidence = manifest.describe_content(manifest.EMPTY_TYPE if request.evidence is None else EVIDENCE_TYPE, document)
     move = ChannelMove(
@@ -278,9 +289,10 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
-    """Return whether the history shows another process's move instead of this one, or after it.
+    """Return whether the history has a move of another process with the revision of this move, or with a later one.
 
-    A channel that still names its old target after a move is either late or was moved back by such a process.
+    The channel still names its old target after this move was written. Either the store shows the move late, or that other
+    process moved the channel back.
     """
     newest = next(iter(tags.revisions(store.tags(), move.channel)), 0)
     if newest == move.revision:
@@ -289,9 +301,10 @@ def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
 
 
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
-    """Delete the history entry of a move that the store refused, for example because a tag is immutable.
+    """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable.
 
-    A store that never deletes keeps the entry; `history.completed_moves` leaves it out because the channel did not follow.
+    A store that does not support deletion keeps the entry. `history.completed_moves` leaves it out, because the channel never
+    named its target.
     """
     for _ in store.settle():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
@@ -302,7 +315,7 @@ def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
 
 
 def _read_back(store: Store, move: ChannelMove, entry: Descriptor) -> None:
-    """Wait until the store shows the move or a later one. Raises Conflict if it never does."""
+    """Wait until the store shows this move or a later one. Raises Conflict if the store shows neither in time."""
     tag = tags.history_tag(move.channel, move.revision)
     listed = False
     for _ in store.settle():
@@ -319,19 +332,19 @@ def _read_back(store: Store, move: ChannelMove, entry: Descriptor) -> None:
 
 
 def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[ChannelMove]:
-    """Yield every move after a revision, endlessly.
+    """Yield every move of a channel after a revision, and wait for further moves without end.
 
-    A poll lists the store's tags: the channel's own tag may move and move back between two polls. The channel may be created
-    later.
+    Each poll lists the history tags, because the channel's own tag may move and move back between two polls. A channel that
+    does not exist yet is polled until it exists.
 
     Args:
         store: The repository.
         name: The channel's name.
-        after: The revision after which to start.
-        pause: Called between two polls, with the error if the store did not answer.
+        after: Yield moves with a higher revision than this.
+        pause: Called between two polls; must wait. Its argument is the transient error of the last poll, or None.
 
     Raises:
-        RegistryError: An error that is not `transient`.
+        RegistryError: An error that is not `transient`; transient errors are passed to `pause`.
     """
     while True:
         failure: RegistryError | None = None

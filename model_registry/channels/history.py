@@ -1,4 +1,7 @@
-"""Encodes one move of a channel as a history entry: a small artifact with the actor, time, reason and target as annotations."""
+"""Encodes and decodes the moves of channels as history entries, and derives the state to restore from a history.
+
+A history entry is a small artifact with the actor, time, reason and target of one move as annotations.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,18 +40,19 @@ EVIDENCE = "evidence"
 
 @dataclass(frozen=True, slots=True)
 class ChannelMove:
-    """One move of a channel.
+    """One move of a channel from its previous target to a new one, as a history entry records it.
 
     Attributes:
+        revision: The number of the move, counted from 1 in each channel.
         at: The time, in UTC.
         from_digest: The previous target; None for the first move.
         from_version: The previous champion; None for the first move.
         to_digest: The new target: a version's manifest, or an index of `roles`.
         to_version: The new champion.
         roles: The roles in the index; empty if the target is a single version.
-        restores: The revision that a rollback restored; None for a promotion.
-        evidence: The digest of the document on which the move was decided, if there is one.
-        signature: The digest of the signed statement about the move, if there is one. It is not verified.
+        restores: The revision whose champion a rollback restored; None for a promotion.
+        evidence: The digest of the JSON document that justifies the move; None if there is none.
+        signature: The digest of the signed statement about the move; None if there is none. Decoding does not verify it.
     """
 
     channel: str
@@ -67,12 +71,12 @@ class ChannelMove:
 
     @property
     def champion(self) -> str:
-        """The manifest digest of the champion."""
+        """The manifest digest of the new champion."""
         return self.roles[0].digest if self.roles else self.to_digest
 
 
 def annotation_values(move: ChannelMove) -> dict[str, str]:
-    """Return the values of a history entry by annotation name, with the digest of the evidence."""
+    """Return the values of a move by their names in NAMES, and the digest of the evidence, without values that are None."""
     values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     values["at"] = move.at.isoformat(timespec="milliseconds")
     values["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
@@ -81,12 +85,12 @@ def annotation_values(move: ChannelMove) -> dict[str, str]:
 
 
 def model_name(repository: str) -> str:
-    """Return the model's name: the last part of the repository, which is the same in a copy of the repository."""
+    """Return the model's name: the last part of the repository's path, which a copy of the repository is expected to keep."""
     return repository.rpartition("/")[2]
 
 
 def sign(move: ChannelMove, repository: str, key: PrivateKey) -> bytes:
-    """Return a signed bundle over all values of a move in this repository."""
+    """Sign a move: return a bundle whose statement has all values of the move and the model's name."""
     predicate = {"model": model_name(repository), **annotation_values(move)}
     return bundle.build(bundle.build_statement(move.to_digest, bundle.MOVED, predicate), key)
 
@@ -96,9 +100,9 @@ def encode(move: ChannelMove, content: Descriptor, subject: Descriptor, signatur
 
     Args:
         move: The move to record.
-        content: The evidence, or the empty blob.
-        subject: The manifest that the channel names from this move on.
-        signature: The signed statement about the move, if there is one.
+        content: The descriptor of the evidence, or of the empty blob if there is no evidence.
+        subject: The descriptor of the manifest that the channel names from this move on.
+        signature: The descriptor of the signed statement about the move; None if the move is not signed.
     """
     annotations = {NOTE + name: value for name, value in annotation_values(move).items() if name != EVIDENCE}
     layers = (content,) if signature is None else (content, signature)
@@ -106,7 +110,10 @@ def encode(move: ChannelMove, content: Descriptor, subject: Descriptor, signatur
 
 
 def decode(data: bytes, channel: str, revision: int, source: str) -> ChannelMove:
-    """Decode the history entry of a channel and revision. Raises Corrupt, which names `source`, if it is not that entry."""
+    """Decode the manifest of a history entry.
+
+    Raises Corrupt, with `source` in its message, if `data` is not the entry of this channel and revision.
+    """
     parsed = manifest.parse(data)
     values: dict[str, Any] = {
         attribute: parsed.annotations[NOTE + name] for attribute, name in NAMES.items() if NOTE + name in parsed.annotations
@@ -130,9 +137,10 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 
 
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
-    """Return the moves that the channel followed: the next move, or the current state, begins where each of them ends.
+    """Return the completed moves: the channel named the target of each of them.
 
-    The other moves were interrupted, refused by the registry, or are in progress.
+    A move is completed if the next move starts from its target. The last move is completed if the channel names its target
+    now. The other moves were interrupted, refused by the registry, or are in progress.
 
     Args:
         moves: All moves of a channel, oldest first.
@@ -143,10 +151,10 @@ def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[C
 
 
 def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> ChannelMove:
-    """Return the move that a rollback restores: the last one that served something else than the current state.
+    """Return the move whose champion a rollback restores: the last completed move to another version than the current one.
 
-    A version that was rolled back is not restored: after promotions of A, B and C a rollback restores B, a second one A.
-    Interrupted moves are ignored.
+    A version from which the channel was rolled back is not restored. For example, after promotions of A, B and C a rollback
+    restores B, and a second rollback restores A. Moves that were not completed are ignored.
 
     Args:
         moves: All moves of a channel, oldest first.

@@ -1,4 +1,4 @@
-"""The request to move a channel: who asks, when and why, and what must hold for the move to take place."""
+"""The request to move a channel: its actor, time and reason, and the conditions under which the move may take place."""
 
 import getpass
 import os
@@ -15,14 +15,14 @@ MAX_TEXT = 4096  # characters of an actor or a reason
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """Everything about a move except where the channel goes.
+    """The parameters of a move of a channel, without the version to which the channel moves.
 
     Attributes:
-        actor: The person or program that asks, for the history.
+        actor: The person or program that moves the channel, for the history.
         reason: Free text for the history.
         time: The time of the move; the history keeps it in UTC with milliseconds.
-        expected_digest: The digest that the version must have; None accepts any.
-        expected_revision: The revision that the channel must be at; None accepts any.
+        expected_digest: The manifest digest that the version must have; None accepts any.
+        expected_revision: The revision that the channel must have before the move; None accepts any.
         evidence: A JSON document that is stored with the history entry.
         key: The private key that signs the move; None leaves it unsigned.
     """
@@ -36,7 +36,7 @@ class MoveRequest:
     key: PrivateKey | None = None
 
     def check(self) -> None:
-        """Raise BadReference if a text is too long or the expected digest is malformed."""
+        """Raise BadReference if the actor or reason is too long, or the expected digest is malformed."""
         for name, text in (("actor", self.actor), ("reason", self.reason)):
             if len(text) > MAX_TEXT:
                 raise BadReference(f"the {name} has {len(text)} characters", f"write at most {MAX_TEXT}")
@@ -50,7 +50,7 @@ class MoveRequest:
 
 
 def current_actor() -> str:
-    """Return who moves a channel with this process: user@host."""
+    """Return the actor of moves by this process, as `user@host`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # containers run as users that have no name

@@ -1,4 +1,4 @@
-"""Builds the target of a move: one version, or an index of a champion with its canary or shadow."""
+"""Builds the target of a move: the manifest of one version, or an index of a champion and its canary or shadow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """The manifest that a channel is to name.
+    """The manifest that a channel will name after a move.
 
     Attributes:
-        descriptor: A version's manifest, or an index of `roles`.
-        version: The version; of an index the champion's.
-        tags: The tags from which the target was built, with their digests; a move fails if one of them changes.
-        restores: The revision that a rollback restores.
+        descriptor: The descriptor of a version's manifest, or of an index of `roles`.
+        version: The version; for an index, the champion's version.
+        tags: The version tags from which the target was built, with their digests; a move fails if one of the tags changes.
+        restores: The revision whose champion a rollback restores; None for a promotion.
         roles: The roles in the index; empty for a single version.
     """
 
@@ -33,7 +33,7 @@ class MoveTarget:
 
 
 def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Descriptor:
-    """Return the manifest of a version whose content is stored completely. Raises NotFound otherwise."""
+    """Return the descriptor of a version's manifest. Raises NotFound if the version or one of its blobs is not stored."""
     if version not in tags.versions(all_tags):
         available = ", ".join(tags.versions(all_tags)) or "none"
         raise NotFound(f"{store.repository} has no version {version!r}", f"the available versions are: {available}")
@@ -45,7 +45,7 @@ def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Des
 def shadow_target(
     store: Store, version: str, champion: Descriptor, shadow: str, candidate: Descriptor, pairs: int
 ) -> MoveTarget:
-    """Build a champion with a shadow. Raises Refused if they are the same manifest."""
+    """Store an index of a champion and a shadow, and return it as a target. Raises Refused if both are the same manifest."""
     if champion.digest == candidate.digest:
         raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
     document = roles.with_shadow((version, champion), (shadow, candidate), pairs)
@@ -56,7 +56,10 @@ def shadow_target(
 def canary_target(
     store: Store, channel: str, state: ChannelState, version: str, canary: Descriptor, percent: int, pairs: int
 ) -> MoveTarget:
-    """Build the current champion with a canary. Raises Refused if there is no champion, or if it is the same manifest."""
+    """Store an index of the current champion and a canary, and return it as a target.
+
+    Raises Refused if there is no champion, or if the canary has the champion's manifest.
+    """
     if state.champion is None or state.version is None:
         hint = f"promote a champion first: model-registry promote {store.repository} --to VERSION"
         raise Refused(f"the channel {channel!r} has no champion beside which {version} could be a canary", hint)

@@ -1,6 +1,7 @@
-"""Completes an interrupted move: the history entry is written before the tag, and the writer may stop in between.
+"""Completes an interrupted move of a channel.
 
-A folder writes both in one step; a registry over HTTP does not.
+A move writes its history entry before the channel's tag, and the process may stop in between. This happens only in a registry
+over HTTP: a store in a folder writes both in one step.
 """
 
 from model_registry.channels import channel
@@ -11,7 +12,7 @@ from model_registry.stores.base import Store
 
 
 def is_completed(store: Store, move: ChannelMove) -> bool:
-    """Return whether the channel names the target of a move, or moved on from it.
+    """Return whether the channel names the target of a move, or a later move started from that target.
 
     Raises:
         Unreachable, Corrupt: The store does not answer, or its history is damaged.
@@ -22,10 +23,10 @@ def is_completed(store: Store, move: ChannelMove) -> bool:
 
 
 def complete(store: Store, move: ChannelMove) -> None:
-    """Point the channel at the target of its newest history entry.
+    """Move the channel's tag to the target of `move`, which must be the move of its newest history entry.
 
     Raises:
-        Conflict: The channel is no longer where the move began, or a newer entry exists.
+        Conflict: The channel no longer names the manifest from which the move starts, or a newer history entry exists.
         NotFound: The target was deleted.
     """
     if tags.revisions(store.tags(), move.channel)[:1] != [move.revision]:

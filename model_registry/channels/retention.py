@@ -19,11 +19,11 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """What `prune` keeps.
+    """The rules by which `prune` keeps or removes versions and history entries.
 
     Attributes:
-        revisions: History entries that are kept of each channel.
-        patterns: Shell patterns of versions that are always kept.
+        revisions: The number of newest history entries to keep for each channel.
+        patterns: Shell patterns; a version whose tag matches one of them is kept.
         unpromoted: Whether versions that no channel has ever named are removed too.
     """
 
@@ -39,7 +39,8 @@ class RepositorySnapshot:
     Attributes:
         tags: The digest of each tag.
         moves: The moves of each channel, oldest first.
-        members: The version digests in each index that a channel names.
+        members: For the digest of each manifest that a channel names: the version digests in it if it is an index of roles,
+            else an empty list.
     """
 
     tags: Mapping[str, str]
@@ -49,11 +50,13 @@ class RepositorySnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Versions and history entries to remove, by tag.
+    """The content to remove from a repository.
 
     Attributes:
-        documents: Untagged manifests (indexes of roles) to remove.
-        kept: Digests that must stay.
+        versions: The digests of the versions to remove, by tag.
+        history: The digests of the history entries to remove, by tag.
+        documents: The digests of the untagged indexes of roles to remove.
+        kept: Digests of manifests that must not be deleted, whatever refers to them.
     """
 
     versions: Mapping[str, str]
@@ -63,7 +66,7 @@ class Removal:
 
 
 def read_repository(store: Store) -> RepositorySnapshot:
-    """Read all tags, histories and indexes once.
+    """Read all tags, the histories of all channels and the indexes that channels name.
 
     Raises:
         NotFound: A tag was deleted meanwhile.
@@ -80,7 +83,7 @@ def read_repository(store: Store) -> RepositorySnapshot:
 
 
 def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal:
-    """Return the content to remove. A manifest with several tags is kept while one of them is kept."""
+    """Return the content to remove under these rules. A manifest with several tags is kept if one of the tags is kept."""
     needed: set[str] = set()
     dropped: dict[str, ChannelMove] = {}
     for name, moves in snapshot.moves.items():
@@ -110,9 +113,10 @@ def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal
 
 
 def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
-    """Return the manifests to delete in order: history entries last, so that an interrupted run can be repeated.
+    """Return the digests of the manifests to delete, in the order of deletion.
 
-    The history decides what is removed; while it exists, the next run plans the same removal.
+    History entries are last: the plan follows from them, so that after an interruption the next run of `prune` plans the same
+    removal.
     """
     subjects = [*removal.versions.values(), *removal.documents]
     belonging = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
@@ -121,7 +125,7 @@ def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
 
 
 def _belonging(store: Store, subject: str) -> Iterator[str]:
-    """Yield the referrers of a manifest and the tags that list them."""
+    """Yield the digests of a manifest's referrers, and of the manifests under the tags that list or hold referrers."""
     for entry in referrers.listed(store, subject):
         yield entry.digest
     tag = referrers.fallback_tag(subject)
@@ -133,7 +137,10 @@ def _belonging(store: Store, subject: str) -> Iterator[str]:
 
 
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
-    """Return the newest entries, and at least those from the current state on."""
+    """Return the moves whose history entries are kept.
+
+    These are the newest `revisions` moves, and at least all moves from the last one to the `current` target on.
+    """
     first = len(moves) - revisions
     current_position = max(
         (position for position, move in enumerate(moves) if move.to_digest == current), default=len(moves) - 1
@@ -146,7 +153,7 @@ def _named(move: ChannelMove) -> set[str]:
 
 
 def version_sizes(store: Store, removal: Removal) -> dict[str, int]:
-    """Return the bytes of each removed version, content that other versions share included."""
+    """Return the size of each version to remove in bytes, by tag. Blobs that kept versions share are counted too."""
     return {
         tag: sum(blob.size for blob in resolve_index.describe_version(store, digest).blobs)
         for tag, digest in removal.versions.items()

@@ -1,7 +1,7 @@
 """Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow only scores.
 
 A channel with a canary or a shadow names an OCI index, whose descriptors carry role and weight as annotations.
-`promote --canary` and `promote --shadow` write it.
+`promote --canary` and `promote --shadow` write this index.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,14 @@ WHOLE = 100
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The role of one version.
+    """The role of one version in a channel.
 
     Attributes:
         role: `champion`, `canary` or `shadow`.
-        weight: The share of the answers in percent; 0 for a shadow.
-        pairs: For a candidate, the percent of the keys that both versions score; 0 leaves it to the shadow's settings.
+        digest: The digest of the version's manifest.
+        weight: The percent of the keys that the version answers; 0 for a shadow.
+        pairs: For a canary or shadow, the percent of the keys whose events both it and the champion score, so that the scores
+            can be compared. 0 uses the setting of the process that scores the pairs.
     """
 
     role: str
@@ -41,10 +43,10 @@ class Role:
 
 
 def parse(data: bytes) -> tuple[Role, ...]:
-    """Return the roles in a channel's index, the champion first; an empty tuple for the manifest of a version.
+    """Return the roles in a channel's index, the champion first; an empty tuple if `data` is no such index.
 
     Raises:
-        Corrupt: The index has no valid set of roles.
+        Corrupt: The index has an invalid set of roles.
     """
     if not manifest.is_index(data):
         return ()
@@ -83,7 +85,10 @@ NamedVersion = tuple[str, Descriptor]
 
 
 def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pairs: int = 0) -> bytes:
-    """Encode the index of a champion and a canary that answers `percent` of the keys. Equal arguments give equal bytes."""
+    """Encode the index of a champion and a canary; the canary answers `percent` of the keys, the champion the others.
+
+    Equal arguments give equal bytes.
+    """
     return _document((CHAMPION, WHOLE - percent, 0, champion), (CANARY, percent, pairs, canary))
 
 
@@ -105,7 +110,7 @@ def _document(*parts: tuple[str, int, int, NamedVersion]) -> bytes:
 
 
 def parse_percent(text: str) -> int:
-    """Parse the share of a canary (`5%` or `5`) as whole percent. Raises BadReference."""
+    """Parse the share of a canary (`5%` or `5`), a whole percent from 1 to 99. Raises BadReference."""
     number = text.strip().removesuffix("%").rstrip()
     if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
         hint = "write --canary 5%; without --canary the version answers all keys"
@@ -114,12 +119,12 @@ def parse_percent(text: str) -> int:
 
 
 def find_canary(roles: Sequence[Role]) -> Role | None:
-    """Return the canary, if there is one."""
+    """Return the role of the canary; None if there is no canary."""
     return next((role for role in roles if role.role == CANARY), None)
 
 
 def find_candidate(roles: Sequence[Role]) -> Role | None:
-    """Return the version that is compared with the champion: the canary, else the first shadow, if there is one."""
+    """Return the role of the version that is compared with the champion: the canary, else the first shadow, else None."""
     return find_canary(roles) or next((role for role in roles if role.role == SHADOW), None)
 
 

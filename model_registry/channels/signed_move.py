@@ -1,8 +1,9 @@
-"""Verifies signed moves of channels: a signed statement in a history entry about the new target of the channel.
+"""Verifies signed moves of channels. A signed move has a signed statement about the channel's new target in its history entry.
 
-The statement is a bundle like the signature of a version (bundle.py) and a layer of the entry, so that entry and signature are
-written in one step. Its subject is the manifest that the channel names: a version, or the index of roles. Its predicate repeats
-the whole entry and the model's name, the last part of the repository, so that a copy of the repository stays valid.
+The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
+entry and signature are written in one step. The subject of the statement is the manifest that the channel names: a version, or
+the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part of the
+repository's path, so that the signatures stay valid in a copy of the repository.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class SignedMove:
-    """A move that a trusted key signed, with the key's id and the bundle."""
+    """A move that a trusted key signed, with the id of that key; `data` is the signed bundle."""
 
     move: ChannelMove
     key_id: str
@@ -32,7 +33,7 @@ class SignedMove:
 
 
 def verify(store: Store, channel: str, revision: int, keys: Sequence[TrustedKey], now: datetime) -> SignedMove:
-    """Return the move of a channel to a revision, if a trusted key signed it.
+    """Return the move to this revision of a channel, after verifying that a trusted key signed it.
 
     Raises:
         Refused: No trusted key signed this entry; the message has the reason.
@@ -68,7 +69,7 @@ def _unsigned(move: ChannelMove, reason: str) -> Refused:
 
 
 class MoveAdmission:
-    """Accepts every state of a channel: the policy does not require signed moves."""
+    """Decides whether a state of a channel may be served. This class accepts every state: signed moves are not required."""
 
     signed = False
 
@@ -77,15 +78,16 @@ class MoveAdmission:
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Accept an earlier state of a channel."""
+        """Return without an error: an earlier state of a channel, to which a scorer falls back, is accepted."""
 
 
 class SignedMoveAdmission(MoveAdmission):
-    """Accepts states of a channel only if a trusted key signed the move.
+    """Accepts a state of a channel only if a trusted key signed the move to that state.
 
     Args:
-        folder: Stores the highest accepted revision of each channel as its signed statement, which is verified again when it is
-            read; None keeps it in memory only.
+        policy: The policy that lists the trusted keys.
+        folder: Stores, for each channel, the signed statement of the highest accepted revision. A stored statement is verified
+            again when it is read. None keeps the highest revisions in memory only.
     """
 
     signed = True
@@ -96,10 +98,12 @@ class SignedMoveAdmission(MoveAdmission):
         self._highest: dict[str, Mapping[str, Any]] = {}  # by repository and channel, the signed predicate
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:
-        """Return the id of the key that signed the move to the current state; None for a digest, which never moves.
+        """Return the id of the key that signed the move to the state `resolution`.
+
+        Returns None if `channel` is a digest: a digest has no moves.
 
         Raises:
-            Refused: No trusted key signed the move, or the state is older than one that was accepted before.
+            Refused: No trusted key signed the move, or a state with a higher revision was accepted before.
             Conflict: The channel was moved meanwhile.
             NotFound, Corrupt, Unreachable: As the store raises them.
         """
@@ -110,7 +114,10 @@ class SignedMoveAdmission(MoveAdmission):
         return signed.key_id
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Check a state that the channel had before; it may be older than the highest accepted one."""
+        """Check an earlier state of a channel, to which a scorer falls back.
+
+        Its revision may be lower than the highest accepted revision. Raises as `check` does.
+        """
         self._verified(store, channel, resolution, now)
 
     def _verified(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> SignedMove:
@@ -149,7 +156,7 @@ class SignedMoveAdmission(MoveAdmission):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the predicate of a stored statement about this channel; None if no trusted key signed it."""
+        """Return the predicate of a stored statement; None if no trusted key signed it, or it is not about this channel."""
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)
             statement, _ = signatures.check(data, str(claimed.predicate.get("to")), self._policy.move_keys, now)
@@ -161,7 +168,9 @@ class SignedMoveAdmission(MoveAdmission):
 
 
 def move_admission(policy: Path | None, cache: Path) -> MoveAdmission:
-    """Return the admission that a policy file requires; accepted revisions are stored in the cache folder.
+    """Return the SignedMoveAdmission if a policy file requires signed moves, else the MoveAdmission that accepts every state.
+
+    The highest accepted revisions are stored in the cache folder.
 
     Raises:
         BadFile: The policy cannot be read.

@@ -13,14 +13,14 @@ from model_registry.stores.base import Store
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """The state of a channel before a move.
+    """The current state of a channel, from which its next move starts.
 
     Attributes:
         tags: All tags of the repository.
-        revision: The newest revision; 0 before the first move.
-        digest: The manifest that the channel names; None before the first move.
-        version: The version of the champion.
-        champion: The manifest digest of the champion.
+        revision: The revision of the newest history entry; 0 if there is none.
+        digest: The digest of the manifest that the channel names; None if the channel has no tag.
+        version: The version of the champion; None if the channel has no tag.
+        champion: The manifest digest of the champion; None if the channel has no tag.
     """
 
     tags: Sequence[str]
@@ -31,7 +31,7 @@ class ChannelState:
 
 
 def read_state(store: Store, channel: str) -> ChannelState:
-    """Read a channel's state once. Raises Refused if `channel` is the tag of a version."""
+    """Read the current state of a channel. Raises Refused if `channel` is the tag of a version."""
     all_tags = store.tags()
     if channel in tags.versions(all_tags):
         raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
@@ -50,11 +50,11 @@ def read_state(store: Store, channel: str) -> ChannelState:
 
 
 def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
-    """Read a history entry that the store lists.
+    """Read the move of a revision, whose history tag is in the store's list of tags.
 
     Raises:
-        Corrupt: The history tag names something else.
-        NotFound: The entry was deleted.
+        Corrupt: The history tag names a manifest that is not this history entry.
+        NotFound: The history entry was deleted.
     """
     tag = tags.history_tag(channel, revision)
     data = store.manifest(_resolve_listed(store, tag))
@@ -62,7 +62,10 @@ def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
 
 
 def _resolve_listed(store: Store, tag: str) -> str:
-    """Return the digest of a listed tag. Another replica may show the tag later than the list, so retry."""
+    """Return the digest that a tag from the store's list of tags names.
+
+    Retries while the tag is not found: the replica that answers may show the tag later than the replica that sent the list.
+    """
     missing = NotFound("")
     for _ in store.settle():
         try:
