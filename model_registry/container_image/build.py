@@ -1,8 +1,8 @@
-"""Builds container images that carry a package under /models: the layers of a base image and one more layer with the files.
+"""Builds container images that contain a package under /models: the layers of a base image and one more layer with the files.
 
-The layer has the same bytes for the same files: sorted, without times and owners. It hides the base's content under
-/models, and an annotation states that, so that a reader of the package need not read the base. Format: OCI image-spec,
-layer.md and config.md.
+The added layer has the same bytes for the same files: its entries are sorted and have no times or owners. The layer hides the
+content of the base image under /models. An annotation of the layer states this, so that a reader of the package need not read
+the other layers. Format: OCI image-spec, layer.md and config.md.
 """
 
 import gzip
@@ -25,13 +25,13 @@ from model_registry.oci.manifest import Descriptor, VersionFile
 from model_registry.stores import resolve_index
 from model_registry.stores.base import Store
 
-LEVEL = 1  # of gzip: weights hardly shrink, and a higher one takes four times as long
+LEVEL = 1  # of gzip: weights hardly shrink, and a higher level takes four times as long
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """The image to build on: its config, its layers and their store. The default is the empty image."""
+    """The image on which to build: its config, its layers, and the store that has them. The default is the empty image."""
 
     store: Store | None = None
     layers: tuple[Descriptor, ...] = ()
@@ -42,7 +42,7 @@ def open_base(store: Store, digest: str) -> BaseImage:
     """Open the image with this digest.
 
     Raises:
-        Refused: It is no image, or an index without a suitable manifest.
+        Refused: The digest names no image, or an index without a suitable manifest.
         NotFound, Corrupt, Unreachable: As the store raises them.
     """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
@@ -62,7 +62,10 @@ def open_base(store: Store, digest: str) -> BaseImage:
 def plan(
     base: BaseImage, files: list[tuple[VersionFile, OpenContent]], annotations: Mapping[str, str], scratch: Path
 ) -> Artifact:
-    """Build the image of a base and some files. The new layer is written to `scratch`, which must stay until the push."""
+    """Build the artifact of an image with the base's layers and a new layer, which holds `files` under /models.
+
+    The new layer is written to the file `scratch`, which must exist until the artifact is pushed.
+    """
     with scratch.open("wb") as stream:
         diff_id = _write_layer(files, stream)
     with scratch.open("rb") as stream:
@@ -78,7 +81,7 @@ def plan(
 
 
 def _write_layer(files: list[tuple[VersionFile, OpenContent]], into: BinaryIO) -> str:
-    """Write the layer and return the digest of its uncompressed archive."""
+    """Write the compressed layer to `into`, and return the digest of its uncompressed archive (the config's `diff_id`)."""
     with gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=into, mtime=0) as packed:
         hashing = _HashingWriter(cast(BinaryIO, packed))
         with tarfile.open(fileobj=cast(BinaryIO, hashing), mode="w|", format=tarfile.PAX_FORMAT, bufsize=digests.CHUNK) as tar:
@@ -110,7 +113,7 @@ class _HashingWriter:
 
 
 def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str]) -> dict[str, Any]:
-    """Return the base's config with one more layer, and with the annotations as labels, which `docker inspect` shows."""
+    """Return the base image's config with one more layer, and with the annotations as labels (shown by `docker inspect`)."""
     config = dict(base)
     rootfs = dict(config.get("rootfs") or {})
     inner = dict(config.get("config") or {})
@@ -122,7 +125,7 @@ def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str
 
 
 def _as_oci(layer: Descriptor) -> Descriptor:
-    """Return the same content with OCI's media type: a manifest must not mix Docker's types with OCI's."""
+    """Return a layer's descriptor with OCI's media type: a manifest must not mix Docker's media types with OCI's."""
     packing = manifest.compression(layer)
     return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
 

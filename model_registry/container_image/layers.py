@@ -1,4 +1,4 @@
-"""Reads tar archives from image layers as a stream: no seeking, constant memory, every length and count bounded.
+"""Reads tar archives from image layers as streams: without seeking, in constant memory, with a bound on every length and count.
 
 `tarfile` reads extended headers of any size into memory, so only its parser of the 512-byte header is used. Formats: POSIX
 pax and GNU tar; RFC 1952 and RFC 8878 around them.
@@ -16,7 +16,7 @@ from model_registry.oci.digests import CHUNK, read_chunks
 
 BLOCK = 512
 SPARSE = b"GNU.sparse."
-MAX_EXTENDED = 1 << 20  # bytes of an extended header
+MAX_EXTENDED = 1 << 20  # largest size of an extended header, in bytes
 MAX_WINDOW = 64 << 20  # bytes of memory that a zstd frame may ask for; `zstd -19` asks for 8 MiB
 GZIP_CHUNK = 1 << 16  # the rest after a gzip member is copied, so tiny members must not be read in large pieces
 MAX_GZIP_MEMBERS = 1_000_000
@@ -28,12 +28,12 @@ MemberKind = Literal["file", "folder", "link", "special"]
 
 @dataclass(slots=True)
 class UnpackLimits:
-    """What all layers together may still unpack to.
+    """The remaining limits of the content of all layers of an image together. Reading a layer reduces them.
 
     Attributes:
-        members: Archive entries.
-        unpacked_bytes: Unpacked bytes.
-        ratio: Unpacked bytes per packed byte.
+        members: The number of archive entries that may still be read.
+        unpacked_bytes: The number of unpacked bytes that may still be read.
+        ratio: The most unpacked bytes per packed byte of one layer; it stays constant.
     """
 
     members: int = 1_000_000
@@ -43,7 +43,7 @@ class UnpackLimits:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One entry of an archive. Read `content` before the next entry; the unread rest is skipped."""
+    """One entry of a tar archive. `content` must be read before the next entry is requested; an unread rest is skipped."""
 
     path: str
     kind: MemberKind
@@ -52,7 +52,7 @@ class ArchiveMember:
 
 
 class ChunkReader(io.RawIOBase):
-    """A file over an iterator of chunks, readable once; `count` is the number of bytes read."""
+    """A readable stream over an iterator of chunks, without seeking. `count` is the number of bytes read so far."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -77,7 +77,7 @@ class ChunkReader(io.RawIOBase):
 
 
 def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimits) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a layer within the limits, to the layer's end. Raises Corrupt."""
+    """Yield the uncompressed bytes of a layer. Raises Corrupt if the layer is damaged or exceeds the limits."""
     source = ChunkReader(packed)
     total = 0
     for chunk in {"": read_chunks, "gzip": _gunzip, "zstd": _unzstd}[compression](source):
@@ -91,7 +91,7 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimi
 
 
 def _gunzip(source: ChunkReader) -> Iterator[bytes]:
-    """Yield the content of all gzip members, as parallel compressors write them; zero bytes may follow the last."""
+    """Yield the content of all gzip members of a stream: parallel compressors write several. Zero bytes may follow the last."""
     engine = None
     rest = b""
     streams = 0
@@ -133,7 +133,10 @@ def _unzstd(source: ChunkReader) -> Iterator[bytes]:
 
 
 def members(unpacked: Iterator[bytes], limits: UnpackLimits) -> Iterator[ArchiveMember]:
-    """Yield the entries of an archive in order, to its end. Raises Corrupt: no tar, truncated, or beyond the limits."""
+    """Yield the entries of a tar archive in order, and read the archive to its end.
+
+    Raises Corrupt if the bytes are no tar archive, are truncated or exceed the limits.
+    """
     source = ChunkReader(unpacked)
     stated: dict[str, str] = {}
     while (header := _header(source)) is not None:
@@ -166,7 +169,10 @@ _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.C
 
 
 def _header(source: ChunkReader) -> tarfile.TarInfo | None:
-    """Return the next header, or None at the end mark: without the mark, a truncated archive would look complete."""
+    """Return the next header; None at the end mark, a block of zeros.
+
+    Raises Corrupt if the stream ends before the mark: the archive is truncated.
+    """
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
         return None
@@ -180,7 +186,7 @@ def _header(source: ChunkReader) -> tarfile.TarInfo | None:
 
 
 def _member(header: tarfile.TarInfo, stated: dict[str, str], source: ChunkReader) -> ArchiveMember:
-    """Return the entry that a header and the extended headers before it describe."""
+    """Return the entry that a header and the preceding extended headers (their values are `stated`) describe."""
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
         if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):
@@ -200,7 +206,7 @@ def _content(source: ChunkReader, size: int) -> Iterator[bytes]:
 
 
 def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
-    """Return path and size of the next entry from an extended header. A global header (for all entries) is ignored."""
+    """Return the path and size of the next entry, if an extended header states them. A global extended header is ignored."""
     if header.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
         return {}
     if header.type == tarfile.GNUTYPE_LONGNAME:

@@ -1,8 +1,8 @@
-"""Unpacks the package inside a container image: the files that a container would see under /models.
+"""Unpacks the package inside a container image: the files that a process in the container would see under /models.
 
-The layers are read as streams from the lowest to the highest. Only regular files under /models reach the disk. A link or
-device file there is recorded, and the version is refused if it is still in the package after the last layer: following
-links is what makes unpacking dangerous, and a package needs none. Format: OCI image-spec, layer.md.
+The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A link
+or device file under /models is recorded but never followed or created. If it is still in the package after the last layer, the
+version is refused: a package needs no links, and following them makes unpacking dangerous. Format: OCI image-spec, layer.md.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, VersionFile, VersionManifest
 
 ROOT = "models"
-MAX_MEMBERS = 10_000  # under /models, in all layers
+MAX_MEMBERS = 10_000  # entries under /models in all layers together
 MODEL = "model.onnx"
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
-"""Annotation of a layer that hides the lower layers' content under /models, which then need not be read."""
+"""Annotation of a layer that hides the content of the lower layers under /models; the lower layers then need not be read."""
 _HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
 
 
@@ -37,7 +37,14 @@ Blob = Callable[[Descriptor], Iterator[bytes]]
 
 @dataclass(slots=True)
 class _TreeEntry:
-    """The entry at a path. A file has `content`, which is stored in the file `held` if files are written."""
+    """The entry at a path under /models.
+
+    Attributes:
+        kind: Its kind: file, folder, link or special file.
+        layer: The position of the layer that has the entry.
+        held: The file on disk that holds the content of a file; None for other entries, and if files are only hashed.
+        content: The descriptor of the content of a file; None for other entries.
+    """
 
     kind: layers.MemberKind
     layer: int
@@ -48,18 +55,18 @@ class _TreeEntry:
 def unpack(
     blob: Blob, version: VersionManifest, folder: Path | None, limits: UnpackLimits, max_bytes: int
 ) -> list[VersionFile]:
-    """Return the package's files, written into an empty folder; without a folder they are only hashed.
+    """Unpack the package in an image into an empty folder, and return its files.
 
     Args:
         blob: Yields the content of a layer.
         version: The manifest of the image.
-        folder: The empty folder; None hashes the files only.
-        limits: The remaining limits of all layers.
-        max_bytes: The largest size of all files together.
+        folder: The empty folder; None writes no files and only hashes them.
+        limits: The remaining limits of all layers together.
+        max_bytes: The largest size of all files under /models together, in bytes.
 
     Raises:
-        Corrupt: A layer is damaged or hostile.
-        Refused: There is no package, or several, or a link in it.
+        Corrupt: A layer is damaged or exceeds a limit.
+        Refused: The image has no package or several packages, or the package has a link or a special file.
     """
     tree = _ModelsTree(folder / ".image" if folder else None, max_bytes)
     for number, layer in enumerate(needed(version.layers)):
@@ -72,16 +79,17 @@ def unpack(
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
-    """Return the layers that decide the content of /models."""
+    """Return the layers that may contribute to /models: those from the last layer with the annotation WHOLE on, else all."""
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
     return all_layers[opaque_positions[-1] :] if opaque_positions else all_layers
 
 
 class _ModelsTree:
-    """The content of /models after some layers. Until the last layer, files are stored in `folder` under numbers, not names.
+    """The content of /models after the layers that were added so far.
 
-    They are synced when they get their names: a refused image costs no wait for the disk.
+    Until `settle`, files are stored in `folder` under numbers instead of names. `settle` syncs them to disk, so that an image
+    that is refused earlier costs no sync.
     """
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
@@ -110,7 +118,10 @@ class _ModelsTree:
             self._put(path, member, layer)
 
     def package(self, name: str) -> str:
-        """Return the package's folder: /models, or the only folder in it with a model, or the one with this name."""
+        """Return the path of the package's folder: /models if it holds a model, else a folder in /models that holds one.
+
+        If several folders in /models hold a model, it is the folder with this name. Raises Refused if there is no such folder.
+        """
         if (model_path := f"{ROOT}/{MODEL}") in self._entries:
             return model_path.rpartition("/")[0]
         folders = [path.rpartition("/")[0] for path in self._entries if path.count("/") == 2 and path.endswith(f"/{MODEL}")]
@@ -123,7 +134,10 @@ class _ModelsTree:
         return chosen[0]
 
     def settle(self, root: str, folder: Path | None) -> list[VersionFile]:
-        """Move the package's files to their names in another folder. Raises Refused for links, Corrupt for invalid names."""
+        """Move the files below `root`, the package's folder, to their names in `folder`, and return them.
+
+        Raises Refused for a link or special file, Corrupt for an invalid path or too many files.
+        """
         entries = {path.removeprefix(root + "/"): entry for path, entry in self._entries.items() if path.startswith(root + "/")}
         for path, entry in entries.items():
             if entry.kind in ("link", "special"):
@@ -171,7 +185,7 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove the content of lower layers below a path, or at the path and below it."""
+        """Remove the entries of lower layers below a path; with `itself` also the entry at the path."""
         prefix = path + "/" if path else ""
         for entry_path in [
             entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)
@@ -181,7 +195,7 @@ class _ModelsTree:
 
 
 def _path(member: ArchiveMember) -> str:
-    """Return a member's path from the image's root without leading `./`. Raises Corrupt if it leads outside."""
+    """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the image."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
         raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")
