@@ -1,1 +1,1 @@
-"""Model versions as OCI artifacts under tags, and the channels that move between them."""
+"""Stores model versions as OCI artifacts under tags, and moves channels (tags such as `prod`) between the versions."""

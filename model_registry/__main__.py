@@ -1,4 +1,4 @@
-"""The program as a module: `python -m model_registry`."""
+"""Runs the `model-registry` command as `python -m model_registry`."""
 
 from model_registry.cli import main
 

@@ -1,7 +1,7 @@
-"""Atomic writes, file locks, the operating system's errors as registry errors, and checks of untrusted paths.
+"""Atomic writes, file locks, conversion of operating system errors to registry errors, and checks of untrusted paths.
 
-A file is written beside its target, synced and renamed; then the directory is synced, so that a completed rename survives a
-power cut.
+A new file is written in the folder of its target, synced and renamed to the target. Then the folder is synced, so that a
+completed rename survives a power cut.
 """
 
 import contextlib
@@ -17,7 +17,10 @@ from model_registry.errors import BadFile, Corrupt, Unreachable
 
 @contextlib.contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock on `path`, created if missing; the kernel releases it when the process dies."""
+    """Hold an exclusive flock on the file `path` while the context is open; wait for it first.
+
+    The file is created if it is missing. The kernel releases the lock if the process dies.
+    """
     descriptor = open_locked(path, fcntl.LOCK_EX)
     try:
         yield
@@ -27,7 +30,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Try to hold an exclusive flock on `path`; yield whether it is held."""
+    """Try without waiting to lock the file `path` exclusively; yield True if this process holds the lock in the context."""
     try:
         descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -40,7 +43,10 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 
 def open_locked(path: Path, operation: int) -> int:
-    """Return a descriptor that holds a flock on `path`, created if missing, until it is closed."""
+    """Lock the file `path` and return its descriptor; closing the descriptor releases the lock.
+
+    The file is created if it is missing. `operation` has the flags of flock(2).
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, operation)
@@ -51,9 +57,9 @@ def open_locked(path: Path, operation: int) -> int:
 
 
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
-    """Write `path` atomically. An error while writing, or from `content`, leaves the previous file.
+    """Replace the file `path` atomically. If writing or iterating over `content` fails, the previous file stays.
 
-    Its modification time is later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms).
+    The new file's modification time is later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms).
     """
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)
@@ -74,14 +80,17 @@ def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> 
 
 
 def place(part: Path, path: Path) -> None:
-    """Sync a file that was written beside its target, and rename it. The name is durable after the directory is synced."""
+    """Sync the file `part` and rename it to `path` in the same file system.
+
+    The new name survives a power cut only after the caller has synced the directory with `sync_directory`.
+    """
     with part.open("rb") as stream:
         os.fsync(stream.fileno())
     part.replace(path)
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
+    """Sync a directory, so that files created or renamed in it keep their names after a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -91,7 +100,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Raise Unreachable, with `subject` and the file in its message, for an error of the operating system."""
+    """Convert an OSError in the context to Unreachable, whose message names `subject` and the file."""
     try:
         yield
     except OSError as error:
@@ -102,7 +111,10 @@ def report_os_errors(subject: str) -> Iterator[None]:
 
 
 def read_named(description: str, path: Path, limit: int = 1 << 30) -> bytes:
-    """Return the content of a file that a user named. Raises BadFile if it is unreadable or larger than `limit` bytes."""
+    """Return the content of the file at a path that a user gave; `description` names the kind of file in messages.
+
+    Raises BadFile if the file is unreadable or larger than `limit` bytes.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
@@ -117,7 +129,7 @@ def read_named(description: str, path: Path, limit: int = 1 << 30) -> bytes:
 def check_paths(paths: Iterable[str]) -> None:
     """Check that paths are relative, stay inside their folder, and are valid on every file system. Raises Corrupt.
 
-    Two paths that differ only in case, or of which one is a folder of the other, are invalid.
+    Two paths that differ only in case are invalid, as are two paths of which one is a parent folder of the other.
     """
     checked: set[str] = set()
     folders: set[str] = set()
@@ -133,7 +145,11 @@ def check_paths(paths: Iterable[str]) -> None:
 
 
 def is_confined(path: str) -> bool:
-    """Return whether a path is relative, has no `.`, `..`, backslash, colon or control character, and short names."""
+    """Return whether a path is relative and valid on every file system.
+
+    A valid path has no `.`, `..`, empty part, backslash, colon or control character. It has at most 255 bytes in each part
+    and 1024 bytes in all.
+    """
     if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
         return False
     return all(part not in ("", ".", "..") and len(part.encode("utf-8", "replace")) <= 255 for part in path.split("/"))

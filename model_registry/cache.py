@@ -1,15 +1,17 @@
-"""Versions on the local disk by digest, so that a scorer starts and swaps while the registry is unavailable.
+"""Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-`versions/<hex>/` holds the files of a version, and below `blobs/` their proofs: the manifest, the manifest that an index
-names, and the layers of an image. An entry is written under another name and renamed. On every use the manifest is compared
-with the requested digest (which a policy's signature covers), the layers with the manifest, and the files with the manifest's
-list or with the layers, unpacked again. Nothing else in an entry is trusted, so that a writer of a shared cache cannot replace
-a version. This requires that files do not change between the check and the load directly after it: exclude such a writer by
-the permissions of the folder.
+The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files, and below `blobs/` the content that
+proves the files: the requested manifest or index, the manifest selected from an index, and the layers of an image. An entry is
+written under another name and renamed.
 
-`known/` remembers the version that each tag last resolved to and that worked. A process that uses an entry holds a shared lock
-on `<hex>.use`, which the kernel releases when the process dies. If space is needed, unused entries are removed, the longest
-unused first; an entry in `known/` stays.
+On every use the manifest is compared with the requested digest (which a policy's signature covers), the layers are compared
+with the manifest, and the files are compared with the manifest's list or with the layers, unpacked again. Nothing else in an
+entry is trusted, so that a process that writes to a shared cache cannot replace a version. The comparison does not cover a
+change between the check and the load directly after it: the permissions of the folder must exclude such a writer.
+
+A file in `known/` records, for one tag, the version to which the tag last resolved and which worked. A process that uses an
+entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is needed, unused entries
+are removed, the least recently used first. An entry whose version is recorded in `known/` is not removed.
 """
 
 import errno
@@ -39,8 +41,8 @@ from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
-MAX_KNOWN_BYTES = 1 << 16  # of a note about the version that a tag named last
-READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # a cache that was filled beforehand, in a container's image
+MAX_KNOWN_BYTES = 1 << 16  # the largest size of a file in `known/`
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # of writes to a read-only cache, such as one in a container image
 BLOBS = "blobs/sha256"
 FILES = "files"
 
@@ -53,10 +55,11 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 class Cache:
-    """A folder of versions; by default in the user's cache folder. Processes may share it.
+    """A folder of cached model versions, by default below the user's cache folder. Processes may share the folder.
 
-    `max_bytes` limits all versions together, `max_version_bytes` each. A fetched version stays until `release`, or until the
-    process ends. Other data of the versions is in `root` beside them.
+    `max_bytes` limits the size of all versions together, `max_version_bytes` the size of each version. A fetched version is not
+    removed before `release` is called or the process ends. The attribute `root` is the folder; other modules store further
+    data about the versions in it.
     """
 
     def __init__(
@@ -74,10 +77,11 @@ class Cache:
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
         """Return the version with this manifest digest, from disk if it is intact, else from the store.
 
-        `version` is its name if its manifest has none.
+        `version` names the version if its manifest does not.
 
         Raises:
-            Unreachable: The store is needed and does not answer (also NotFound, Corrupt).
+            Unreachable: The version is not cached and the store does not answer, or the disk fails.
+            NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
             Refused: The version is too large, or `package.read` rejects its files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
@@ -95,7 +99,7 @@ class Cache:
                 raise
 
     def release(self, digest: str) -> None:
-        """Record that this process no longer uses the version."""
+        """Record that this process no longer uses the version, so that its cache entry may be removed."""
         if (descriptor := self._held.pop(digest, None)) is not None:
             os.close(descriptor)
 
@@ -108,12 +112,12 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(note)])
 
     def recall(self, key: str) -> Resolution | None:
-        """Return what `remember` recorded last, or None if nothing readable exists."""
+        """Return the resolution that `remember` last recorded for `key`; None if there is no readable record."""
         note = _read_note(self._note_path(key))
         return Resolution(note.digest, note.version, note.revision) if note and note.key == key else None
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
-        """Create the entry, unless another process has just done so."""
+        """Download the version into its cache entry, unless another process has just written the entry."""
         with atomic_files.hold_lock(entry.with_suffix(".lock")):
             if intact := self._intact(entry, described):
                 return intact
@@ -137,7 +141,7 @@ class Cache:
         return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
-        """Return the version if every byte of the entry is correct; None if the entry is missing or damaged."""
+        """Return the manifest of a cached version after verifying every file; None if the entry is missing or damaged."""
         if not entry.is_dir():
             return None
         cached_store = LayoutStore(entry)
@@ -150,7 +154,7 @@ class Cache:
         return manifest
 
     def _hold(self, entry: Path, digest: str) -> None:
-        """Use the entry; wait while it is being removed."""
+        """Take the shared lock that marks an entry as used; wait while another process removes the entry."""
         if digest in self._held:
             return
         try:
@@ -160,7 +164,10 @@ class Cache:
                 raise  # on a read-only disk no process removes entries
 
     def _make_room(self, needed_bytes: int) -> None:
-        """Remove entries until `needed_bytes` more fit the limit and the disk, or all remaining entries are needed."""
+        """Remove unused entries until `needed_bytes` more fit into the limit and on the disk.
+
+        Entries that are in use or recorded in `known/` stay. If they leave too little space, a warning is logged.
+        """
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:

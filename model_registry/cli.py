@@ -20,7 +20,7 @@ from model_registry.standard_output import INTERRUPTED, accept_any_text, ended_b
 
 
 class Commands(TyperGroup):
-    """The group of commands; prints an error as one line and a hint, and exits with its code."""
+    """The group of all commands. It prints a command's RegistryError as one line and a hint, and exits with its `exit_code`."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What commands share: options, how a repository is opened, and how results are printed.
+"""Code that all commands use: common options, opening of repositories, and printing of results.
 
 Results go to stdout, messages and progress to stderr. Imports that take time happen when a function is called, so that `--help`
 is quick.
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from model_registry.stores.base import Progress, Store
 
 TIMEOUT_SECONDS = 30.0
-UNNAMED = "?"  # no tag, and so no version, has this name
-MIN_BAR_BYTES = 1 << 20  # smaller content is transferred before a person could read its progress bar
+UNNAMED = "?"  # stands for an unknown version: it is no valid tag
+MIN_BAR_BYTES = 1 << 20  # smaller content gets no progress bar: its transfer ends before a person could read the bar
 
 Ref = Annotated[
     str, typer.Argument(metavar="REF", help="HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False)
@@ -105,18 +105,18 @@ def connection(
 def open_repository(
     ctx: typer.Context, text: str, *, tag: bool = False, progress: "Progress | None" = None, mount_from: Sequence[str] = ()
 ) -> "tuple[Store, ModelReference]":
-    """Open the store of a reference, without a request to it.
+    """Parse a reference and open its store without sending a request.
 
     Args:
         ctx: The context with the options of `connection`.
         text: The reference.
-        tag: The reference must have a tag.
-        progress: Called while content is transferred.
-        mount_from: Other repositories of the same registry whose content is not uploaded again.
+        tag: Whether the reference must have a tag.
+        progress: Called with the bytes transferred so far.
+        mount_from: Other repositories of the same registry; their content is mounted instead of uploaded again.
 
     Raises:
-        BadReference: A reference is malformed, lacks the tag, or names another registry in `mount_from`.
-        Misconfigured: Credentials or certificates do not read.
+        BadReference: A reference is malformed, the required tag is missing, or `mount_from` names another registry.
+        Misconfigured: The credentials or certificates cannot be read.
     """
     from model_registry.stores.open import open_store
 
@@ -135,10 +135,10 @@ def _repository_path(text: str, target: ModelReference) -> str:
 
 
 def champion_of(store: "Store", target: ModelReference) -> str:
-    """Return the digest of the version that a reference names; of a channel with several roles, its champion's.
+    """Return the manifest digest of the version that a reference names; for a channel, the digest of its champion.
 
     Raises:
-        BadReference: It has neither a tag nor a digest.
+        BadReference: The reference has neither a tag nor a digest.
         NotFound: The store has no such version.
     """
     from model_registry.channels import roles
@@ -151,7 +151,10 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 
 
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
-    """Return the names of the version that a reference names, as MODEL:VERSION: as it is served, then as its manifest states.
+    """Return the one or two names MODEL:VERSION of a version.
+
+    The first has the version tag that the reference or its channel names. The second has the version that the manifest states,
+    if that is another one.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.
@@ -172,7 +175,7 @@ def canary_share(canary: str | None, shadow: str | None) -> int | None:
     """Return the canary's share in percent, or None without a canary.
 
     Raises:
-        BadReference: The share does not read, or a shadow is named as well.
+        BadReference: The share is no whole percent from 1 to 99, or there are both a canary and a shadow.
     """
     from model_registry.channels import roles
 
@@ -189,7 +192,7 @@ def move_request(
     expect_digest: str | None = None,
     expect_revision: int | None = None,
 ) -> "MoveRequest":
-    """Return the request of a person at a terminal, at the current time. Raises BadFile for an unreadable key."""
+    """Return a request to move a channel, by the current user at the current time. Raises BadFile for an unreadable key."""
     from model_registry.channels.move_request import MoveRequest, current_actor
 
     return MoveRequest(
@@ -203,11 +206,11 @@ def move_request(
 
 
 def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | None":
-    """Read the key that signs a move, or return None without a key.
+    """Read the private key that signs a move; return None if `path` is None.
 
     Raises:
-        BadFile: The key or its password does not read.
-        BadReference: There is a password without a key.
+        BadFile: The key or its password cannot be read.
+        BadReference: There is a password file without a key.
     """
     from model_registry.signing import keys
 
@@ -219,7 +222,7 @@ def private_key(path: Path | None, password_file: Path | None) -> "PrivateKey | 
 
 
 def trusted_keys(paths: list[Path] | None) -> "list[TrustedKey]":
-    """Read public keys, each named by its file. Raises BadFile."""
+    """Read public keys; the name of each key is the path of its file. Raises BadFile."""
     from model_registry.signing import keys
     from model_registry.signing.signatures import TrustedKey
 
@@ -237,7 +240,7 @@ def print_result(as_json: bool, value: object, text: str) -> None:
 
 
 def print_result_line(as_json: bool, value: object, text: str) -> None:
-    """Print one result of a stream on one line of stdout: the value as JSON, or the text."""
+    """Print one of many results as one line on stdout: the value as JSON, or the text."""
     import msgspec
 
     typer.echo(printable_json(msgspec.json.encode(value)) if as_json else printable(text))
@@ -264,7 +267,7 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> st
 
 
 def move_document(move: "ChannelMove") -> dict[str, Any]:
-    """Return a move as the commands print it with --json."""
+    """Return a move as a JSON object, as the commands print it with --json."""
     keys = {"from_digest": "from", "to_digest": "to"}
     return {keys.get(key, key): value for key, value in asdict(move).items()}
 
@@ -282,7 +285,10 @@ def format_move(move: "ChannelMove") -> str:
 
 @contextmanager
 def progress_bars() -> "Iterator[Progress | None]":
-    """Show a progress bar for each large blob on stderr; yield None if stderr is no terminal."""
+    """Yield a callback that shows a progress bar on stderr for each blob of at least MIN_BAR_BYTES.
+
+    Yields None, without progress bars, if stderr is no terminal.
+    """
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,8 +1,8 @@
-"""How much a scorer takes from a registry, where its configuration does not say."""
+"""The default limits of a scorer for model versions from a registry; the scorer's configuration replaces them."""
 
 MAX_BYTES = 32 << 30
-"""Of all versions that are kept on disk, in bytes."""
+"""The largest size of all versions in the cache on disk together, in bytes."""
 MAX_VERSION_BYTES = 8 << 30
-"""Of the files of one version."""
+"""The largest size of the files of one version together, in bytes."""
 DEFAULT_DOMAINS = ("com.microsoft",)
 """Operator domains that a model may use beside ONNX's own: those of every build of ONNX Runtime."""

@@ -4,10 +4,12 @@ from model_registry.redaction import redacted
 
 
 class RegistryError(Exception):
-    """An error about a model version or its storage.
+    """An error about a model version or its storage. Credentials in URLs are masked in the message and the hint.
 
-    `hint` has the remedy in one line; `exit_code` is that of a command; `transient`: the same call may succeed later without a
-    change in the registry. Credentials in URLs are masked in both texts.
+    Attributes:
+        hint: The remedy in one line; empty if there is none.
+        exit_code: The exit code of a command that ends with this error.
+        transient: Whether the same call may succeed if it is repeated later.
     """
 
     exit_code = 3
@@ -49,17 +51,17 @@ class Corrupt(RegistryError):
 
 
 class Conflict(RegistryError):
-    """A tag is not where the caller expected it: another client moved it in between."""
+    """A tag does not name the manifest that the caller expected: another client moved the tag in between."""
 
     transient = True
 
 
 class Unreachable(RegistryError):
-    """The registry does not answer: no folder, no network, no permission, no space."""
+    """The registry does not answer: its folder is missing, the network fails, permission is denied, or the disk is full."""
 
     exit_code = 4
     transient = True
 
 
 class Denied(Unreachable):
-    """The registry denies the request to this account. Rights may be granted at any time."""
+    """The registry denies the request to this account. The error is transient, because access may be granted at any time."""

@@ -1,6 +1,6 @@
-"""The command that installs an extra of this distribution, as it was itself installed.
+"""Builds the pip command that adds an extra to this distribution, from the source from which the distribution was installed.
 
-The distribution is on no package index: where it was installed from a folder, only that folder has its extras.
+The distribution is on no package index. If it was installed from a folder, pip finds its extras only in that folder.
 """
 
 import json
@@ -29,7 +29,7 @@ def command_for(installed: Distribution | None, *extras: str) -> str:
 
 
 def _folder(installed: Distribution | None) -> tuple[str | None, bool]:
-    """Return the folder that a distribution was installed from, and whether it is editable."""
+    """Return the folder from which a distribution was installed (else None), and whether the installation is editable."""
     try:
         origin = json.loads((installed.read_text("direct_url.json") if installed else None) or "{}")
         url = urlsplit(origin["url"])

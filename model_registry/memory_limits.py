@@ -1,7 +1,7 @@
-"""The free memory of this machine or container, and a limit for the growth of one process.
+"""Measures the free memory of this machine or container, and limits the memory growth of one process.
 
-A limit below the container's causes a failed allocation in one process. The container's own limit kills: on Kubernetes every
-process of the container (`memory.oom.group`).
+A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit, the
+kernel kills: on Kubernetes it kills every process of the container (`memory.oom.group`).
 """
 
 import resource
@@ -11,46 +11,54 @@ from pathlib import Path
 
 ROOT = Path("/")
 KIBIBYTE = 1024
-HUGE = 1 << 60  # a cgroup without a limit says a number beyond all memory, or `max`
+HUGE = 1 << 60  # a cgroup without a limit states a number larger than any memory, or `max`
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Memory in bytes: `limit` for all processes together, and `used` by them without reclaimable memory."""
+    """The memory of a machine or control group in bytes.
+
+    Attributes:
+        limit: The most that all of its processes together may use.
+        used: The memory that its processes use now, without memory that the kernel can reclaim.
+    """
 
     limit: int
     used: int
 
     @property
     def free(self) -> int:
-        """The free bytes."""
+        """The bytes that its processes may still allocate."""
         return max(0, self.limit - self.used)
 
 
 def container_memory(root: Path = ROOT) -> Memory:
-    """Return the memory of the tightest control group of this process (v1 or v2), or of the machine if it has less free."""
+    """Return the memory with the fewest free bytes among the machine and the control groups (v1 or v2) of this process."""
     return min([_of_machine(root), *_of_groups(root)], key=lambda memory: memory.free)
 
 
 def container_limit(root: Path = ROOT) -> int:
-    """Return the limit of the smallest control group of this process, or of the machine: the same at every call."""
+    """Return the lowest limit in bytes among the machine and the control groups of this process.
+
+    Unlike the result of `container_memory`, it does not depend on the memory in use.
+    """
     return min(memory.limit for memory in (_of_machine(root), *_of_groups(root)))
 
 
 def data_bytes() -> int:
-    """Return the private writable memory of this process, which RLIMIT_DATA limits."""
+    """Return the bytes of private writable memory of this process, which RLIMIT_DATA limits."""
     return _kibibytes(Path("/proc/self/status"))["VmData"]
 
 
 def limit_data(more: int) -> None:
-    """Limit the growth of the private memory of this process; allocations beyond it fail."""
+    """Let the private memory of this process grow by at most `more` bytes; further allocations fail."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = data_bytes() + more
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process without file pages; 0 if the process has ended."""
+    """Return the bytes of resident memory of a process, without pages of files; 0 if the process has ended."""
     try:
         status = _kibibytes(Path(f"/proc/{pid}/status"))
     except (OSError, ValueError):
@@ -64,9 +72,10 @@ def _of_machine(root: Path) -> Memory:
 
 
 def _of_groups(root: Path) -> Iterator[Memory]:
-    """Yield every limit on the path to the root.
+    """Yield the memory of each control group that has a limit, from the process's own group up to the root of the mount.
 
-    In a container the path may be the host's; its own group is the mount itself.
+    In a container the kernel may state the path that the group has on the host. No folder exists at that path in the
+    container; the container's own group is then the root of the mount.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -102,6 +111,6 @@ def _pairs(path: Path) -> Mapping[str, int]:
 
 
 def _kibibytes(path: Path) -> Mapping[str, int]:
-    """Return the lines `Name:  123 kB` of a kernel file in bytes."""
+    """Return the values of the lines `Name:  123 kB` in a kernel file by name, in bytes."""
     words = (line.replace(":", " ").split() for line in path.read_text().splitlines())
     return {line[0]: int(line[1]) * KIBIBYTE for line in words if len(line) == 3 and line[2] == "kB"}

@@ -9,7 +9,7 @@ _QUERY = re.compile(r"(://[^\s?'\"<>]*\?)[^\s'\"<>]+")
 
 
 def redacted(text: str) -> str:
-    """Mask user information and queries of all URLs in the text, and `user:password@` of addresses without a scheme."""
+    """Mask the user information and the query string of every URL in a text, and `user:password@` before a bare host."""
     if "@" not in text and "?" not in text:
         return text
     masked = _WITH_SCHEME.sub(rf"\1{MASK}@", text)

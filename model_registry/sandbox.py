@@ -1,7 +1,7 @@
-"""A child process for work that may kill it: it answers requests, and its death is an error in its parent.
+"""Runs work that may crash a process in a child process, which answers the requests of its parent.
 
-The parent learns how the child ended: by a signal, with an exit code, or by a timeout. The child ends with its parent, is the
-first process that the kernel kills if memory runs out, and writes no core file.
+If the child dies, the parent gets an exception that states the cause: a signal, an exit code or a timeout. The child ends with
+its parent, is the first process that the kernel kills if memory runs out, and writes no core file.
 """
 
 import contextlib
@@ -26,13 +26,18 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1  # how late a cancelled or dead child is noticed
 END_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
-MOST_LIKELY_KILLED = "1000"  # of oom_score_adj, proc(5)
+MOST_LIKELY_KILLED = "1000"  # the highest oom_score_adj, see proc(5)
 
 T = TypeVar("T")
 
 
 class SandboxDied(Exception):
-    """The child died, or did not answer in time. The message has the cause; `after` is the time until then, in seconds."""
+    """The child process died, or was killed because it did not answer in time. The message states the cause.
+
+    Attributes:
+        after: The seconds from the request to the death or the timeout.
+        in_time: False for a timeout.
+    """
 
     def __init__(self, message: str, after: float = 0.0, *, in_time: bool = True) -> None:
         super().__init__(message)
@@ -41,9 +46,10 @@ class SandboxDied(Exception):
 
 
 class Sandbox:
-    """One child process. One thread at a time calls `ask`; any thread may call `kill`. After SandboxDied it is closed.
+    """A child process that answers the requests of its parent.
 
-    `target(pipe, *arguments)` runs in the child, which should call `confine` and then `serve`.
+    The child runs `target(pipe, *arguments)`, which should call `confine` and then `serve`. Only one thread at a time may call
+    `ask`; any thread may call `kill`. When `ask` raises SandboxDied, the sandbox is closed.
     """
 
     def __init__(self, context: BaseContext, target: Callable[..., None], *arguments: Any) -> None:
@@ -65,10 +71,10 @@ class Sandbox:
     def ask(
         self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
     ) -> Any:
-        """Return the child's answer to a request, or raise the error that it answered with.
+        """Send a request to the child and return its answer, or raise the error that the child answered with.
 
-        `waiting` is called every `poll` seconds; an error that it raises ends the wait but not the child. Time in which this
-        machine was suspended does not count.
+        `waiting` is called every `poll` seconds until the child answers. An error that `waiting` raises ends the wait but not
+        the child. Time in which this machine was suspended does not count towards `seconds`.
 
         Raises:
             SandboxDied: The child died, or did not answer within `seconds` and was killed.
@@ -98,18 +104,21 @@ class Sandbox:
             del answer  # it keeps this frame, whose callers' keep what they asked
 
     def kill(self) -> None:
-        """End the child. A thread that waits for its answer gets SandboxDied."""
+        """Kill the child. A thread that waits in `ask` gets SandboxDied."""
         self._process.kill()
 
     def close(self) -> None:
-        """End the child, wait for its end and free its pipe."""
+        """Kill the child, wait for its end and close its pipe."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
 
 
 def describe_end(code: int | None) -> str:
-    """Describe how a process ended, by its exit code or the negated signal that killed it."""
+    """Describe how a process ended. `code` is its exit code, or the negated number of the signal that killed it.
+
+    None means that the process closed its pipe and has not ended.
+    """
     if code is None:
         return "closed its pipe"
     if code < 0:
@@ -118,7 +127,10 @@ def describe_end(code: int | None) -> str:
 
 
 def confine() -> None:
-    """Prepare this child process for work that may kill it."""
+    """Limit the effects of a crash of this child process; see the module. Call it first in the child.
+
+    SIGINT is ignored, so that Ctrl-C ends only the parent, which then ends the child.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
@@ -130,7 +142,11 @@ def confine() -> None:
 
 
 def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:
-    """Answer the parent's requests until it ends. The parent raises `expected_errors` unchanged, and others with their text."""
+    """Answer the requests of the parent process with `answer` until the parent closes the pipe.
+
+    If `answer` raises one of `expected_errors`, `Sandbox.ask` raises it unchanged in the parent. Any other error becomes a
+    RuntimeError with the type and text of the error.
+    """
     while True:
         try:
             question = pipe.recv()
@@ -147,9 +163,9 @@ def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_erro
 
 
 def run_apart(work: Callable[..., T], *arguments: Any) -> T:
-    """Run `work(*arguments)` in a child process; return its result, or raise its RegistryError or ImportError.
+    """Run `work(*arguments)`, which loads a model, in a child process and return its result.
 
-    For a function that loads a model. Raises Refused if the child dies.
+    A RegistryError or ImportError of `work` is raised unchanged. Raises Refused if the child dies.
     """
     alone = len(list(Path("/proc/self/task").iterdir())) == 1  # a process with threads must not fork
     sandbox = Sandbox(multiprocessing.get_context("fork" if alone else "spawn"), _serve_once)

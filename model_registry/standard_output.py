@@ -1,4 +1,4 @@
-"""stdout of the commands: a reader that closes the pipe, and an encoding that is not UTF-8."""
+"""Handles two conditions of the commands' stdout: its reader closes the pipe, and its encoding is not UTF-8."""
 
 import contextlib
 import io
@@ -13,7 +13,10 @@ INTERRUPTED = 130
 
 @contextlib.contextmanager
 def ended_by_closed_pipe() -> Iterator[None]:
-    """End a command without an error message, with the code of an interruption, if its reader closes the pipe (`| head`)."""
+    """End the command with the exit code of an interruption, without a message, if the reader of stdout closes the pipe.
+
+    The reader is another program, as in `model-registry list REPO | head`.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -22,6 +25,6 @@ def ended_by_closed_pipe() -> Iterator[None]:
 
 
 def accept_any_text() -> None:
-    """Escape the characters that the encoding of stdout does not have, as Python does on stderr."""
+    """Make stdout escape the characters that its encoding lacks, as stderr does, instead of raising an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

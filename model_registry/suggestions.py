@@ -1,4 +1,4 @@
-"""Names near a misspelt one, for error messages: of topics, settings, files and folders."""
+"""Suggests the valid name that is most similar to a misspelt name of a topic, setting, file or folder, for error messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,20 +8,20 @@ CUTOFF = 0.6
 
 
 def name(misspelt: str, valid: Iterable[str], cutoff: float = CUTOFF) -> str | None:
-    """Return the valid name that is nearest, if one is near."""
+    """Return the valid name most similar to a misspelt name; None if every similarity (0 to 1) is below `cutoff`."""
     return next(iter(difflib.get_close_matches(misspelt, list(valid), n=1, cutoff=cutoff)), None)
 
 
 def question(misspelt: str, valid: Iterable[str]) -> str:
-    """Return `did you mean 'flights'?`, or nothing where no valid name is near."""
+    """Return `did you mean 'flights'?` with the most similar valid name; an empty string if no valid name is similar."""
     near = name(misspelt, valid)
     return f"did you mean {near!r}?" if near else ""
 
 
 def file_question(path: Path) -> str:
-    """Return `did you mean 'scorer.yaml'?` for a file or folder that does not exist, or nothing.
+    """Return `did you mean 'scorer.yaml'?` for a path that does not exist; an empty string if no existing path is similar.
 
-    The first part of the path that does not exist is the misspelt one.
+    Only the first part of the path that does not exist is taken as misspelt.
     """
     missing = next((part for part in (*reversed(path.parents), path) if not _exists(part)), None)
     if missing is None:

@@ -139,7 +139,7 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function that finds the key of these that signed a move; None if none did."""
+    """Return a function from a move to the id of the key in `paths` that signed it, or to None if none of the keys did."""
     from model_registry.channels import signed_move
 
     keys = trusted_keys(paths)
@@ -160,7 +160,7 @@ def _shown(move: "ChannelMove", signed_by: str | None) -> str:
 
 
 def _names(store: "Store", channel: str) -> str | None:
-    """Return the digest that a channel names; None if its tag was deleted."""
+    """Return the digest of the manifest that a channel names; None if the channel's tag was deleted."""
     try:
         return store.resolve(channel).digest
     except NotFound:

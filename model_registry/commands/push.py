@@ -84,7 +84,10 @@ def push(
 
 
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "PreparedPackage":
-    """Check the folder before the push, and print derived, omitted and unchecked parts on stderr."""
+    """Check the folder before the push.
+
+    A derived signature, files that are left out, and golden examples that are missing or were not run are reported on stderr.
+    """
     from model_registry import package
     from model_registry.onnx_tools.prepare_package import prepare
     from model_registry.sandbox import run_apart
@@ -106,7 +109,10 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 
 @contextmanager
 def _print_gaps(folder: Path) -> Iterator[None]:
-    """If the signature or scores are incomplete, print the known part on stdout and the gaps on stderr, and exit with 3."""
+    """Convert an incomplete signature or missing golden scores in the context to messages and exit code 3.
+
+    The drafted signature, or the golden examples with the model's scores, are printed on stdout, the gaps on stderr.
+    """
     from model_registry.onnx_tools.derive_signature import Underivable
     from model_registry.onnx_tools.prepare_package import MissingScores
 
@@ -139,7 +145,10 @@ def _base(ctx: typer.Context, text: str) -> "BaseImage":
 
 
 def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
-    """Return the annotations of `--annotation` and of the options that have a standard key. Raises BadReference."""
+    """Return the annotations of `--annotation KEY=VALUE`, and of the options with an OCI annotation key (`--licenses`).
+
+    Raises BadReference for a malformed pair or a reserved key.
+    """
     annotations = {f"org.opencontainers.image.{key}": value for key, value in options.items() if value}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -150,7 +159,7 @@ def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
 
 
 def _created() -> datetime | None:
-    """Return the time in SOURCE_DATE_EPOCH (reproducible-builds.org); None if it is not set."""
+    """Return the time in the environment variable SOURCE_DATE_EPOCH (reproducible-builds.org); None if it is not set."""
     text = os.environ.get("SOURCE_DATE_EPOCH", "")
     try:
         return datetime.fromtimestamp(int(text), UTC) if text else None

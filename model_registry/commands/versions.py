@@ -112,7 +112,7 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 
 def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
-    """Return the attestations of a version as `inspect` prints them, verified if one of these keys signed them."""
+    """Return the attestations of a version as `inspect` prints them; one is "verified" if a key in `key` signed it."""
     from model_registry.signing import attestation
 
     attestations = attestation.list_attestations(store, digest, trusted_keys(key), datetime.now(UTC))
@@ -129,7 +129,7 @@ def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[d
 
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
-    """List the fields that a version reads from an event, and the form of its score."""
+    """Return the lines (kind, description) that describe a version's inputs, constants, outputs, labels and decision."""
     from model_registry.package import compatibility, field_sources, json_path
 
     where = {
