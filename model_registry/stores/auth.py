@@ -1,7 +1,8 @@
-"""Authorization at a registry: Basic, or Bearer tokens for scopes from the realm that the registry names.
+"""Authorizes requests to a registry with Basic credentials, or with Bearer tokens for the scopes of a request.
 
-Credentials are sent to the registry itself and to a realm that is its own or listed in MODEL_REGISTRY_REALM_HOSTS (hosts,
-separated by commas), and only over TLS or if plain HTTP is configured.
+The *realm* is the URL from which tokens are fetched; the registry names it in its challenge. Credentials are sent only to the
+registry itself, to a realm on the registry's own or well-known host, and to a realm on a host in MODEL_REGISTRY_REALM_HOSTS
+(separated by commas). They are sent only over TLS, unless plain HTTP is configured for the registry.
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 
@@ -26,9 +27,9 @@ MOST_PARTS = 50
 
 
 def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Return the authentication schemes in a header in order, each with its parameters (names in lower case).
+    """Parse a WWW-Authenticate header: return its schemes in order, each with its parameters.
 
-    Everything after an unreadable part is ignored.
+    Names of schemes and parameters are in lower case. The rest of the header after a malformed part is ignored.
     """
     challenges: list[tuple[str, dict[str, str]]] = []
     position = 0
@@ -50,10 +51,10 @@ LEAST_SECONDS = 60.0  # validity of a token that states none (Token Authenticati
 MOST_SECONDS = 1e9  # a longer validity is ignored
 EARLY_SECONDS = 10.0  # a token is replaced this long before it expires
 MOST_SCOPES = 8  # of a challenge that are requested
-MAX_TOKEN = 32 << 10  # characters; servers take no longer headers anyway
+MAX_TOKEN = 32 << 10  # characters; servers reject longer headers
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
-"""Sends a request without redirects and returns its status and its body, which may be cut after the size of a token."""
+"""Sends a request without following redirects; returns the status and the body of the response, cut to a limited size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class _TokenResponse(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """The validity of the token; LEAST_SECONDS if the realm states less, nothing, or no number."""
+        """The seconds for which the token is valid; LEAST_SECONDS if the realm states less, nothing, or no number."""
         try:
             stated = float(self.expires_in or 0)
         except ValueError:
@@ -78,7 +79,10 @@ class _TokenResponse(msgspec.Struct):
 
 
 class Authenticator:
-    """Provides the Authorization header for one registry. `name` is the registry in references and Docker's configuration."""
+    """Provides the Authorization header of requests to one registry. It fetches and keeps tokens; threads may share it.
+
+    `name` is the registry as references and Docker's configuration name it; `origin` is the URL of its API.
+    """
 
     def __init__(
         self, name: str, origin: httpx.URL, realm_hosts: Iterable[str], fetch: Fetch, clock: Callable[[], float]
@@ -94,25 +98,30 @@ class Authenticator:
         self._lock = threading.Lock()
 
     def header(self, scopes: tuple[str, ...]) -> str | None:
-        """Return the header for a request with these scopes; None if the registry has not asked for one yet."""
+        """Return the Authorization header for a request with these scopes.
+
+        Returns None if the registry has not asked for credentials for these scopes yet, or if the token has expired.
+        """
         if self._basic is not None:
             return self._basic
         token = self._tokens.get(scopes)
         return f"Bearer {token.value}" if token and self._clock() < token.until else None
 
     def answer(self, challenge: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
-        """Prepare the credentials that a 401 asked for after `sent`. Return False if nothing else can be sent.
+        """Get the credentials for which a challenge asks, so that `header` returns them.
+
+        Returns False if there are no credentials other than those in `sent`: repeating the request would not help.
 
         Args:
             challenge: The WWW-Authenticate header of the response.
             scopes: The scopes of the request.
-            sent: The Authorization header that the request had; None if it had none.
-            general: Whether the challenge is that of `/v2/`, whose scopes are not about this request.
+            sent: The Authorization header of the rejected request; None if the request had no such header.
+            general: Whether the challenge came from `/v2/` instead of this request; its scopes are then ignored.
 
         Raises:
-            Refused: The realm must not be asked.
-            Unreachable: The realm gives no token.
-            Misconfigured: Docker's file cannot be read.
+            Refused: The realm must not receive the credentials.
+            Unreachable: The realm returns no token.
+            Misconfigured: Docker's configuration file cannot be read.
         """
         with self._lock:
             if self.header(scopes) not in (None, sent):
@@ -151,7 +160,7 @@ class Authenticator:
         return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
-        """Return the realm if it may receive credentials. Raises Refused."""
+        """Parse the URL of a realm. Raises Refused if the realm must not receive credentials."""
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
@@ -169,7 +178,10 @@ class Authenticator:
 
 
 def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
-    """Return an http URL of a registry behind a proxy that terminates TLS as https; other URLs unchanged."""
+    """Return a URL with `https` instead of `http` if `origin` has https and the URL has no port; other URLs unchanged.
+
+    A registry behind a proxy that terminates TLS names its own URLs with `http`.
+    """
     if url.scheme == "http" and origin.scheme == "https" and url.port is None:
         return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)
     return url
@@ -178,7 +190,8 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
     """Return the scopes of a challenge for resources other than those of `scopes`.
 
-    A registry behind a proxy that rewrites paths knows a repository by another name, and some have scopes of their own.
+    A registry behind a proxy that rewrites paths names the repository differently in its challenge. Some registries require
+    scopes for further resources.
     """
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [
@@ -189,7 +202,7 @@ def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
 
 
 def realm_hosts(environment: Mapping[str, str]) -> list[str]:
-    """Return the hosts (`host` or `host:port`) in the environment that may receive the credentials of any registry."""
+    """Return the hosts (`host` or `host:port`) that may receive the credentials of any registry, from REALM_HOSTS."""
     return [host.strip() for host in environment.get(REALM_HOSTS, "").split(",") if host.strip()]
 
 

@@ -63,8 +63,8 @@ def find_credentials(registry: str) -> Credentials | None:
     """Return the credentials for a registry (`host` or `host:port`); None if there are none.
 
     Raises:
-        Misconfigured: The file cannot be read, or a helper is missing.
-        Unreachable: A helper fails, as those that ask a cloud service do now and then.
+        Misconfigured: The configuration file cannot be read, or its credential helper is not installed.
+        Unreachable: The credential helper fails, for example because the cloud service that it calls is unavailable.
     """
     home = os.path.expanduser("~")  # noqa: PTH111 - unlike Path.home() never an error: containers run as users without a home
     path = Path(os.environ.get("DOCKER_CONFIG") or f"{home}/.docker") / "config.json"
@@ -76,7 +76,7 @@ def find_credentials(registry: str) -> Credentials | None:
         return credentials
     hosts = HUB_HOSTS if registry == "docker.io" else {registry}
     entries = {name: entry or _AuthEntry() for name, entry in (config.auths or {}).items() if _host(name) in hosts}
-    # The registry itself before a namespace in it (`host/team`), which Podman writes.
+    # An entry for the registry takes precedence over an entry for a namespace in the registry (`host/team`, by Podman).
     for name in sorted(entries, key=lambda name: (name != key, name != registry, name.count("/"))):
         if credentials := _credentials(entries[name], name, path):
             return credentials
@@ -98,12 +98,12 @@ def _read(path: Path) -> _DockerConfig:
 
 
 def _host(name: str) -> str:
-    """Return the registry of an `auths` entry, which old clients wrote as a URL."""
+    """Return the registry (`host` or `host:port`) that the name of an `auths` entry states; old clients wrote a URL."""
     return name.removeprefix("https://").removeprefix("http://").partition("/")[0]
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an entry; None for an empty one, whose credentials are in a helper."""
+    """Return the credentials in an `auths` entry; None for an empty entry, whose credentials a credential helper has."""
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
@@ -117,7 +117,7 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
 
 
 def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
-    """Return the response of `docker-credential-HELPER get` for a registry."""
+    """Run `docker-credential-HELPER get` for a registry and return its credentials; None if it has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")

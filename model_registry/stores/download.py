@@ -1,4 +1,4 @@
-"""Downloads a blob from a registry: streamed, hashed, and resumed after a broken connection."""
+"""Downloads a blob from a registry as a stream; verifies its digest, and resumes after a broken connection."""
 
 import dataclasses
 import re
@@ -22,17 +22,17 @@ from model_registry.stores.http_client import (
 )
 from model_registry.stores.retry import PROGRESS_BYTES
 
-NO_RANGES = frozenset({400, 405, 406, 416, 501})  # of registries that do not send a part of a blob
+NO_RANGES = frozenset({400, 405, 406, 416, 501})  # statuses of registries that do not support range requests
 _RANGE = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
 def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Progress | None) -> Iterator[bytes]:
-    """Yield a blob in chunks; it is verified only after the last one.
+    """Yield a blob in chunks. The blob is verified only when the iterator ends without an error.
 
     Raises:
         NotFound: There is no such blob.
         Unreachable: The registry does not answer.
-        Corrupt: The blob is longer than declared (raised at once), or differs (raised at its end).
+        Corrupt: The blob is longer than declared (raised at once), or has another size or digest (raised after its last byte).
     """
     done = 0
     with closing(_received(client, call, content)) as received:
@@ -44,7 +44,7 @@ def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Pro
 
 
 def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Generator[bytes, None, None]:
-    """Yield the bytes that the registry sends, in as many requests as needed."""
+    """Yield the bytes of a blob. After a broken connection, a further request resumes at the first missing byte."""
     attempts = client.attempts()
     done = previously_done = 0
     ranged = True
@@ -70,7 +70,7 @@ def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Gener
 
 
 def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
-    """Yield the bytes after the first `done`, whether or not the registry supports ranges."""
+    """Yield the bytes of a blob after the first `done` bytes, from a response with that range or with the whole blob."""
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):

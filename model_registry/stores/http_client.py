@@ -1,4 +1,7 @@
-"""Sends requests to one OCI registry: allowed URLs, credentials and retries. Independent of blobs and manifests."""
+"""Sends HTTP requests to one OCI registry, with credentials, redirects to allowed URLs, and retries.
+
+Knows nothing of blobs and manifests.
+"""
 
 import itertools
 import os
@@ -18,8 +21,8 @@ from model_registry.stores.retry import AttemptLimit, Timing
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.text import printable
 
-MAX_ERROR = 16 << 10  # bytes of an error response
-PIECE = 256 << 10  # bytes that are decompressed at once
+MAX_ERROR = 16 << 10  # bytes that are read of an error response
+PIECE = 256 << 10  # largest number of bytes that one decompression step returns
 
 
 _TAG = re.compile(r"<[^>]*>")
@@ -30,7 +33,7 @@ _GZIP_OR_ZLIB = 47  # zlib: 32 for either header, and the largest window
 
 @dataclass(frozen=True, slots=True)
 class OciResponse:
-    """A whole response from `url`; its body is cut one byte above the limit, so that a longer one is detected."""
+    """A response that was read from `url`. A body longer than the reader's limit is cut to one byte more than the limit."""
 
     status: int
     headers: httpx.Headers
@@ -39,7 +42,7 @@ class OciResponse:
 
     @property
     def reason(self) -> str:
-        """The registry's reasons for an error, for people: at most one line that starts with a colon."""
+        """The registry's error message as text to append: a colon and one line; empty if the body has no message."""
         text = _error_message(self.body)
         return f": {printable(text):.300}" if text else ""
 
@@ -52,7 +55,7 @@ class OciResponse:
         raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
 
     def error(self, doing: str) -> RegistryError:
-        """Return the error for an unsuccessful response to the action `doing`."""
+        """Return the RegistryError for this unsuccessful response; `doing` describes the request, such as "GET of X"."""
         message = f"{self.url.host} answered {self.status} to {doing}{self.reason}"
         if self.status in (401, 403):
             return Denied(message, f"docker login {self.url.netloc.decode()}, with an account that may do it")
@@ -67,7 +70,7 @@ class OciResponse:
 
 
 def _error_message(body: bytes) -> str:
-    """Return the text of an error: from the specification's JSON, other JSON, a page or plain text."""
+    """Return the message in the body of an error response: OCI's error JSON, other JSON, an HTML page or plain text."""
     try:
         document = documents.ANY.decode(body)
     except documents.UnreadableDocument:
@@ -89,15 +92,16 @@ def _error_text(error: object) -> str:
 
 
 def content_encoding(response: httpx.Response) -> str:
-    """Return the content encoding of a response in lower case, or an empty string. Proxies may add one unasked."""
+    """Return the Content-Encoding of a response in lower case, or an empty string. Proxies may encode without request."""
     stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
     return "" if stated == "identity" else stated
 
 
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
-    """Yield the body of a response without its content encoding, in pieces of at most PIECE bytes if it is encoded.
+    """Yield the body of a response after decoding its content encoding. Decoded pieces have at most PIECE bytes.
 
-    A body that does not start like gzip is not gzip: some mirrors keep the header of content that they have decoded.
+    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip: some mirrors
+    decode the content but keep the header.
 
     Raises:
         Corrupt: The encoding is neither gzip nor deflate, or the body is damaged.
@@ -167,11 +171,11 @@ Body = Callable[[], Iterable[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class OciRequest:
-    """One request.
+    """One HTTP request to a registry.
 
     Attributes:
-        url: A path of the registry, or a whole URL.
-        scopes: The scopes that the token must have.
+        url: A path on the registry, or an absolute URL.
+        scopes: The scopes that the access token must have, such as `repository:team/model:pull`.
         size: The size of the body in bytes.
     """
 
@@ -184,7 +188,10 @@ class OciRequest:
 
 
 class AttemptFailed(Exception):
-    """An attempt failed, but another one may succeed. `retry_after` is in seconds."""
+    """An attempt at a request failed, but another attempt may succeed.
+
+    `retry_after` is the registry's Retry-After in seconds; None if there is none.
+    """
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -215,10 +222,12 @@ class OciClient:
         self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
     def ask(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Send a request that may be repeated, and return the response with at most `limit` + 1 bytes of its body.
+        """Send a request, with retries, and return the response with at most `limit` + 1 bytes of its body.
+
+        Only for requests that may be repeated.
 
         Raises:
-            Unreachable: No attempt got a response, or only ones that ask to retry later.
+            Unreachable: Every attempt failed, or got a response with one of `retry.STATUSES`.
         """
         attempts = self.attempts()
         while True:
@@ -228,22 +237,28 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def ask_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Send a request once. Raises AttemptFailed if another attempt may succeed."""
+        """Send a request without retries and return the response, its body cut as by `ask`.
+
+        Raises AttemptFailed if another attempt may succeed.
+        """
         with self.stream(call) as response:
             return read_response(response, limit)
 
     @contextmanager
     def stream(self, call: OciRequest) -> Iterator[httpx.Response]:
-        """Send a request once and yield the response with an unread body, whose reading raises httpx.TransportError."""
+        """Send a request without retries and yield the response before its body is read.
+
+        Raises AttemptFailed if another attempt may succeed. Reading the body may raise httpx.TransportError.
+        """
         with _closed(self._attempt(call)) as response:
             yield response
 
     def attempts(self) -> AttemptLimit:
-        """Return a new limit for attempts."""
+        """Return a new limit for the attempts at one request, to pass to `wait` after each failed attempt."""
         return AttemptLimit(self._limit, self.timing.clock())
 
     def wait(self, attempts: AttemptLimit, failure: AttemptFailed) -> None:
-        """Wait before the next attempt. Raises Unreachable if none is left."""
+        """Sleep before the next attempt. Raises Unreachable if the limit allows no further attempt."""
         delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
         if delay is None:
             hint = "check the address, the network and the registry"
@@ -253,9 +268,10 @@ class OciClient:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """Return a URL that the registry named, if it may be requested. Raises Refused otherwise.
+        """Return a URL from a response of the registry if the client may request it. Raises Refused otherwise.
 
-        A registry behind a proxy that terminates TLS may name itself with http; https is used then.
+        If the registry is reached over https but names its own URL with http, the returned URL has https: the registry is
+        behind a proxy that terminates TLS.
         """
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
@@ -264,9 +280,10 @@ class OciClient:
         return url
 
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
-        """Return the next page of a list from its Link header; None without one. Raises Corrupt if it is on another host.
+        """Return the URL of a list's next page, from the Link header; None if there is no next page.
 
-        Only the query of the link is used: its path and port may be those behind a proxy.
+        Only the query of the link is used, because its path and port may be those behind a proxy. Raises Corrupt if the link
+        names another host.
         """
         if answer.status != 200 or "Link" not in answer.headers:
             return None
@@ -294,7 +311,11 @@ class OciClient:
         return (url.scheme, url.netloc) == (self._origin.scheme, self._origin.netloc)
 
     def _attempt(self, call: OciRequest) -> httpx.Response:
-        """Return a processed response; 429 is retried. Raises AttemptFailed; Unreachable after too many 429."""
+        """Send a request and return the first response that is not throttled (429).
+
+        Raises AttemptFailed for another status of `retry.STATUSES` or a failed connection, and Unreachable if the throttling
+        does not end.
+        """
         throttled = AttemptLimit(self._limit, self.timing.clock(), retry.MOST_THROTTLED)
         while _is_throttled(response := self._redirected(call)):
             self.wait(throttled, _retry_later(response, "it"))
@@ -303,7 +324,7 @@ class OciClient:
         return response
 
     def _redirected(self, call: OciRequest) -> httpx.Response:
-        """Return one response after redirects and a challenge. Raises AttemptFailed."""
+        """Send a request, answer a challenge, follow redirects, and return the final response. Raises AttemptFailed."""
         url = self._origin.join(call.url)
         for _ in range(MOST_REDIRECTS):
             response = self._authenticated(call, self.allowed(url))
@@ -336,8 +357,11 @@ class OciClient:
         return self._send(call, url, self._auth.header(call.scopes))
 
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
-        """Return whether to send the request again with the requested credentials. Raises as `Authenticator`."""
-        # 403 comes with a challenge where the scope of a token, or having none, is not enough.
+        """Return whether to send the request again, because its response asks for credentials that are available now.
+
+        Raises as `Authenticator.answer` does.
+        """
+        # A 403 has a challenge if a token is missing or its scopes do not suffice.
         challenge_header = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""
         if challenge_header and self._auth.answer(challenge_header, call.scopes, sent):
             return True
@@ -348,7 +372,10 @@ class OciClient:
         return bool(challenge) and self._auth.answer(challenge, call.scopes, sent, general=True)
 
     def _ping(self) -> str:
-        """Return the challenge of `/v2/`, or an empty string. Some registries hide private content instead of challenging."""
+        """Return the challenge in the response to `/v2/`; an empty string if there is none.
+
+        For registries that answer a request for private content with 404 instead of a challenge.
+        """
         if self._challenge is None:
             response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
             if response.status_code in retry.STATUSES:
@@ -389,12 +416,16 @@ def _is_throttled(response: httpx.Response) -> bool:
 
 
 def _is_about_a_blob(call: OciRequest) -> bool:
-    """Return whether a request only checks for a blob: before a push it is absent, and the POST shows the rest."""
+    """Return whether a request only checks whether a blob is stored.
+
+    For these, a 403 or 404 is no reason to get credentials: before a push the blob is usually missing, and the POST that
+    follows shows whether credentials are missing.
+    """
     return call.method == "HEAD" and "/blobs/" in str(call.url)
 
 
 def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
-    """Convert a network error into a failed attempt."""
+    """Convert a network error into AttemptFailed."""
     if isinstance(error, httpx.TimeoutException):
         return AttemptFailed(f"no answer in time ({error})")
     return AttemptFailed(f"the connection failed ({error})")
@@ -402,7 +433,7 @@ def attempt_failed(error: httpx.TransportError) -> AttemptFailed:
 
 @contextmanager
 def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
-    """Close a response; a small unread rest is read, so that its connection can be reused."""
+    """Close a response after the context. A small unread rest of the body is read first, so that the connection is reused."""
     try:
         yield response
         if not response.is_stream_consumed:
@@ -413,7 +444,7 @@ def _closed(response: httpx.Response) -> Iterator[httpx.Response]:
 
 
 def _retry_later(response: httpx.Response, host: str) -> AttemptFailed:
-    """Return the failed attempt for a response of `retry.STATUSES`, and close it."""
+    """Return AttemptFailed for a response with one of `retry.STATUSES` or throttling, and close the response."""
     with _closed(response):
         after = retry.retry_after(response.headers.get("Retry-After"), time.time())
         return AttemptFailed(f"{host} answered {response.status_code}{read_response(response).reason}", after)

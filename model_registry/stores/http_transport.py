@@ -1,8 +1,8 @@
-"""The network transport of remote registries: httpx over connections that must keep making progress.
+"""The network transport of remote registries: an httpx transport whose connections must keep making progress.
 
-A timeout per read does not end a peer that sends a byte now and then. Here the waiting time adds up until a response is
-complete or PROGRESS_BYTES of it have arrived. Proxies are those of the environment (HTTPS_PROXY, NO_PROXY), never for
-loopback.
+A timeout per read does not detect a peer that sends a single byte now and then. Therefore the time spent waiting for data is
+added up and limited. The sum is reset when PROGRESS_BYTES have arrived and when the next request is sent. Proxies are taken
+from the environment (HTTPS_PROXY, NO_PROXY); loopback hosts are reached without a proxy.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection that limits the waiting time per PROGRESS_BYTES received, or per response."""
+    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response, or for a shorter response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner = inner
@@ -51,7 +51,7 @@ class ProgressStream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # the bytes to come belong to another response
+        # the bytes received from here on belong to the next response
         self._waited = 0.0
         self._received = 0
         self._inner.write(memoryview(buffer), timeout)  # type: ignore[arg-type]  # a view, so that a partial write copies nothing
@@ -100,7 +100,10 @@ class _ResponseBody(httpx.SyncByteStream):
 
 
 class RegistryTransport(httpx.BaseTransport):
-    """Connections to any number of hosts, shared by all threads. Raises httpx.TransportError only."""
+    """An httpx transport with pools of connections to any number of hosts; threads may share it.
+
+    Every network error is raised as httpx.TransportError.
+    """
 
     def __init__(self, context: ssl.SSLContext, limit_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._context = context
@@ -148,14 +151,14 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_of(url: httpx.URL) -> str:
-    """Return the environment's proxy for a URL, or an empty string."""
+    """Return the URL of the proxy that the environment names for a URL; an empty string if there is none."""
     if url.scheme != "https" or is_loopback(url.host) or urllib.request.proxy_bypass(url.host):
         return ""
     return urllib.request.getproxies().get("https", "")
 
 
 def _proxy(text: str) -> httpcore.Proxy:
-    """Parse a proxy variable. Raises Misconfigured without the text: it may hold a password."""
+    """Parse the value of HTTPS_PROXY. Raises Misconfigured; its message omits the value, which may contain a password."""
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL:
@@ -165,7 +168,10 @@ def _proxy(text: str) -> httpcore.Proxy:
 
 
 def trust(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a TLS context that trusts the system's authorities (or SSL_CERT_FILE's) and a PEM file. Raises Misconfigured."""
+    """Return a TLS context that trusts the system's CA certificates (or SSL_CERT_FILE's) and those in `ca_file`.
+
+    Raises Misconfigured if `ca_file` cannot be read.
+    """
     context = ssl.create_default_context()
     if ca_file is not None:
         try:

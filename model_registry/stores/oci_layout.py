@@ -1,7 +1,7 @@
-"""A repository in a folder: the OCI image layout (image-spec, image-layout.md) that skopeo and oras read.
+"""A store in a folder, in the format of an OCI image layout (image-spec, image-layout.md), which skopeo and oras read.
 
 Tags are entries of index.json with the annotation `org.opencontainers.image.ref.name`. Writers hold a lock and replace
-files by rename; readers need no lock. Entries of other tools in index.json are kept.
+files by rename; readers need no lock. Entries that other tools wrote into index.json are kept.
 """
 
 import contextlib
@@ -38,7 +38,10 @@ class LayoutStore:
         self.repository = f"oci:{path}"
 
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
-        """Return the identity of index.json; see `Store`. The file is replaced, each time with a later modification time."""
+        """Return the device, inode, modification time and size of index.json; see `Store`.
+
+        Every change of a tag replaces index.json by a file with a later modification time.
+        """
         with self._io():
             status = (self._path / "index.json").stat()
         return f"{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
@@ -141,11 +144,11 @@ class LayoutStore:
         return freed
 
     def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
-        """Return None; see `Store`. A folder has no API, so its referrers are listed under a tag."""
+        """Return None; see `Store`. A folder has no referrers API; its referrers are listed under the fallback tag."""
         return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
-        """Return whether the content is stored undamaged; the same push replaces damaged content."""
+        """Return whether the file at `path` has the digest and size of `content`. A push replaces a damaged file."""
         try:
             with open_regular(path) as stream:
                 return digests.from_stream(stream) == (content.digest, content.size)
@@ -153,7 +156,7 @@ class LayoutStore:
             return False
 
     def _create(self) -> None:
-        """Create the layout if there is none. Raises Refused for a folder with other content."""
+        """Create an empty layout in the folder unless the folder has one. Raises Refused if the folder has other content."""
         if (self._path / "index.json").is_file() and (self._path / "blobs" / "sha256").is_dir():
             return
         # The folder is listed once: another thread or process may be creating the same layout.
@@ -199,7 +202,7 @@ class LayoutStore:
 
     @contextlib.contextmanager
     def _io(self, content: str | None = None) -> Iterator[None]:
-        """Convert errors of the operating system into registry errors. `content` is the digest that is read, if any."""
+        """Convert OSErrors in the context into registry errors. `content` is the digest that is read, if there is one."""
         try:
             yield
         except NotRegular as error:
@@ -217,10 +220,11 @@ class LayoutStore:
 
 
 def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
-    """Yield files that no manifest in `roots` refers to and that were written before `older_than` (Unix seconds).
+    """Yield the files below `blobs` that may be deleted.
 
-    Younger files, and those that a younger manifest names, may be part of a push. Partial files of dead processes are
-    yielded too.
+    A file is kept if a manifest in `roots` is or refers to it. A file that was written at `older_than` (Unix seconds) or later
+    is kept with the content to which it refers, because it may be part of a push in progress. Old partial files of dead
+    processes are yielded too.
     """
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}
@@ -232,7 +236,7 @@ def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[P
 
 
 def _reach(blobs: Path, start: str, needed: set[str]) -> None:
-    """Add a blob and, if it is a manifest, all content that it names."""
+    """Add the name of a blob to `needed` and, if the blob is a manifest, the names of all content that it refers to."""
     todo = [start]
     while todo:
         name = todo.pop()

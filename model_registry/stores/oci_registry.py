@@ -1,7 +1,7 @@
-"""A repository in an OCI registry over HTTP. Specification: OCI distribution-spec 1.1.
+"""A store in an OCI registry over HTTP. Specification: OCI distribution-spec 1.1.
 
-Registries have no compare-and-swap: a tag is written, then read back, so that a lost race is detected in nearly all cases,
-and a third writer's move is never overwritten silently. Tags of one repository should have one writer at a time.
+Registries have no compare-and-swap for tags. A tag is therefore written and then read back, so that the move of a concurrent
+writer is detected in nearly all cases. The tags of one repository should have only one writer at a time.
 """
 
 import re
@@ -26,15 +26,15 @@ from model_registry.stores.retry import Timing
 from model_registry.stores.upload import Upload, UploadTarget
 from model_registry.untrusted_input import documents
 
-PAGE = 1000  # tags asked for at a time
+PAGE = 1000  # requested number of tags per page
 MOST_PAGES = 200
 SETTLING_SECONDS = (0.1, 0.3, 0.9, 1.7)
-"""Pauses in which a registry may come to show pushed content or a moved tag: docker-registry while other clients push the same
-content, and registries with replicas or caches. Measured lags are about a second."""
-LATE_SECONDS = 1.0  # further wait if a write was not visible at once
+"""Pauses between the checks whether a registry shows pushed content or a moved tag. Registries with replicas or caches show a
+write late, as does docker-registry while other clients push the same content. Measured lags are about a second."""
+LATE_SECONDS = 1.0  # further wait after moving tags, if the registry did not show a write immediately
 NO_QUERY = frozenset({400, 405, 406, 416, 501})  # statuses of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registries without the referrers API
-# how long read manifests are kept, and how many
+# how long manifests that were read or pushed are kept in memory, and how many
 RECENT_SECONDS = 10.0
 MOST_RECENT = 64
 _NONE: frozenset[int] = frozenset()
@@ -72,7 +72,10 @@ class RemoteStore:
         self._readable = self._listed = self._written = False  # whether this account has read, listed, written
 
     def validator(self, tag: str) -> str:
-        """Return the tag's ETag or digest by one HEAD; see `Store`. Two moves that end at the same manifest are not noticed."""
+        """Return the tag's ETag, or its digest, from a HEAD request; see `Store`.
+
+        A tag that moved and moved back between two calls has the same validator again.
+        """
         last_validator = self._validators.get(tag)
         condition = {"If-None-Match": last_validator} if last_validator else {}
         call = OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)
@@ -90,9 +93,10 @@ class RemoteStore:
         return validator
 
     def tags(self) -> list[str]:
-        """Return all tags; see `Store`. An empty repository and a missing one both have no tags.
+        """Return all tags; see `Store`. The result is empty for an empty repository and for one that does not exist.
 
-        Some registries limit a page and send no Link, so the tags after the last one are requested until none are new.
+        Some registries limit the size of a page but send no Link header. The tags after the last received tag are therefore
+        requested until a page has no new tag.
         """
         first, answer = self._first_tags()
         all_tags: set[str] = set()
@@ -118,9 +122,9 @@ class RemoteStore:
         raise Corrupt(f"{self.repository}: the list of tags has more than {MOST_PAGES} pages")
 
     def _first_tags(self) -> tuple[httpx.URL, OciResponse]:
-        """Return the requested URL and the first page of the list of tags, or a response 404.
+        """Return the URL and the response of the list's first page. The response is a 404 if there is no list.
 
-        If a registry rejects the page size, the request is repeated without one.
+        If the registry rejects the parameter with the page size, the request is repeated without the parameter.
         """
         first_page = httpx.URL(f"/v2/{self._path}/tags/list")
         url = first_page.copy_set_param("n", PAGE)
@@ -128,9 +132,13 @@ class RemoteStore:
         return (first_page, self._tags_page(first_page, _NO_LIST)) if answer.status in NO_QUERY else (url, answer)
 
     def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
-        """Return a response with status 200 or one of `others`. Raises Corrupt, Refused, Unreachable.
+        """Request one page of the list of tags; return the response if its status is 200 or one of `others`.
 
-        After a write of this account, 403 may mean that the list does not exist yet on every replica, so it is retried.
+        After this account has written to the repository, a 403 may mean that a replica has no list yet. The request is then
+        retried if a list was read before; otherwise the 403 is returned as a 404.
+
+        Raises:
+            Corrupt, Refused, Unreachable: Any other status, or a page that is too large.
         """
         description = "the list of tags"
         for _ in self.settle():
@@ -153,7 +161,7 @@ class RemoteStore:
             try:
                 answer = self._document(self._manifests(tag), description, tag)
                 denied = None
-            except Denied as error:  # a tag may be listed before it is shown, and 403 may mean that
+            except Denied as error:  # 403 may mean that the tag is in the list but its manifest is not available yet
                 denied = error
                 if not self._readable:
                     break
@@ -185,7 +193,11 @@ class RemoteStore:
         return b"".join(digests.verify_chunks([answer.body], digest, len(answer.body), f"the manifest {digest}"))
 
     def _manifest(self, digest: str) -> OciResponse:
-        """Return a response 200 or 404. Recently pushed content may be forbidden until it is shown, so it is retried."""
+        """Request a manifest and return the response, a 200 or 404.
+
+        Some registries answer 403 for a manifest that was just pushed. The request is therefore retried if this process read
+        or pushed the manifest recently.
+        """
         for _ in self.settle():
             try:
                 return self._document(self._manifests(digest), f"the manifest {digest}", digest)
@@ -207,7 +219,11 @@ class RemoteStore:
         return download.blob(self._client, call, content, self._progress)
 
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
-        """Store a blob; see `Store`. A registry never repairs content: Corrupt if it holds another size."""
+        """Store a blob; see `Store`.
+
+        Raises Corrupt also if the registry already holds the blob with another size: a registry does not replace damaged
+        content.
+        """
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
         self._written = True
 
@@ -215,7 +231,7 @@ class RemoteStore:
         return self.push_referrer(data)[0]
 
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
-        """Store a manifest; see `Store`. The header OCI-Subject confirms the listing (specification 1.1)."""
+        """Store a manifest; see `Store`. The response header OCI-Subject confirms that the referrers API lists the manifest."""
         described = manifest.describe_manifest(data)
         missing: RegistryError | None = None
         for _ in self.settle():
@@ -233,9 +249,9 @@ class RemoteStore:
         raise missing
 
     def _missing(self, data: bytes) -> NotFound | Denied | None:
-        """Return the error for the first missing blob of a manifest; None if all are stored.
+        """Return the error for the first missing blob of a manifest; None if all blobs are stored.
 
-        Some registries answer 403 for a blob that they do not show yet.
+        The error is Denied if the registry answers 403: some registries do so for a blob that was just pushed.
         """
         try:
             for digest in {content.digest for content in manifest.contents(data)}:
@@ -252,7 +268,10 @@ class RemoteStore:
             yield
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
-        """Move tags; see `Store`. Raises Conflict also if a written tag names something else: a lost race."""
+        """Move tags; see `Store`.
+
+        Raises Conflict also if a tag names another manifest after it was written: another writer moved the tag too.
+        """
         for tag in to:
             if not is_tag(tag):
                 raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
@@ -271,13 +290,13 @@ class RemoteStore:
             shown_at_once &= self._read_back(tag, target, before[tag])
         for tag, target in list(to.items())[:-1]:
             shown_at_once &= self._read_back(tag, target, before[tag])
-        if not shown_at_once:  # a next move that is planned from an old state on another replica would overwrite this one
+        if not shown_at_once:  # otherwise the next move may be planned from a replica's old state and overwrite this move
             self._timing.sleep(LATE_SECONDS)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
         """Delete manifests; see `Store`. The registry's garbage collection frees the content later.
 
-        A registry deletes a manifest whatever names it, so the tags are checked before each one.
+        A registry deletes a manifest even if a tag names it. All tags are therefore checked before each deletion.
         """
         for digest in manifests:
             digests.hex_digits(digest)
@@ -295,7 +314,10 @@ class RemoteStore:
         return None
 
     def referrers(self, digest: str) -> list[Descriptor] | None:
-        """Return the listed referrers; see `Store`. Registries without the API send an error, a page or any JSON."""
+        """Return the listed referrers; see `Store`.
+
+        Registries without the referrers API answer with an error, an HTML page or other JSON.
+        """
         digests.hex_digits(digest)
         entries: dict[str, Descriptor] = {}
         description = f"the list of what refers to {digest}"
@@ -315,25 +337,31 @@ class RemoteStore:
         raise Corrupt(f"{self.repository}: {description} has more than {MOST_PAGES} pages")
 
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
-        """Return whether a response means that there is no list of referrers. Some send 403 for missing content."""
+        """Return whether a response of the referrers API means that there is no list of referrers.
+
+        A 403 means this if the account may read the repository: some registries answer 403 for missing content.
+        """
         if answer.status == 200:
             return not _is_list(answer.body, digest)
         return answer.status in NO_REFERRERS or (answer.status == 403 and self._is_readable(digest))
 
     def _is_readable(self, digest: str) -> bool:
-        """Return whether the account may read the repository, which holds a manifest with this digest."""
+        """Return whether the account may read the repository; if unknown, try to read the manifest with this digest."""
         if not self._readable:
             with suppress(RegistryError):
                 self.manifest(digest)
         return self._readable
 
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
-        """Move one tag. Its content existed a moment ago: if it seems missing, another push is in progress, so retry.
+        """Write one tag by pushing its manifest `data` under the tag.
 
-        A tag at its target was moved, whatever the response: the one to an earlier attempt may have been lost.
+        The content of the manifest was stored a moment ago. If the registry reports the content as missing, another push of
+        the same content is in progress, and the write is retried. If the registry refuses the write but the tag names its
+        target, the tag was moved: the response to an earlier attempt was lost.
 
         Raises:
-            Refused: The registry does not let the tag move.
+            Refused: The registry does not allow the tag to move.
+            Conflict: Another writer moved the tag between two attempts.
         """
         missing = NotFound("")
         for attempt, _ in enumerate(self.settle()):
@@ -352,11 +380,11 @@ class RemoteStore:
         raise missing
 
     def _read_back(self, tag: str, target: Descriptor, before: str | None) -> bool:
-        """Wait until a written tag names its target, and return whether it did at once.
+        """Wait until a written tag names its target; return whether the first check already showed the target.
 
         Raises:
-            Conflict: The tag names neither its old nor its new target.
-            Unreachable: The tag still names its old target.
+            Conflict: The tag names neither `before`, its old digest, nor its new target.
+            Unreachable: The tag still names `before` after the last check.
         """
         for attempt, _ in enumerate(self.settle()):
             if (shown := self._digest(tag)) == target.digest:
@@ -371,7 +399,7 @@ class RemoteStore:
         )
 
     def _digest(self, tag: str) -> str | None:
-        """Return the digest of the manifest that a tag names, or None."""
+        """Return the digest of the manifest that a tag names; None if there is no such tag."""
         answer = self._client.ask(OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT))
         if answer.status == 404 and self._client.is_own(answer.url):
             return None
@@ -393,7 +421,7 @@ class RemoteStore:
         return answer
 
     def _holds(self, content: Descriptor) -> bool:
-        """Return whether a blob is stored. Raises Corrupt if it has another size."""
+        """Return whether a blob is stored. Raises Corrupt if the stored blob has another size."""
         size = self._size(f"{self._target.path}/{content.digest}", content.digest, unknown=403)
         if size == "0" and content.size:  # a proxy dropped the length, or the blob is damaged
             size = self._size_by_get(f"{self._target.path}/{content.digest}", content.digest)
@@ -403,12 +431,15 @@ class RemoteStore:
         return size is not None
 
     def _size(self, url: str, digest: str, unknown: int = 404) -> str | None:
-        """Return the stated size of some content, empty if none is stated; None if it is not stored.
+        """Return the size that the registry states for stored content, as text.
+
+        The text is empty if the registry states no size. Returns None if the content is not stored.
 
         Args:
             url: The URL of the content.
-            digest: Its digest.
-            unknown: Another status that means "not stored": a push shows whether it is forbidden.
+            digest: The digest of the content.
+            unknown: A status besides 404 that counts as "not stored". Before a push this is 403: the push then shows whether
+                access is denied.
         """
         digests.hex_digits(digest)
         answer = self._client.ask(OciRequest("HEAD", url, self._pull, _ACCEPT))
@@ -421,7 +452,10 @@ class RemoteStore:
         return _stated_size(answer)
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
-        """Return the size as `_size` does if HEAD does not work: a URL signed for GET only, or a proxy without lengths."""
+        """Return the size as `_size` does, but by a GET request for one byte.
+
+        For URLs that are signed for GET only, and for proxies that omit the length in responses to HEAD.
+        """
         with self._client.stream(OciRequest("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
             answer = read_response(response, 0)
         if answer.status == 404:
@@ -433,7 +467,13 @@ class RemoteStore:
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
     def _document(self, url: str | httpx.URL, description: str, name: str) -> OciResponse:
-        """Return a response 200 with its whole body, or 404, for a tag or digest. Raises Corrupt, Refused, Unreachable."""
+        """Request the document that `name`, a tag or digest, names; return the response, a 200 or 404.
+
+        A 403 that means "does not exist" is returned as a 404, see `_is_absent`.
+
+        Raises:
+            Corrupt, Refused, Unreachable: Any other status, or a document that is too large.
+        """
         answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
@@ -452,9 +492,10 @@ class RemoteStore:
             raise Corrupt(f"{self._client.host} sends more than {manifest.MAX_BYTES} bytes as {description}")
 
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
-        """Return whether a response means that a tag or digest does not exist: 404, or 403 in a readable repository.
+        """Return whether a response means that a tag or digest does not exist.
 
-        Some registries answer 403 for missing content, so as not to reveal what exists.
+        A 404 means this. A 403 does if the account can read the repository and the list of tags lacks the name: some
+        registries answer 403 for missing content, so as not to reveal which content exists.
         """
         if answer.status != 403:
             return answer.status == 404
@@ -465,7 +506,7 @@ class RemoteStore:
         return self._readable and not listed
 
     def _remember(self, digest: str, data: bytes) -> None:
-        """Keep a manifest that the registry holds for a while: a replica may not show it yet."""
+        """Keep a manifest in memory for RECENT_SECONDS: a replica of the registry may not show the manifest yet."""
         self._recent[digest] = (self._timing.clock() + RECENT_SECONDS, data)
         for old in list(self._recent)[:-MOST_RECENT]:
             self._recent.pop(old, None)
@@ -483,19 +524,22 @@ class RemoteStore:
 
 
 def _stated_size(answer: OciResponse) -> str:
-    """Return the size that a response 200 states; empty if the body is encoded or no size is stated."""
+    """Return the Content-Length of a response; an empty string if the header is missing or the body is encoded."""
     encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
     return "" if encoded else str(answer.headers.get("Content-Length", ""))
 
 
 def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | None]) -> None:
-    """Raise Conflict if the tag is not where it is expected."""
+    """Raise Conflict unless `actual` is the digest that `expect` states for the tag."""
     if actual != expect[tag]:
         raise Conflict(f"the tag {tag!r} is at {actual}, not at {expect[tag]}", "read it again and repeat")
 
 
 def _is_list(body: bytes, subject: str) -> bool:
-    """Return whether a body has the form of a list of referrers and is not the subject itself. Entries are not checked."""
+    """Return whether a response body is a list of referrers by its form, and not the subject's own manifest.
+
+    The entries of the list are not checked.
+    """
     if len(body) > manifest.MAX_BYTES:
         return True  # reported as an error elsewhere
     try:

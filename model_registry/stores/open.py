@@ -7,10 +7,10 @@ from model_registry.stores.base import DEFAULTS, Store, StoreOptions
 
 
 def open_store(reference: ModelReference, *, options: StoreOptions = DEFAULTS) -> Store:
-    """Return the store of a reference's repository, without connecting to it; tag and digest are ignored.
+    """Return the store of a reference's repository, without connecting to it. The reference's tag and digest are ignored.
 
     Raises:
-        Misconfigured: The options or the client's configuration files are invalid.
+        Misconfigured: The options are invalid, or the CA file cannot be read.
     """
     if reference.kind == "oci":
         from model_registry.stores.oci_layout import LayoutStore  # the HTTP client is loaded for registries only

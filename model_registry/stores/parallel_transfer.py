@@ -1,4 +1,7 @@
-"""Transfers many blobs with a few threads and a chunk of memory each. The first error or Ctrl-C stops all transfers."""
+"""Transfers many blobs with a few threads, each of which holds one chunk in memory.
+
+The first error of a transfer, or Ctrl-C, stops all transfers.
+"""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,11 +18,11 @@ THREADS = 4
 
 
 class TransferStopped(Exception):
-    """This transfer was stopped because another one failed."""
+    """The transfer was stopped because another transfer failed or the command was interrupted."""
 
 
 def download(store: Store, targets: Iterable[tuple[Descriptor, Path]]) -> None:
-    """Write blobs to files, each as a whole or not at all. Raises the errors of the store and the files."""
+    """Write blobs to files. Each file is written completely or not at all. Raises the errors of the store and the files."""
 
     def fetch(content: Descriptor, path: Path, stop: threading.Event) -> None:
         atomic_files.replace(path, _until(stop, store.blob(content)))
@@ -28,7 +31,7 @@ def download(store: Store, targets: Iterable[tuple[Descriptor, Path]]) -> None:
 
 
 def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], BinaryIO]]]) -> None:
-    """Push blobs, each from a stream that is opened when its turn comes. Raises the errors of the store and the streams."""
+    """Push blobs; each stream is opened when its push starts. Raises the errors of the store and the streams."""
 
     def push(content: Descriptor, source: Callable[[], BinaryIO], stop: threading.Event) -> None:
         with source() as stream:
@@ -38,7 +41,7 @@ def upload(store: Store, contents: Iterable[tuple[Descriptor, Callable[[], Binar
 
 
 class _Stoppable:
-    """A file that raises TransferStopped once the transfers are stopped."""
+    """A readable file whose `read` raises TransferStopped after the event `stop` is set."""
 
     def __init__(self, stream: BinaryIO, stop: threading.Event) -> None:
         self._stream = stream
@@ -61,7 +64,7 @@ def _until(stop: threading.Event, chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _run_all(tasks: Sequence[Callable[[threading.Event], None]]) -> None:
-    """Run all tasks. Raises the first error after the others have ended."""
+    """Run all tasks. If a task fails, stop the others, wait for their end, and raise the error of the failed task."""
     stop = threading.Event()
     with ThreadPoolExecutor(THREADS, thread_name_prefix="transfer") as pool:
         running = [pool.submit(task, stop) for task in tasks]

@@ -1,6 +1,7 @@
-"""Resolves a digest to the manifest of a version: the manifest itself, or one that is chosen from an image index.
+"""Resolves a digest to the manifest of a version: the manifest with this digest, or a manifest selected from an image index.
 
-A model runs on any platform, so the entry without a platform is chosen, else the one for linux/amd64.
+A model runs on any platform. Therefore the entry without a platform is selected, else the entry for linux/amd64, else the only
+entry.
 """
 
 from dataclasses import replace
@@ -12,17 +13,17 @@ from model_registry.stores.base import Store
 
 PLATFORM = ("linux", "amd64")
 _MANIFESTS = (manifest.MANIFEST_TYPE, manifest.DOCKER_MANIFEST_TYPE)
-_ATTESTATION = "vnd.docker.reference.type"  # what build tools put beside an image under the platform unknown/unknown
+_ATTESTATION = "vnd.docker.reference.type"  # annotation of attestations, which build tools add to an index with images
 
 
 def describe_version(store: Store, digest: str, *, version: str = "", repository: str = "") -> VersionManifest:
-    """Return the content of a version.
+    """Return the parsed manifest of a version, always with a model name and a version.
 
-    If the manifest does not name the model, its name is the last part of `repository` (by default the store's). If it does
-    not name the version, it is `version`, or the first digits of the digest.
+    If the manifest states no model name, the name is the last part of `repository` (by default the store's repository). If the
+    manifest states no version, the version is `version`, or the first 12 digits of the digest if that is empty.
 
     Raises:
-        Corrupt: The manifest describes no version.
+        Corrupt: The manifest is not that of a model version.
         Refused: The index has no suitable manifest.
         NotFound, Unreachable: As the store raises them.
     """
@@ -33,7 +34,10 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
 
 
 def select_manifest(store: Store, digest: str) -> bytes:
-    """Return the manifest with this digest, or the one selected from an image index. Raises as `describe_version`."""
+    """Return the bytes of the manifest with this digest; if it is an index, of the manifest selected from it.
+
+    Raises Refused if the index has no suitable manifest, and the errors of the store.
+    """
     data = store.manifest(digest)
     if not manifest.is_index(data):
         return data

@@ -1,7 +1,7 @@
-"""Decides when to retry and for how long. Pure: the time is an argument.
+"""Decides whether a failed request is retried, and after which delay. Pure: the time is an argument.
 
-Backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), and not before a Retry-After header allows
-it.
+The delay is an exponential backoff with full jitter (Brooker, "Exponential Backoff And Jitter", AWS 2015), or the time in the
+Retry-After header if that is longer.
 """
 
 import contextlib
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-# the maximum of the first backoff, and of all later ones
+# the upper bounds of the first backoff and of every backoff, in seconds
 FIRST_SECONDS = 0.25
 LONGEST_SECONDS = 8.0
 MOST_ATTEMPTS = 6
-MOST_THROTTLED = 12  # attempts after 429: the request was not processed, and the next one probably is
+MOST_THROTTLED = 12  # attempts while the registry answers 429: throttling ends by itself, so more attempts are worthwhile
 TOO_MANY = 429
-CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # of a proxy whose origin does not answer, or not in time
-STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # statuses that another attempt may change
+CLOUDFLARE = frozenset({520, 521, 522, 523, 524, 527})  # Cloudflare's statuses for an origin that does not answer in time
+STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504}) | CLOUDFLARE  # statuses after which another attempt may succeed
 MOST_SECONDS = 1e9  # a larger Retry-After is ignored
-PROGRESS_BYTES = 64 << 10  # a connection that transferred less made no progress
+PROGRESS_BYTES = 64 << 10  # an attempt that transferred fewer bytes made no progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,11 @@ class Timing:
 
 
 class AttemptLimit:
-    """Limits the attempts at one request: none starts later than `limit_seconds` after the first one or after progress."""
+    """Limits the attempts at one request in number and time.
+
+    At most `most` attempts in a row may fail. No attempt starts later than `limit_seconds` after the first attempt, or after
+    the last attempt that made progress.
+    """
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
         self._limit = limit_seconds
@@ -42,16 +46,22 @@ class AttemptLimit:
         self._failed = 0
 
     def progressed(self, now: float) -> None:
-        """Restart the limits: the last attempt made progress."""
+        """Restart both limits, because the last attempt made progress."""
         self._began = now
         self._failed = 0
 
     def transferred(self, now: float) -> None:
-        """Restart only the time limit: the last attempt failed after it had sent much."""
+        """Restart only the time limit, because the last attempt sent at least PROGRESS_BYTES before it failed."""
         self._began = now
 
     def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:
-        """Return the seconds to wait after a failure before the next attempt; None to give up."""
+        """Count a failed attempt and return the seconds to wait before the next one; None if no further attempt is allowed.
+
+        Args:
+            now: The time in seconds, monotonic.
+            dice: A random number from 0 to 1.
+            retry_after: The least number of seconds to wait, from a Retry-After header.
+        """
         self._failed += 1
         backoff = dice * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
         wait = max(backoff, retry_after or 0.0)
@@ -61,7 +71,7 @@ class AttemptLimit:
 
 
 def retry_after(text: str | None, unix_now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, as a number or a date (RFC 9110, 10.2.3); None if neither."""
+    """Return the delay in a Retry-After header in seconds; None if it is neither a number nor a date (RFC 9110, 10.2.3)."""
     if text is None:
         return None
     with contextlib.suppress(ValueError):

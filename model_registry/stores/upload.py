@@ -1,11 +1,11 @@
-"""Uploads one blob to a registry: mounts it from another repository, sends it whole, or streams it with resumption.
+"""Uploads one blob to a registry: mounts it from another repository, sends it in one request, or sends it in resumable chunks.
 
-Nothing is visible in the registry before the last request, which names the digest. Specification: OCI distribution-spec
+The blob is not visible in the registry before the last request, which names its digest. Specification: OCI distribution-spec
 1.1, "Pushing blobs" and "Mounting a blob from another repository".
 
-Registries and the proxies before them limit the size of one request, each in its own way: with 413, or with 416 if the
-request has a Content-Range (4 MiB at the largest public one). `upload_methods` therefore lists several methods, cheapest
-first; the next one is used if the registry rejects a request for its size or its form.
+Registries and their proxies limit the size of one request. They reject a larger request with 413, or with 416 if the request
+has a Content-Range (the largest public registry does so above 4 MiB). `upload_methods` therefore lists several methods, the
+cheapest first. If the registry rejects a request for its size or form, the next method is used.
 """
 
 import contextlib
@@ -25,17 +25,19 @@ from model_registry.stores.http_client import AttemptFailed, Body, OciClient, Oc
 from model_registry.stores.retry import PROGRESS_BYTES
 
 WHOLE_BYTES = 4 << 20  # a blob up to this size is sent in one request from memory
-CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, if larger ones are rejected
+CHUNKS = (4 << 20, 1 << 20, 256 << 10)  # bytes of one request, tried in turn if larger requests are rejected
 ONE_PUT = 0
-STUCK = 2  # requests that fail while they are sent, before a smaller one is used
+STUCK = 2  # number of requests that fail while they are sent before a smaller chunk size is used
 TOO_LARGE = frozenset({413, 416})
-NO_PATCH = frozenset({400, 405, 411, 501})  # registries without chunks or Content-Range
+NO_PATCH = frozenset({400, 405, 411, 501})  # statuses of registries that do not support PATCH or Content-Range
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 _OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 def upload_methods(size: int, least: int = 0) -> list[int]:
-    """Return the ways to send `size` bytes, best first: the chunk size of a PATCH, or ONE_PUT without PATCH.
+    """Return the methods to send a blob, the preferred method first.
+
+    A method is the chunk size of PATCH requests in bytes, or ONE_PUT for a single PUT request with the whole blob.
 
     Args:
         size: The size of the blob in bytes.
@@ -47,13 +49,13 @@ def upload_methods(size: int, least: int = 0) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """The destination of blobs.
+    """The repository to which blobs are uploaded.
 
     Attributes:
         path: `/v2/<repository>/blobs`.
-        scope: The scope to push.
-        mounts: Repositories to mount from, each with the scope to read it.
-        stored: Returns whether a blob is stored already.
+        scope: The token scope that allows a push.
+        mounts: Repositories from which a blob may be mounted, each with the token scope that allows reading it.
+        stored: Returns whether the repository already holds a blob.
     """
 
     path: str
@@ -63,7 +65,7 @@ class UploadTarget:
 
 
 class _HashedSource:
-    """The bytes to send, hashed once while they are read. Reading again needs a seekable stream."""
+    """The bytes of the blob to send. Each byte is hashed when it is read first; reading it again needs a seekable stream."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream = stream
@@ -75,12 +77,15 @@ class _HashedSource:
         self._sha = hashlib.sha256()
 
     def check(self) -> None:
-        """Read the unread rest. Raises Corrupt if the whole differs from the declared content."""
+        """Read and hash all bytes not read yet. Raises Corrupt if the bytes do not have the declared size and digest."""
         for _ in self.read(self._hashed, self._content.size):
             pass
 
     def read(self, begin: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes from `begin` to `end`. Raises Corrupt, at the latest after the last byte of the content."""
+        """Yield the bytes from `begin` to `end`.
+
+        Raises Corrupt if the stream is too short, or, after the last byte of the content, if size or digest differ.
+        """
         self._seek(min(begin, self._hashed))
         while self._at < end:
             chunk = self._stream.read(min(digests.CHUNK, end - self._at))
@@ -120,11 +125,11 @@ class _HashedSource:
 
 
 class _NextMethod(Exception):
-    """The registry rejects a request of this size or form: another method may work."""
+    """The registry rejected the size or form of a request; another of the `upload_methods` may work."""
 
 
 class Upload:
-    """The upload of one blob. `stream` is read from its current position; resuming needs a seekable stream."""
+    """The upload of one blob. `stream` is read from its current position; repeating a request needs a seekable stream."""
 
     def __init__(
         self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
@@ -140,7 +145,12 @@ class Upload:
         self._offset = self._sent = self._stuck = 0
 
     def run(self) -> None:
-        """Store the blob. Raises Corrupt, and stores nothing, if the stream has other content; Unreachable."""
+        """Store the blob, with retries. A blob that is already stored is only compared with the stream.
+
+        Raises:
+            Corrupt: The stream does not have the declared content; nothing is stored.
+            Unreachable: The registry does not answer, or the stream cannot be read again for a retry.
+        """
         attempts = self._client.attempts()
         if self._target.stored(self._content):
             self._source.check()
@@ -171,9 +181,9 @@ class Upload:
                 raise
 
     def _shrink(self) -> None:
-        """Use a smaller chunk after two requests that failed while they were sent, with nothing stored.
+        """Use the next smaller chunk size after STUCK requests that failed while they were sent and stored nothing.
 
-        A proxy that limits requests may close the connection before its response, 413, is read.
+        A proxy that limits the size of requests may close the connection before the client reads the 413 response.
         """
         self._stuck += 1
         smaller = (
@@ -184,7 +194,10 @@ class Upload:
             self._methods = self._methods[1:]
 
     def _step(self) -> None:
-        """Send the content from the registry's offset to its end. Raises AttemptFailed, _NextMethod."""
+        """Make one attempt to finish the upload: resume at the offset that the registry has, or start from the beginning.
+
+        Raises AttemptFailed, _NextMethod.
+        """
         if self._url is not None and self._methods[0] != ONE_PUT:
             self._find_offset()
         if (self._url is None or self._methods[0] == ONE_PUT) and not self._begin():
@@ -199,7 +212,7 @@ class Upload:
         self._finish(list, 0)
 
     def _begin(self) -> bool:
-        """Open an upload. Return False if the blob could be mounted, so that nothing must be sent."""
+        """Mount the blob from another repository, or open an upload. Return False if the blob was mounted."""
         self._offset = 0
         self._url = None
         for repository, scope in self._target.mounts:
@@ -226,14 +239,14 @@ class Upload:
         return self._client.ask_once(OciRequest("POST", url, (self._target.scope, *scopes)))
 
     def _drop_small_chunks(self, answer: OciResponse) -> None:
-        """Drop the chunk sizes that the registry does not accept."""
+        """Remove the chunk sizes below the registry's minimum from the remaining methods."""
         minimum = answer.headers.get("OCI-Chunk-Min-Length", "")
         if minimum.isascii() and minimum.isdigit() and len(minimum) < 16:
             accepted = upload_methods(self._content.size, int(minimum))
             self._methods = [method for method in self._methods if method in accepted]
 
     def _find_offset(self) -> None:
-        """Get the registry's offset in the upload. A lost or empty upload is opened again."""
+        """Read from the registry how many bytes of the upload it has. Forget the upload if it is lost or empty."""
         assert self._url is not None
         answer = self._client.ask_once(OciRequest("GET", self._url, self._scopes))
         stored_range = _RANGE.fullmatch(answer.headers.get("Range", ""))
@@ -245,7 +258,11 @@ class Upload:
         self._follow(answer)
 
     def _patch(self, end: int, first: bool) -> None:
-        """Send the bytes up to `end`. `first` means that the registry has just stated the offset itself."""
+        """Send the bytes from the offset up to `end` in one PATCH request.
+
+        With `first` the offset is not one that an earlier PATCH of this attempt left, so that 416 rejects the request's size
+        or form; otherwise 416 means that the registry lost the offset.
+        """
         assert self._url is not None
         begin = self._offset
         total = self._content.size
@@ -263,7 +280,7 @@ class Upload:
             raise answer.error(f"PATCH of {end - begin} bytes of a blob of {total}")
         self._follow(answer)
         stored = _RANGE.fullmatch(answer.headers.get("Range", ""))
-        # A registry may keep less than was sent; one is known that states the range of the last chunk alone, from 0.
+        # A registry may store fewer bytes than were sent. A Range up to before `begin` is ignored: some state only the chunk.
         self._offset = int(stored[1]) + 1 if stored and begin < int(stored[1]) + 1 < end else end
 
     def _put(self) -> None:
@@ -279,7 +296,7 @@ class Upload:
         self._finish(lambda: self._pieces(0, size), size)
 
     def _finish(self, body: Body, size: int) -> None:
-        """Send the last request, with a body of `size` bytes. Raises AttemptFailed, _NextMethod."""
+        """Send the PUT request that completes the upload, with a body of `size` bytes. Raises AttemptFailed, _NextMethod."""
         assert self._url is not None
         digest = httpx.QueryParams({"digest": self._content.digest})
         query = b"&".join(filter(None, (self._url.query, str(digest).encode())))  # the rest as the registry wrote it
@@ -300,13 +317,13 @@ class Upload:
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
     def _try_next_method(self, answer: OciResponse) -> None:
-        """Raise _NextMethod if a request was too large and another method is left."""
+        """Switch to the next method and raise _NextMethod if a request was too large and another method is left."""
         if answer.status in TOO_LARGE and len(self._methods) > 1:
             self._methods = self._methods[1:]
             raise _NextMethod
 
     def _follow(self, answer: OciResponse) -> None:
-        """Use the Location of a response for the next request, if it has one."""
+        """Use the Location header of a response, if there is one, as the URL of the next request."""
         if "Location" in answer.headers:
             self._url = self._client.allowed(answer.location())
 
@@ -324,7 +341,7 @@ class Upload:
                 self._progress(self._content, done)
 
     def _cancel(self) -> None:
-        """Cancel the upload; the registry would drop it later by itself."""
+        """Cancel the upload in the registry. Errors are ignored: the registry removes abandoned uploads later."""
         if self._url is not None:
             with contextlib.suppress(AttemptFailed, RegistryError):
                 self._client.ask_once(OciRequest("DELETE", self._url, self._scopes))
