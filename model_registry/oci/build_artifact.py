@@ -20,10 +20,12 @@ _KINDS = {".jsonl": "dataset", ".json": "weight.config", ".yaml": "weight.config
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The content that a push sends: a manifest, its config and its other blobs.
+    """The content of one version to push: a manifest, its config and its other blobs.
 
     Attributes:
-        blobs: Each blob with a function that opens it.
+        manifest: The bytes of the manifest.
+        config: The bytes of the config.
+        blobs: The descriptor of each other blob, with a function that opens the blob's content.
     """
 
     manifest: bytes
@@ -34,12 +36,12 @@ class Artifact:
 def hash_files(
     folder: Path, more: Mapping[str, bytes], only: Collection[str] | None = None
 ) -> list[tuple[VersionFile, OpenContent]]:
-    """Return the files to push, sorted by path, with their digests.
+    """Return the files of a package to push, with digests, sorted by path. Each comes with a function that opens its content.
 
     Args:
-        folder: The package.
-        more: Content of files that the folder lacks, by path.
-        only: Paths to include; None includes all.
+        folder: The folder of the package. Files and folders whose names begin with a dot are left out.
+        more: The content of additional files that are not in the folder, by path.
+        only: The paths of the files in the folder to include; None includes all.
 
     Raises:
         Refused: The folder holds a link, a special file, an invalid path or too many files.
@@ -57,7 +59,10 @@ def hash_files(
 
 
 def walk(folder: Path, *, hidden: bool = True) -> Iterator[str]:
-    """Yield the path of every file relative to the folder. Raises Refused for links and special files."""
+    """Yield the path of every file relative to the folder; without `hidden`, names that begin with a dot are skipped.
+
+    Raises Refused for links and special files.
+    """
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if not hidden and any(part.startswith(".") for part in name.parts):
@@ -76,7 +81,7 @@ def file_opener(path: Path) -> OpenContent:
 def build_artifact(
     name: str, version: str, created: str | None, files: list[tuple[VersionFile, OpenContent]], more: Mapping[str, str]
 ) -> Artifact:
-    """Build the ModelPack artifact of these files, with `more` annotations."""
+    """Build the ModelPack artifact of a version from its files; `more` are additional annotations of the manifest."""
     config = manifest.build_config(name, version, created, (file.content.digest for file, _ in files))
     data = manifest.build_version(name, version, created, [file for file, _ in files], config, more)
     return Artifact(data, config, tuple((file.content, source) for file, source in files))

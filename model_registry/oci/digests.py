@@ -16,7 +16,7 @@ _SYNTAX = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text is a digest as this package writes and reads it."""
+    """Return whether a text is a digest: `sha256:` and 64 hexadecimal digits in lower case."""
     return _SYNTAX.fullmatch(text) is not None
 
 
@@ -28,7 +28,7 @@ def hex_digits(digest: str) -> str:
 
 
 def short(digest: str) -> str:
-    """Return the start of a digest, which fits a column and identifies it to a person."""
+    """Return the first characters of a digest, for display."""
     return digest[: len("sha256:") + 12]
 
 
@@ -38,7 +38,7 @@ def from_bytes(data: bytes) -> str:
 
 
 def from_stream(stream: BinaryIO) -> tuple[str, int]:
-    """Return the digest and the size in bytes of the rest of a stream."""
+    """Read a stream to its end, and return the digest and the size in bytes of the bytes read."""
     sha = hashlib.sha256()
     size = 0
     while chunk := stream.read(CHUNK):
@@ -48,13 +48,13 @@ def from_stream(stream: BinaryIO) -> tuple[str, int]:
 
 
 def read_chunks(stream: BinaryIO | io.RawIOBase) -> Iterator[bytes]:
-    """Yield the rest of a stream in chunks of CHUNK bytes."""
+    """Yield the unread bytes of a stream in chunks of at most CHUNK bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk
 
 
 def verify_chunks(content: Iterable[bytes], digest: str, size: int, description: str) -> Iterator[bytes]:
-    """Yield chunks while hashing them; the content is verified only after the last chunk.
+    """Yield the chunks of `content` while hashing them. The content is verified only when the iterator ends without an error.
 
     Raises:
         Corrupt: The content has more than `size` bytes (raised at once), or another size or digest (raised at the end); the
@@ -76,7 +76,7 @@ def verify_chunks(content: Iterable[bytes], digest: str, size: int, description:
 
 
 def check_stream(stream: BinaryIO, digest: str, size: int, description: str) -> None:
-    """Verify the rest of a stream. Raises Corrupt as `verify_chunks` does."""
+    """Read a stream to its end and verify the bytes read. Raises Corrupt as `verify_chunks` does."""
     for _ in verify_chunks(read_chunks(stream), digest, size, description):
         pass
 

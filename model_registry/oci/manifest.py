@@ -1,10 +1,11 @@
-"""Manifests, the documents that list the content of a version.
+"""Parses and builds manifests, the documents that list the content of a version.
 
-They are parsed without trust, and written so that equal content gives equal bytes.
+The parsed bytes are untrusted. Equal content gives equal bytes when a manifest is built.
 
-Written versions are ModelPack artifacts (github.com/modelpack/model-spec v0.0.7): raw layers, one file each. The config
-holds the ModelPack document inside an ordinary OCI image config, because tools that know only images (`skopeo inspect`)
-reject every other config type. Readers accept both, plain artifacts of other tools, and container images.
+This package writes versions as ModelPack artifacts (github.com/modelpack/model-spec v0.0.7) with one raw layer per file. The
+config is an OCI image config that also holds the keys of a ModelPack config, because tools that know only images (`skopeo
+inspect`) reject every other config type. Accepted when reading: ModelPack artifacts with either config type, artifacts of other
+tools with a file model.onnx, and container images.
 """
 
 import re
@@ -19,7 +20,7 @@ from model_registry.errors import BadReference, Corrupt
 from model_registry.oci import digests
 from model_registry.untrusted_input import documents
 
-MAX_BYTES = 4 << 20  # what registries accept at most (OCI distribution-spec, "Pushing manifests")
+MAX_BYTES = 4 << 20  # of a manifest: the size that registries must accept (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000
 MAX_SIZE = 1 << 50
 
@@ -40,13 +41,13 @@ CREATED = "org.opencontainers.image.created"
 UNPACK = "io.deis.oras.content.unpack"
 _HINT = "push it with model-registry push DIR REF"
 _MODEL_FILE = "model.onnx"
-_LAYER = re.compile(  # a tar archive of a container image; foreign and nondistributable layers are kept elsewhere
+_LAYER = re.compile(  # a layer of a container image; foreign and nondistributable layers, stored elsewhere, do not match
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"
 )
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The platform of a manifest in an index."""
+    """The operating system and CPU architecture for which a manifest in an index is meant."""
 
     os: str = ""
     architecture: str = ""
@@ -54,7 +55,7 @@ class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Media type, digest and size (bytes) of some content."""
+    """An OCI descriptor: the media type, digest and size (in bytes) of a manifest or blob."""
 
     media_type: str
     digest: str
@@ -87,7 +88,7 @@ class ImageIndex(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class DocumentKind(msgspec.Struct, frozen=True, rename="camel"):
-    """The type that a document declares."""
+    """The media type and artifact type that a manifest or index declares."""
 
     media_type: str = ""
     artifact_type: str | None = None
@@ -95,7 +96,7 @@ class DocumentKind(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class VersionFile:
-    """One file of a version: its path in the folder and its content."""
+    """One file of a version: its path in the version's folder and the descriptor of its content."""
 
     path: str
     content: Descriptor
@@ -106,10 +107,11 @@ class VersionManifest:
     """The parsed manifest of a model version.
 
     Attributes:
-        name: The model's name; empty if the manifest does not state it, as those of other tools.
-        version: The version; empty if the manifest does not state it.
-        files: The files; empty for a container image.
-        layers: The layers of a container image, lowest first; else empty.
+        name: The model's name; empty if the manifest does not state one, which manifests of other tools may not.
+        version: The version; empty if the manifest does not state one.
+        created: The creation time in the manifest; None if there is none.
+        files: The files; empty for a container image, whose files are in its layers.
+        layers: The layers of a container image, lowest first; empty for other versions.
     """
 
     name: str
@@ -122,7 +124,7 @@ class VersionManifest:
 
     @property
     def blobs(self) -> tuple[Descriptor, ...]:
-        """All content except the manifest."""
+        """The descriptors of all content of the version except the manifest."""
         return (self.config, *(file.content for file in self.files), *self.layers)
 
 
@@ -137,7 +139,7 @@ _Document = TypeVar("_Document", Manifest, ImageIndex)
 
 
 def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
-    """Decode untrusted JSON into a type. Raises Corrupt; its message starts with `description`."""
+    """Decode untrusted JSON as the type `into`. Raises Corrupt, whose message starts with `description`."""
     try:
         return documents.decode(data, into)
     except documents.UnreadableDocument as error:
@@ -145,12 +147,12 @@ def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
 
 
 def encode(document: object) -> bytes:
-    """Encode a document without spaces and with sorted annotations."""
+    """Encode a document as JSON without spaces, with the keys of its mappings sorted."""
     return msgspec.json.encode(document, order="deterministic")
 
 
 def describe_manifest(data: bytes) -> Descriptor:
-    """Return the descriptor of a manifest's or an index's bytes. Raises Corrupt."""
+    """Return the descriptor of a manifest or index with these bytes. Raises Corrupt if the bytes are neither."""
     parsed: ImageIndex | Manifest = parse_index(data) if is_index(data) else parse(data)
     media_type = parsed.media_type or MANIFEST_TYPE
     return Descriptor(
@@ -159,12 +161,12 @@ def describe_manifest(data: bytes) -> Descriptor:
 
 
 def is_index(data: bytes) -> bool:
-    """Return whether a document declares itself an index. Raises Corrupt if it is no JSON object."""
+    """Return whether the media type in a document is that of an index. Raises Corrupt if the document is no JSON object."""
     return decode(data, DocumentKind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
 def contents(data: bytes) -> tuple[Descriptor, ...]:
-    """Return the content that a manifest (config, layers) or an index (manifests) names. Raises Corrupt."""
+    """Return the descriptors that a manifest (of config and layers) or an index (of manifests) lists. Raises Corrupt."""
     if is_index(data):
         return parse_index(data).manifests
     parsed = parse(data)
@@ -205,7 +207,7 @@ def check(descriptor: Descriptor) -> Descriptor:
 
 
 def parse_version(data: bytes) -> VersionManifest:
-    """Parse the manifest of a model version. Raises Corrupt if it is no model, or has unsafe file paths."""
+    """Parse the manifest of a model version. Raises Corrupt if it describes no model version, or has unsafe file paths."""
     manifest = parse(data)
     annotations = manifest.annotations
     files: tuple[VersionFile, ...] = ()
@@ -237,7 +239,10 @@ def parse_version(data: bytes) -> VersionManifest:
 
 
 def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
-    """Return the compression of an image layer. Raises Corrupt if it is no layer or is stored elsewhere."""
+    """Return the compression of an image layer from its media type; an empty string for an uncompressed layer.
+
+    Raises Corrupt for any other media type, such as that of a layer stored outside the registry.
+    """
     if (match := _LAYER.fullmatch(layer.media_type)) is None:
         raise Corrupt(f"a layer of type {layer.media_type} is not read", "layers are tar archives, plain or with gzip or zstd")
     return cast(Literal["", "gzip", "zstd"], match["oci"] or match["docker"] or "")
@@ -254,7 +259,7 @@ def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[VersionFile, ...]:
 
 
 def build_config(name: str, version: str, created: str | None, diff_ids: Iterable[str]) -> bytes:
-    """Build the config of a version: a ModelPack document that is an OCI image config too."""
+    """Build the config of a version: a document that is valid both as a ModelPack config and as an OCI image config."""
     layers = list(diff_ids)
     described = {"name": name, "version": version} | ({"createdAt": created} if created else {})
     document: dict[str, Any] = {
@@ -269,7 +274,10 @@ def build_config(name: str, version: str, created: str | None, diff_ids: Iterabl
 
 
 def version_annotations(name: str, version: str, created: str | None, more: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations of a version. Raises BadReference if `more` sets a reserved one."""
+    """Return the annotations of a version's manifest: name, version, creation time and `more`.
+
+    Raises BadReference if `more` has one of the reserved keys.
+    """
     fixed = {TITLE: name, VERSION: version} | ({CREATED: created} if created else {})
     if reserved := sorted(more.keys() & {TITLE, VERSION, CREATED}):
         raise BadReference(
@@ -286,7 +294,7 @@ def build_version(
     config: bytes,
     more: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Build the manifest of a version with `more` annotations. Equal arguments give equal bytes."""
+    """Build the manifest of a version; `more` are additional annotations. Equal arguments give equal bytes."""
     layers = tuple(
         msgspec.structs.replace(file.content, annotations={FILEPATH: file.path, TITLE: file.path})
         for file in sorted(files, key=lambda file: file.path)

@@ -1,6 +1,6 @@
 """References to a repository and a version in it: `oci:FOLDER[:TAG|@DIGEST]` or `HOST/PATH[:TAG|@DIGEST]`.
 
-A folder is an OCI image layout that holds one repository. The tag follows the last `:` after the last `/`.
+FOLDER is the path of an OCI image layout, which holds one repository. The tag follows the last `:` after the last `/`.
 """
 
 import os
@@ -23,10 +23,13 @@ _REMOTE = re.compile(  # host[:port]/path as in the distribution project's refer
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
-    """A repository, and in it a tag, a digest or neither, never both. `str()` returns the text that `parse` reads.
+    """A reference to a repository, or to a tag or digest in it. `str()` returns text that `parse` accepts.
 
     Attributes:
-        repository: An absolute folder (kind "oci"), or `host[:port]/path` (kind "remote").
+        kind: "oci" for an OCI image layout in a folder, "remote" for a registry.
+        repository: The absolute path of the folder (kind "oci"), or `host[:port]/path` (kind "remote").
+        tag: The tag; None if there is none. At most one of `tag` and `digest` is set.
+        digest: The digest; None if there is none.
     """
 
     kind: Literal["oci", "remote"]
@@ -40,7 +43,7 @@ class ModelReference:
 
     @property
     def name(self) -> str:
-        """The model's name: the last part of the repository."""
+        """The model's name: the last part of the repository's path."""
         return self.repository.rpartition("/")[2]
 
     def bare(self) -> "ModelReference":
@@ -73,7 +76,7 @@ def is_tag(text: str) -> bool:
 
 
 def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
-    """Return repository, tag and digest."""
+    """Split a reference without its prefix into repository, tag and digest; a missing tag or digest is None."""
     folder, slash, last = rest.rpartition("/")
     repository, at, digest = last.partition("@")
     if at:

@@ -36,23 +36,23 @@ def history_tag(channel: str, revision: int) -> str:
 
 
 def revisions(tags: Iterable[str], channel: str) -> list[int]:
-    """Return the revisions of a channel, newest first."""
+    """Return the revision numbers of a channel's history tags, the newest (highest) first."""
     entries = (_HISTORY.fullmatch(tag) for tag in tags)
     return sorted((int(e["revision"]) for e in entries if e is not None and e["channel"] == channel), reverse=True)
 
 
 def channels(tags: Iterable[str]) -> list[str]:
-    """Return the channels that have a history, sorted."""
+    """Return the names of the channels that have a history tag, sorted."""
     return sorted({entry["channel"] for tag in tags if (entry := _HISTORY.fullmatch(tag)) is not None})
 
 
 def is_referrers(tag: str) -> bool:
-    """Return whether a tag lists the referrers of a manifest."""
+    """Return whether a tag has the form of the fallback tag under which the referrers of a manifest are listed."""
     return _REFERRERS.fullmatch(tag) is not None
 
 
 def versions(tags: Iterable[str]) -> list[str]:
-    """Return the tags that are neither channels, history entries nor lists of referrers, sorted."""
+    """Return the version tags, sorted: tags that are no channel, no history entry and no list of referrers."""
     every = list(tags)
     moving = set(channels(every))
     return sorted(t for t in every if t not in moving and not _HISTORY.fullmatch(t) and not _REFERRERS.fullmatch(t))
