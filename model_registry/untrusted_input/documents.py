@@ -1,9 +1,9 @@
-"""The reader of untrusted JSON. Every fault of a document raises `UnreadableDocument`, and nothing else.
+"""Reads untrusted JSON. Every fault of a document raises `UnreadableDocument` and no other exception.
 
-msgspec and the standard library raise RecursionError for a document of about 1,000 levels. A value of some hundred levels
-decodes, but breaks code that writes or compares it later: orjson encodes 254 levels. The reader therefore limits depth, size
-and integers before it returns a value. A type without untyped parts and unbounded integers needs no such scan: msgspec rejects
-or skips everything else.
+msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
+levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
+therefore limits the depth, the size and the integers of a document before it returns a value. The document is not scanned for
+depth and integers if its type has no untyped parts and no unbounded integers: msgspec then rejects or skips all other values.
 """
 
 import functools
@@ -16,19 +16,21 @@ import msgspec
 from msgspec import inspect
 
 MAX_DEPTH = 100
-"""Levels of arrays and objects in a document. A model's signature, a manifest or a status record has fewer than ten."""
+"""Most nested levels of arrays and objects in a document. A model's signature, a manifest or a status record has fewer than
+ten."""
 MAX_BYTES = 64 << 20
-"""Size of a document, unless its reader has a smaller limit. Records of Kafka are far smaller."""
-SHOWN = 300  # characters of a decoder's message
+"""Largest size of a document, unless its reader has a smaller limit. Records of Kafka are far smaller."""
+SHOWN = 300  # characters of the decoder's message that UnreadableDocument repeats
 SMALLEST = -(2**63)
 LARGEST = 2**63 - 1
 
 Int64 = Annotated[int, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
-"""An integer as Kafka's protocol and numpy have it. An unbounded `int` takes 4,300 digits, which no float or array can hold."""
+"""A signed 64-bit integer, as in Kafka's protocol and numpy. An unbounded `int` accepts up to 4,300 digits, which do not fit
+into a float or an array."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
-"""An integer from 0 on: an offset, a revision, a number of things."""
+"""An integer of at least 0: an offset, a revision or a number of items."""
 Unix = Annotated[int, msgspec.Meta(ge=-(10**14), le=10**14)]
-"""Unix milliseconds within some 3,000 years, of which dates can be made."""
+"""A time in Unix milliseconds, within some 3,000 years of 1970, so that `datetime` can represent it."""
 
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _INTEGERS = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}(?![0-9.eE])")
@@ -42,7 +44,7 @@ Document = TypeVar("Document")
 
 
 class UnreadableDocument(ValueError):
-    """The bytes are no document of the expected type, or exceed a limit. The message never shows their content."""
+    """The bytes are no document of the expected type, or exceed a limit. The message never shows the content of the bytes."""
 
 
 class DocumentDecoder(Generic[Document]):
@@ -54,7 +56,7 @@ class DocumentDecoder(Generic[Document]):
         self._max_bytes = max_bytes
 
     def decode(self, data: bytes | str | memoryview | None) -> Document:
-        """Return the document in `data`; None counts as empty. Raises UnreadableDocument, and nothing else."""
+        """Return the decoded document. Raises UnreadableDocument, also if `data` is None, and no other exception."""
         if data is None or len(data) > self._max_bytes:
             raise UnreadableDocument("there is no document" if data is None else f"it has more than {self._max_bytes:,} bytes")
         try:
@@ -69,7 +71,7 @@ class DocumentDecoder(Generic[Document]):
             raise UnreadableDocument(f"{error!s:.{SHOWN}}") from None
 
     def decode_or_none(self, data: bytes | str | memoryview | None) -> Document | None:
-        """Return the document in `data`, or None if it cannot be read."""
+        """Return the decoded document; None if `data` is unreadable or None."""
         try:
             return self.decode(data)
         except UnreadableDocument:
@@ -79,7 +81,8 @@ class DocumentDecoder(Generic[Document]):
 def check(data: bytes) -> None:
     """Raise UnreadableDocument if JSON text nests deeper than MAX_DEPTH or holds an integer beyond 64 bits.
 
-    The scans run in C: 0.8 us for a record of 330 bytes. Strings are removed only if a limit may be exceeded.
+    The checks run in C code: 0.8 us for a record of 330 bytes. The text is checked without its strings, which are removed only
+    if a first count shows that a limit may be exceeded.
     """
     _check_depth(data)
     if _LONG in data.translate(_DIGITS) and any(not _fits(match[0]) for match in _INTEGERS.finditer(_STRINGS.sub(b'""', data))):
@@ -99,7 +102,7 @@ def _fits(integer: bytes) -> bool:
 
 
 def _is_open(type_: Any, visited: set[Any]) -> bool:
-    """Return whether a value of this type may hold untyped parts or integers of any size."""
+    """Return whether a value of this type may contain untyped parts, unbounded integers or unlimited nesting."""
     if isinstance(type_, inspect.AnyType | inspect.RawType):
         return True
     if isinstance(type_, inspect.IntType):
@@ -119,7 +122,10 @@ ANY = DocumentDecoder[Any](Any)
 
 
 def decode(data: bytes | str | memoryview | None, type_: type[Document], *, max_bytes: int = MAX_BYTES) -> Document:
-    """Return the document in `data` as this type. Raises UnreadableDocument. For documents that are read rarely."""
+    """Return the document in `data`, decoded as this type. Raises UnreadableDocument.
+
+    Code that reads many documents of one type should keep a DocumentDecoder instead.
+    """
     decoder: DocumentDecoder[Document] = _decoder(type_, max_bytes)  # type: ignore[arg-type]  # types are hashable
     return decoder.decode(data)
 
@@ -130,10 +136,10 @@ def _decoder(type_: Any, max_bytes: int) -> DocumentDecoder[Any]:
 
 
 def decode_lenient(data: bytes) -> Any:
-    """Return a document as the standard library reads it: NaN, infinities and integers of any size are accepted.
+    """Return a document as the standard library decodes it: NaN, infinities and integers of any size are accepted.
 
     Raises:
-        UnreadableDocument: Also for UTF-16, and for half of a surrogate pair, which no text may hold.
+        UnreadableDocument: The document is no JSON in UTF-8, nests too deeply, or has an unpaired surrogate in a string.
     """
     try:
         _check_depth(data)

@@ -1,4 +1,4 @@
-"""Opens files that others placed, if they are regular files."""
+"""Opens files from untrusted folders, and rejects files that are not regular files."""
 
 import errno
 import os

@@ -1,6 +1,7 @@
-"""Variable-length integers of Protobuf and Avro: seven bits a byte, the lowest first; the eighth bit means that more follow.
+"""Variable-length integers (varints) of Protobuf and Avro.
 
-`scorer/decoding/schema_formats/varints.py` reads whole columns of them with numpy.
+Each byte has seven bits of the number, the lowest bits first; its eighth bit is set if a further byte follows.
+`scorer/decoding/schema_formats/varints.py` reads whole columns of varints with numpy.
 """
 
 from mmap import mmap
@@ -9,10 +10,10 @@ LONGEST = 10  # bytes of an unsigned 64-bit integer
 
 
 def read_varint(data: bytes | mmap, at: int, end: int, longest: int = LONGEST) -> tuple[int, int]:
-    """Return the number at byte `at`, and the position behind it.
+    """Return the unsigned number that starts at byte `at`, and the position after its last byte.
 
     Raises:
-        ValueError: if it does not end before `end`, or within `longest` bytes.
+        ValueError: The number does not end before `end` or within `longest` bytes.
     """
     value = 0
     for shift in range(0, 7 * longest, 7):
@@ -27,7 +28,7 @@ def read_varint(data: bytes | mmap, at: int, end: int, longest: int = LONGEST) -
 
 
 def encode_varint(number: int) -> bytes:
-    """Encode a number that is not negative."""
+    """Encode a non-negative number as a varint."""
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)

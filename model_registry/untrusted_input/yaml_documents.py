@@ -1,4 +1,4 @@
-"""The reader of untrusted YAML: plain data with unique keys, limited depth and limited alias expansion."""
+"""Reads untrusted YAML. A document holds only plain data, has unique keys, and is limited in depth and alias expansion."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -8,7 +8,7 @@ import yaml
 from model_registry.untrusted_input.documents import MAX_DEPTH, UnreadableDocument
 
 MAX_NODES = 1_000_000
-"""Values of a document, each as often as aliases repeat it: nine lines of aliases can name a billion."""
+"""Most values in a document after alias expansion: nine lines of nested aliases can expand to a billion values."""
 
 MERGE = "tag:yaml.org,2002:merge"  # `<<: *defaults`
 
@@ -18,7 +18,7 @@ class DuplicateKey(UnreadableDocument):
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes at most MAX_NODES nodes, at most MAX_DEPTH deep."""
+    """A YAML loader that rejects more than MAX_NODES values, more than MAX_DEPTH nested levels, and repeated keys."""
 
     def __init__(self, stream: bytes | str) -> None:
         super().__init__(stream)
@@ -57,7 +57,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def load(text: bytes | str) -> Any:
-    """Return the values of a YAML document. Raises UnreadableDocument, which names the line but never shows its content."""
+    """Return the values of a YAML document.
+
+    Raises UnreadableDocument. Its message names the line of a syntax error but does not show the line's content.
+    """
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -71,7 +74,7 @@ def load(text: bytes | str) -> Any:
 
 
 def _fault(error: yaml.YAMLError) -> str:
-    """Return the fault and its line number, without the line: it may hold a secret."""
+    """Return the description and line number of a YAML error, without the line's content, which may be a secret."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem} in line {error.problem_mark.line + 1}"
     return type(error).__name__
