@@ -1,1 +1,1 @@
-"""Trust in versions: keys, signatures, attestations and the scorers' policy."""
+"""Establishes trust in versions: keys, signatures, attestations, and the policy that decides which versions a scorer loads."""

@@ -1,7 +1,7 @@
-"""Decides whether a version may be loaded, before any of its content is read, by the policy and the signatures of the version.
+"""Decides by the policy and a version's signatures whether the version may be loaded, before any of its content is read.
 
-Accepted bundles are cached on disk, so that a version is accepted again while the registry is unavailable. Cached bundles
-are not trusted: they are verified against the policy's keys each time, like those from the registry.
+The signed bundle that led to an acceptance is cached on disk, so that the version is accepted again while the registry is
+unavailable. A cached bundle is not trusted: like a bundle from the registry, it is verified with the policy's keys each time.
 """
 
 import logging
@@ -17,11 +17,11 @@ from model_registry.stores.base import Store
 
 log = logging.getLogger(__name__)
 
-_UNSIGNED = b"{}"  # cached if a signature is optional and the store has none
+_UNSIGNED = b"{}"  # cached in place of a bundle if signatures are optional and the store has none for the version
 
 
 class Admission:
-    """Accepts every version without asking the registry: there is no policy."""
+    """Decides whether a version may be loaded. This class, used without a policy, accepts every version."""
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `PolicyAdmission`
         """Return None: no key is needed."""
@@ -29,10 +29,11 @@ class Admission:
 
 
 class PolicyAdmission(Admission):
-    """Accepts versions by a policy. Any number of processes may share the cache folder.
+    """Accepts only the versions that a policy allows. Any number of processes may share the cache folder.
 
     Args:
-        folder: The cache of accepted bundles; None disables it.
+        policy: The policy.
+        folder: The folder in which accepted bundles are cached; None disables the cache.
     """
 
     def __init__(self, policy: Policy, folder: Path | None) -> None:
@@ -41,12 +42,13 @@ class PolicyAdmission(Admission):
         self._comparisons = SignatureCache(folder and folder / "comparisons")
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:
-        """Return the id of the key that signed a manifest as this version of the repository's model; None if none is needed.
+        """Check whether the policy allows loading a version; raise an error if not.
 
-        The store is asked only if no cached bundle is valid.
+        Returns the id of the trusted key that signed the manifest under the name of this version. Returns None if the version
+        has no signature and the policy requires none. The store is read only if no cached bundle is valid.
 
         Raises:
-            Refused: The version must not be loaded.
+            Refused: The policy does not allow the version.
             Unreachable: The store does not answer.
             Corrupt: The list of signatures is damaged.
         """
@@ -58,9 +60,9 @@ class PolicyAdmission(Admission):
         return signer
 
     def compared(self, store: Store, digest: str, now: datetime) -> str | None:
-        """Return the id of the key that signed the passed comparison of a manifest; None if none is needed.
+        """Return the id of the trusted key that signed a passed comparison of a manifest.
 
-        Raises as `check` does.
+        Returns None if the policy requires no comparison. Raises as `check` does.
         """
         if not self._policy.compared:
             return None
@@ -107,5 +109,8 @@ class PolicyAdmission(Admission):
 
 
 def admission(policy: Path | None, cache: Path) -> Admission:
-    """Return the admission for a policy file; accepted bundles are cached in the cache folder. Raises BadFile."""
+    """Return the admission for a policy file; for None, the admission that accepts every version.
+
+    Accepted bundles are cached below the cache folder. Raises BadFile if the policy cannot be read.
+    """
     return Admission() if policy is None else PolicyAdmission(read(policy), cache / "proofs")

@@ -1,7 +1,8 @@
 """Attestations: signed statements about a version, such as its provenance and its evaluation.
 
-They are stored like signatures, and as `cosign attest --key` stores them. predicates.py defines the types with a short
-name; any other type is named by its URI, and its predicate is not checked.
+Attestations are stored like signatures, in the layout of `cosign attest --key`. The *predicate* is the content of the
+statement. predicates.py defines the types of predicates that have a short name. Any other type is named by its URI, and its
+predicate is not checked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,8 +26,11 @@ class Attestation:
     """One attestation of a version.
 
     Attributes:
-        key_id: The trusted key that signed it; None if no trusted key did, so that `predicate` is only a claim.
-        fault: Why no trusted key signed it.
+        type: The URI of the predicate's type.
+        predicate: The content of the statement. Without a trusted signature it is only a claim.
+        referrer: The digest of the manifest that stores the attestation.
+        key_id: The id of the trusted key that signed the attestation; None if no trusted key did.
+        fault: The reason why the attestation is not verified; empty if it is.
     """
 
     type: str
@@ -37,12 +41,12 @@ class Attestation:
 
     @property
     def verified(self) -> bool:
-        """Whether a trusted key signed it for this version."""
+        """Whether a trusted key signed the attestation for this version."""
         return self.key_id is not None
 
 
 def read_predicate(path: Path) -> dict[str, Any]:
-    """Read a predicate from a file. Raises BadFile if it is missing or no JSON object."""
+    """Read a predicate from a file. Raises BadFile if the file is missing or holds no JSON object."""
     data = read_named("predicate", path)
     try:
         return documents.decode(data, dict[str, Any])
@@ -54,10 +58,10 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
     """Sign a statement about a manifest, store it, and return the digest of the new referrer.
 
     Raises:
-        BadReference: The type is unknown.
+        BadReference: `type_` is neither a short name nor a URI.
         BadFile: The predicate does not match its type.
         Refused: The statement is too large.
-        RegistryError: As the store raises it.
+        RegistryError: Any error of the store.
     """
     uri = type_uri(type_)
     predicates.check(uri, predicate, digest)
@@ -65,9 +69,9 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
 
 
 def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
-    """Return the attestations of a manifest, verified or not, without its signatures.
+    """Return the attestations of a manifest, with and without a trusted signature. Plain signatures are left out.
 
-    Unreadable ones are left out.
+    Unreadable attestations are left out too.
 
     Raises:
         Unreachable: The store does not answer.
@@ -77,16 +81,16 @@ def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now
 
 
 def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
-    """Yield the attestations of a manifest one by one: any writer to the store may have added hundreds, of a megabyte each.
+    """Yield the attestations of a manifest one by one, as `list_attestations` returns them and with its errors.
 
-    Raises as `list_attestations` does.
+    This bounds the memory: any writer to the store may have added hundreds of attestations of a megabyte each.
     """
     parsed = (_read(stored, digest, keys, now) for stored in signatures.collect(store, digest))
     return (stored for stored in parsed if stored is not None and stored.type != bundle.SIGNED)
 
 
 def type_uri(name: str) -> str:
-    """Return the URI of a predicate type that is given by its short name or its URI. Raises BadReference."""
+    """Return the URI of a predicate type; `name` is its short name or its URI. Raises BadReference for any other text."""
     if name in TYPES:
         return TYPES[name]
     if not name.isprintable() or not name.startswith(("https://", "http://")) or name == bundle.SIGNED:

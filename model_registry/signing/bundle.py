@@ -1,8 +1,9 @@
-"""Sigstore bundles (bundle format v0.3, JSON): one signed in-toto statement, as cosign 3 stores and reads them.
+"""Builds and parses Sigstore bundles (JSON, bundle format v0.3), the files in which cosign 3 stores one signed statement.
 
-A statement (attestation spec v1) holds a predicate about content with a digest (the subject); a signature of a version is a
-statement with an empty predicate. The statement is in a DSSE envelope (github.com/secure-systems-lab/dsse, protocol v1).
-The signature covers the *pre-authentication encoding* of its type and bytes: nothing is parsed before the key is checked.
+An in-toto statement (attestation spec v1) states a *predicate* about the content with a digest, the *subject*. A signature of a
+version is a statement with an empty predicate. The statement is the payload of a DSSE envelope
+(github.com/secure-systems-lab/dsse, protocol v1). The cryptographic signature covers the *pre-authentication encoding* of the
+payload's type and bytes, so that it can be verified before the payload is parsed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 STATEMENT_TYPES = (STATEMENT_TYPE, "https://in-toto.io/Statement/v0.1")
 SIGNED = "https://sigstore.dev/cosign/sign/v1"
 MOVED = "https://scorestream.io/attestations/move/v1"
-"""The type of a signed move of a channel (model_registry/channels/signed_move.py)."""
+"""The predicate type of a signed move of a channel (model_registry/channels/signed_move.py)."""
 
 
 class _Subject(msgspec.Struct, frozen=True):
@@ -40,10 +41,13 @@ class _Statement(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class InTotoStatement:
-    """A parsed statement.
+    """A parsed in-toto statement.
 
     Attributes:
-        subjects: The names of each digest (`sha256:` and hexadecimal digits) that the statement is about.
+        subjects: The digests (`sha256:` and hexadecimal digits) that the statement is about, each with the names under which
+            the statement lists the digest.
+        predicate_type: The URI of the predicate's type.
+        predicate: The content of the statement.
     """
 
     subjects: Mapping[str, frozenset[str]]
@@ -52,7 +56,7 @@ class InTotoStatement:
 
 
 def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any], names: Sequence[str] = ()) -> bytes:
-    """Encode a statement about one manifest: one subject per name, or one without a name."""
+    """Encode a statement about one manifest, with one subject per name; without names, with one subject that has no name."""
     subjects: list[dict[str, str]] = [{"name": subject_name} for subject_name in names] or [{}]
     subject = [{**subject_name, "digest": {"sha256": digests.hex_digits(digest)}} for subject_name in subjects]
     return manifest.encode(
@@ -61,7 +65,7 @@ def build_statement(digest: str, predicate_type: str, predicate: dict[str, Any],
 
 
 def parse_statement(payload: bytes) -> InTotoStatement:
-    """Parse the statement in a payload. Raises Corrupt. Verifies no signature."""
+    """Parse the statement in a payload. Raises Corrupt. Does not verify the signature."""
     statement = manifest.decode(payload, _Statement, "the signed statement")
     if statement.type_ not in STATEMENT_TYPES:
         raise Corrupt(f"the signed document is {statement.type_!r:.100}, no in-toto statement")
@@ -89,7 +93,10 @@ class _Bundle(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A parsed bundle. Do not parse the payload before `sig` is verified over `signed` with a trusted key."""
+    """A parsed bundle: the payload and its signature.
+
+    The payload is trusted only after `sig` was verified over `signed` with a trusted key.
+    """
 
     payload: bytes
     sig: bytes
@@ -101,12 +108,15 @@ class Bundle:
 
 
 def encoded(payload_type: str, payload: bytes) -> bytes:
-    """Return DSSE's pre-authentication encoding."""
+    """Return DSSE's pre-authentication encoding of a payload, the bytes that are signed."""
     return b"DSSEv1 %d %s %d %s" % (len(payload_type.encode()), payload_type.encode(), len(payload), payload)
 
 
 def build(payload: bytes, key: PrivateKey) -> bytes:
-    """Sign a statement. The hint names the key (base64 of its fingerprint) for tools; it is not trusted."""
+    """Sign an encoded statement and return the bundle.
+
+    The bundle's field `hint` holds the key's fingerprint in base64, by which tools find the key; readers do not trust it.
+    """
     sig = key.sign(encoded(PAYLOAD_TYPE, payload))
     document = {  # bytes are written as base64
         "mediaType": MEDIA_TYPE,
@@ -117,7 +127,7 @@ def build(payload: bytes, key: PrivateKey) -> bytes:
 
 
 def parse(data: bytes) -> Bundle:
-    """Parse a bundle with one signed statement. Raises Corrupt. Verifies no signature."""
+    """Parse a bundle with one signed statement. Raises Corrupt. Does not verify the signature."""
     if len(data) > MAX_BYTES:
         raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
     document = manifest.decode(data, _Bundle, "the signature bundle")

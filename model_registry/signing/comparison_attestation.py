@@ -1,6 +1,7 @@
-"""Evaluates attestations of comparisons: whether a version passed its comparison with the version that answered before it.
+"""Evaluates attestations of comparisons, which state whether a version passed a comparison with the champion of that time.
 
-A comparison is about a digest under any name: it also counts for the same content in another repository.
+A comparison is about the digest of a version's manifest. It is therefore valid for the same content in any repository and under
+any name.
 """
 
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from model_registry.signing.signatures import StoredBundle, TrustedKey
 
 
 def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
-    """Return the id of the trusted key that signed a passed comparison of this manifest, and the fault otherwise.
+    """Return the pair (key id, fault) for a stored bundle.
 
-    One of both is empty; both are empty if the bundle is no comparison.
+    If a trusted key signed a passed comparison of this manifest, the pair has the id of the key and an empty fault. Otherwise
+    the pair has an empty id and the reason. Both are empty if the bundle is no comparison.
     """
     if stored.fault or not _claims_comparison(stored.data):
         return "", ""
@@ -31,7 +33,7 @@ def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now:
 
 
 def not_passed(repository: str, digest: str, policy: Path, faults: Sequence[str]) -> Refused:
-    """Return the error for a manifest without a passed comparison."""
+    """Return the error for a manifest without a passed comparison; `faults` are the reasons from `evaluate`."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no comparison"
     command = f"model-registry attest {repository}@{digest} --type comparison --predicate FILE --key FILE"
     message = f"{digest} has passed no comparison that a trusted key signed, which the policy {policy} requires: {reasons}"
@@ -39,7 +41,7 @@ def not_passed(repository: str, digest: str, policy: Path, faults: Sequence[str]
 
 
 def _claims_comparison(data: bytes) -> bool:
-    """Return whether a bundle claims to be a comparison. Verifies no signature."""
+    """Return whether the statement in a bundle has the type of a comparison. Does not verify the signature."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type == predicates.COMPARISON
     except Corrupt:

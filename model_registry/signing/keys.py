@@ -1,6 +1,7 @@
-"""Signing keys: ECDSA on the curve P-256 over SHA-256, which cosign creates and reads by default.
+"""Signing keys: ECDSA on the curve P-256 with SHA-256, cosign's default.
 
-A private key is a PKCS#8 PEM file, encrypted if there is a password; a public key is a SubjectPublicKeyInfo PEM file.
+A private key is stored in a PKCS#8 PEM file, which is encrypted if there is a password. A public key is stored in a
+SubjectPublicKeyInfo PEM file.
 """
 
 import hashlib
@@ -21,9 +22,9 @@ _HASH = ec.ECDSA(hashes.SHA256())
 
 
 def _signing() -> ec.ECDSA:
-    """Return the deterministic algorithm (RFC 6979), so that signing the same data twice stores one signature.
+    """Return the algorithm for signing: deterministic ECDSA (RFC 6979), so that signing the same data twice gives equal bytes.
 
-    OpenSSL before 3.2 lacks it and draws a random number per signature.
+    With OpenSSL before 3.2, which lacks deterministic ECDSA, it is the algorithm with a random number per signature.
     """
     try:
         return ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
@@ -33,7 +34,7 @@ def _signing() -> ec.ECDSA:
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key."""
+    """A public key, which verifies signatures."""
 
     key: ec.EllipticCurvePublicKey
 
@@ -60,7 +61,7 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
-    """A private key."""
+    """A private key, which signs data."""
 
     key: ec.EllipticCurvePrivateKey
 
@@ -81,7 +82,9 @@ class PrivateKey:
 
 
 def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKey]:
-    """Write a new pair of keys to PREFIX.key (readable only by its owner) and PREFIX.pub, and return paths and public key.
+    """Write a new private key to PREFIX.key (readable only by its owner) and its public key to PREFIX.pub.
+
+    Returns the path of the private key, the path of the public key, and the public key.
 
     Raises:
         Refused: One of the files exists.
@@ -104,7 +107,7 @@ def generate(prefix: Path, password: bytes | None) -> tuple[Path, Path, PublicKe
 
 
 def read_password(path: Path | None) -> bytes | None:
-    """Return the first line of a file, or without a file the environment's password. Raises BadFile."""
+    """Return the password in the first line of a file; if `path` is None, from the environment. Raises BadFile."""
     if path is None:
         return os.environ.get(PASSWORD, "").encode() or None
     first = atomic_files.read_named("password file", path).partition(b"\n")[0].rstrip(b"\r")
@@ -114,7 +117,10 @@ def read_password(path: Path | None) -> bytes | None:
 
 
 def read_private(path: Path, password: bytes | None) -> PrivateKey:
-    """Read a private key file. Raises BadFile: missing, of another kind, or with a missing or wrong password."""
+    """Read a private key file.
+
+    Raises BadFile if the file is missing or holds another kind of key, or if its password is missing or wrong.
+    """
     data = atomic_files.read_named("key", path, MAX_BYTES)
     if b"ENCRYPTED SIGSTORE PRIVATE KEY" in data or b"ENCRYPTED COSIGN PRIVATE KEY" in data:
         raise BadFile(
@@ -149,7 +155,7 @@ def read_public(path: Path) -> PublicKey:
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Create a file that must not exist, with these permissions from the start."""
+    """Create a file that does not exist yet; it has the permissions `mode` before data is written."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -1,11 +1,12 @@
-"""Reads the policy file, which decides what a scorer may load.
+"""Reads the policy file, which decides which versions a scorer may load.
 
-It lists the trusted keys and the denied digests (never loaded, even if signed), and whether signatures, the version's
-name in them, passed comparisons and signed moves are required. model_registry/docs/signing.md describes it. A key is valid
-for both versions and moves unless its `use` names one of them.
+The policy lists the trusted keys and the denied digests. A version with a denied digest is never loaded, even if it is signed.
+The policy also states whether signatures, the version's name in a signature, passed comparisons and signed moves are required;
+model_registry/docs/signing.md describes the file. A key is valid for both versions and moves unless its `use` names one of
+them.
 
-Key files are resolved from the policy's folder. A key is not trusted after its `not_after` (a date counts to its end, UTC):
-content that only this key signed must be signed by its successor before then.
+Paths of key files are relative to the policy's folder. A key is not trusted after its `not_after` (a date includes that whole
+day, UTC). Content that only this key signed must be signed with another trusted key before then.
 """
 
 from dataclasses import dataclass
@@ -33,8 +34,14 @@ class Policy:
     """A parsed policy file.
 
     Attributes:
-        keys: Keys that are trusted for versions.
-        move_keys: Keys that are trusted for moves of channels.
+        path: The path of the file, for messages.
+        required: Whether a version must have a signature by a trusted key.
+        keys: The keys that are trusted for versions.
+        denied: The manifest digests that must not be loaded.
+        named: Whether a signature must name the version.
+        compared: Whether a version must have a signed, passed comparison.
+        signed_moves: Whether a move of a channel must be signed.
+        move_keys: The keys that are trusted for moves of channels.
     """
 
     path: Path
@@ -48,7 +55,7 @@ class Policy:
 
 
 def _until(raw: Any) -> datetime | None:
-    """Return the time from which on the key is not trusted. Raises ValueError."""
+    """Parse `not_after`: return the first time (UTC) at which the key is no longer trusted. Raises ValueError."""
     if raw is None:
         return None
     if isinstance(raw, datetime):

@@ -1,6 +1,6 @@
-"""Checks the predicates of attestations. `TYPES` are the types with a short name; predicates of other types are not checked.
+"""Checks the predicates (contents) of attestations. TYPES lists the checked types; predicates of other types are not checked.
 
-The checks read documents that anyone may have signed, as well as those about to be signed.
+A predicate is checked before it is signed, and after it is read: any account may have stored it.
 """
 
 import math
@@ -27,7 +27,7 @@ def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
 
 
 def _provenance(predicate: Mapping[str, Any], _about: str) -> None:
-    """Check SLSA build provenance v1: build type and builder must be there."""
+    """Check SLSA build provenance v1, which must state a build type and a builder."""
     definition = _part(predicate, "buildDefinition")
     details = _part(predicate, "runDetails")
     for part, key in ((definition, "buildType"), (_part(details, "builder"), "id")):
@@ -43,10 +43,10 @@ def _test_result(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
-    """Check an evaluation, a type of this product.
+    """Check an evaluation, a predicate type of this product.
 
-    It has `dataset` (text, or an object with name and digest), `metrics` (name to number) and, for classifiers,
-    `confusion_matrix` with `labels` and `counts` (rows are true classes, columns predicted ones).
+    An evaluation has `dataset` (text, or an object with name and digest) and `metrics` (numbers by name). For a classifier it
+    may have `confusion_matrix` with `labels` and `counts` (a row per true class, a column per predicted class).
     """
     valid = ("dataset", "metrics", "confusion_matrix", "notes")
     if unknown := sorted(set(predicate) - set(valid)):
@@ -63,10 +63,10 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 
 
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
-    """Check a comparison, a type of this product.
+    """Check a comparison, a predicate type of this product.
 
-    It compares a version (`challenger`) with the version that answers (`champion`; null for a first model) on the same
-    `rows`, by `rules`, with a `verdict`. Further parts are not checked.
+    A comparison states the `verdict` on a version (`challenger`) that scored the same `rows` as the version that answers
+    (`champion`; null if there is none), and the `rules` that led to the verdict. Further keys are not checked.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _fail(f"run is {predicate.get('run')!r:.100}, no text")
@@ -89,7 +89,7 @@ def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
 
 
 def _failed(rules: Any) -> list[str]:
-    """Return the names of the rules that did not pass."""
+    """Check the rules of a comparison, and return the names of the rules that did not pass."""
     if not isinstance(rules, list) or not rules:
         _fail("rules must list the rules by which the version was compared")
     for index, rule in enumerate(rules):

@@ -1,7 +1,8 @@
-"""Referrers: artifacts that belong to a manifest, in any store.
+"""Reads and stores referrers: artifacts whose manifests name another manifest as their *subject*, such as signatures.
 
-In a store without a referrers API they are listed in an OCI index under the tag `sha256-<hex>` of their manifest
-(distribution-spec 1.1, "Referrers Tag Schema"). A list is only a hint: each manifest itself must name the subject.
+A registry with the referrers API lists the referrers of a subject. In other stores the list is an OCI index under the fallback
+tag `sha256-<hex>` of the subject's digest (distribution-spec 1.1, "Referrers Tag Schema"). Any list may contain wrong entries:
+an entry is a referrer only if its manifest names the subject.
 """
 
 import io
@@ -16,23 +17,26 @@ from model_registry.oci import digests, manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.stores.base import Store
 
-MAX_READ = 256  # referrers that are read: a writer to the store can list any number
+MAX_READ = 256  # most referrers that are read: any writer to the store can add entries to the list
 ATTEMPTS = 20
-OVERWRITTEN = 3  # attempts to write the list if it lacks the referrer afterwards
+OVERWRITTEN = 3  # how often the list is written if the new referrer is missing in it afterwards
 REMEDY = "keep signed versions in a registry with the referrers API, or with tags that may move (OCI distribution-spec 1.1)"
 EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """Return the listed referrers of a manifest, unverified. Raises Unreachable; Corrupt for an unreadable list."""
+    """Return the descriptors that the lists of a manifest's referrers contain, unverified.
+
+    Raises Unreachable, and Corrupt for an unreadable list.
+    """
     entries_by_digest = {entry.digest: entry for entries in _lists(store, digest) for entry in entries}
     return list(entries_by_digest.values())
 
 
 def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
-    """Yield the list of the referrers API, if the store has one, then the list under the fallback tag.
+    """Yield the list of the referrers API, if the store has that API, then the list under the fallback tag.
 
-    A registry can have both: its API may be newer than an entry, or answer without knowing the subject.
+    A registry can have both lists: an entry under the tag may be older than the registry's API.
     """
     answer = store.referrers(digest)
     if answer is not None:
@@ -41,9 +45,9 @@ def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
 
 
 def _tagged(store: Store, digest: str) -> list[Descriptor]:
-    """Return the list under the fallback tag.
+    """Return the list under the fallback tag of a manifest; an empty list if there is none.
 
-    Some registries read the tag `sha256-<hex>` as the digest and answer with the manifest itself, which is no list.
+    Some registries resolve the tag `sha256-<hex>` as the digest and return the manifest itself, which is no list.
     """
     try:
         index = store.resolve(fallback_tag(digest)).digest
@@ -53,10 +57,11 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 
 
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
-    """Yield the referrers of one type, each with its manifest or the error that makes it unusable; at most MAX_READ are read.
+    """Yield the referrers of one artifact type, each as its descriptor with its manifest, or with the error of reading it.
 
-    Entries that are listed with another type are skipped unread. An entry counts as untyped if it lists the type of the
-    empty config, as some registries do. Raises as `listed` does.
+    At most MAX_READ manifests are read. Entries that the list states with another type are skipped without reading their
+    manifests. Entries without a type are read; an entry with the type of the empty config counts as one without a type, because
+    some registries list that. Raises as `listed` does.
     """
     for number, entry in enumerate(_candidates(store, digest, artifact_type)):
         if number == MAX_READ:
@@ -77,7 +82,10 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
 
 
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
-    """Yield the entries of a type, then the untyped ones, of each list. A later list is fetched when it is needed."""
+    """Yield, for each list, the entries of an artifact type and then the entries without a type.
+
+    The second list is requested only when the entries of the first list are used up.
+    """
     yielded: set[str] = set()
     for entries in _lists(store, digest):
         new_entries = [entry for entry in entries if entry.digest not in yielded]
@@ -92,7 +100,7 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
     Raises:
         NotFound: There is no such manifest.
-        Conflict: The list of referrers changed with every attempt.
+        Refused, Conflict: As `refer` raises them.
         Unreachable: The store does not answer.
     """
     layer = manifest.describe_content(artifact_type, content)
@@ -102,21 +110,22 @@ def attach(store: Store, digest: str, artifact_type: str, content: bytes, annota
 
 
 def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descriptor, ...], annotations: dict[str, str]) -> bytes:
-    """Return the manifest of an artifact that refers to the manifest `digest`. Raises NotFound, Unreachable."""
+    """Build the manifest of an artifact whose subject is the manifest `digest`. Raises NotFound, Unreachable."""
     subject_bytes = store.manifest(digest)
     subject = manifest.describe_content(manifest.describe_manifest(subject_bytes).media_type, subject_bytes)
     return manifest.build(artifact_type, EMPTY, layers, annotations, subject)
 
 
 def refer(store: Store, document: bytes) -> Descriptor:
-    """Store a manifest that `build` returned, whose layers are stored, and list it with its subject.
+    """Store a referrer's manifest from `build`, and make sure that it is in the list of its subject's referrers.
 
-    If the store does not confirm that it lists the manifest, the list under the fallback tag is updated (distribution-spec
-    1.1, "Pushing Manifests with Subject").
+    Its layers must already be stored. If the store does not confirm that its referrers API lists the manifest, the manifest is
+    added to the list under the fallback tag (distribution-spec 1.1, "Pushing Manifests with Subject").
 
     Raises:
         NotFound: A layer or the subject is missing.
-        Refused, Conflict: The store does not list the manifest afterwards, so that no reader would find it.
+        Refused: The store has no referrers API and accepts no list under the fallback tag.
+        Conflict: Other writers changed or overwrote the list at every attempt.
         Unreachable: The store does not answer.
     """
     store.push_blob(EMPTY, io.BytesIO(manifest.EMPTY))
@@ -137,7 +146,7 @@ def refer(store: Store, document: bytes) -> Descriptor:
 
 
 def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations: dict[str, str]) -> None:
-    """Add a referrer to the list under the fallback tag. Raises Refused if the store accepts no such list."""
+    """Add a referrer to the list under the fallback tag. Raises Refused if the store accepts no list under that tag."""
     try:
         _list(store, subject, pushed, annotations)
     except (Refused, Unreachable) as error:
@@ -148,7 +157,7 @@ def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations:
 
 
 def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
-    """Return whether `read` finds a referrer, now or once the store shows recent writes."""
+    """Return whether a referrer is among the entries that `read` uses; wait for a store that shows writes late."""
     for _ in store.settle():
         candidates = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
         if any(entry.digest == pushed.digest for entry in candidates):
@@ -157,7 +166,7 @@ def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str
 
 
 def _is_hidden(store: Store, subject: str) -> bool:
-    """Return whether the fallback tag names the subject itself, so that no list can be under it."""
+    """Return whether the store resolves the fallback tag to the subject itself, so that it can hold no list."""
     try:
         return store.resolve(fallback_tag(subject)).digest == subject
     except NotFound:
@@ -165,12 +174,12 @@ def _is_hidden(store: Store, subject: str) -> bool:
 
 
 def fallback_tag(digest: str) -> str:
-    """Return the tag that lists the referrers of a manifest if there is no referrers API."""
+    """Return the tag under which the referrers of a manifest are listed in stores without the referrers API."""
     return f"sha256-{digests.hex_digits(digest)}"
 
 
 def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, str]) -> None:
-    """Add one entry to the list under the fallback tag; other entries stay unchanged."""
+    """Add one entry to the list under the fallback tag; repeat if another writer changes the list meanwhile."""
     tag = fallback_tag(digest)
     entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
     empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}

@@ -1,4 +1,4 @@
-"""Caches accepted bundles on disk, one file per version. Cached bundles are verified again before use."""
+"""Caches accepted signature bundles on disk, one file per digest. The caller verifies a cached bundle again before use."""
 
 import contextlib
 import logging
@@ -16,16 +16,19 @@ MAX_ENTRIES = 1000  # of about 2 KB each
 
 
 class SignatureCache:
-    """Bundles of one kind in a folder, which is created when the first one is written.
+    """A cache of signature bundles of one kind, by digest, in a folder that is created with the first bundle.
 
-    Any number of processes may share the folder. With `folder` None nothing is cached.
+    Any number of processes may share the folder. If `folder` is None, nothing is cached.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def read(self, digest: str) -> bytes | None:
-        """Return the cached bundle of a version, cut one byte above the size limit; None if there is none."""
+        """Return the cached bundle of a digest; None if there is none.
+
+        A file that is too large is cut to one byte more than the size limit, so that the parser rejects it.
+        """
         if self._folder is None:
             return None
         try:
@@ -39,9 +42,9 @@ class SignatureCache:
         return data
 
     def write(self, digest: str, bundle_bytes: bytes) -> None:
-        """Cache a bundle, and remove those that were unused for the longest time beyond MAX_ENTRIES.
+        """Cache the bundle of a digest. If there are more than MAX_ENTRIES bundles, remove the least recently used.
 
-        On a full disk nothing is cached.
+        If the disk is full, the bundle is not cached and a warning is logged.
         """
         if self._folder is None:
             return

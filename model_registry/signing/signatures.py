@@ -1,10 +1,11 @@
-"""Signatures of versions: signed statements about a manifest digest and its names, stored as referrers.
+"""Signatures of versions: signed statements about a manifest's digest and names, stored as referrers of the manifest.
 
-A name is MODEL:VERSION, the subject's name in the statement. A signature without a name is valid for the content
-everywhere, one with a name only for the content under that name. cosign writes no names and ignores them.
+A name has the form MODEL:VERSION. It is the name of the subject in the statement. A signature without a name is valid for the
+content under every name. A signature with names is valid only for the content under one of these names. cosign writes no names
+and ignores them.
 
-The layout is that of `cosign sign --key` version 3, so that each tool verifies the other's signatures. Nothing is looked up
-on the network: no transparency log, no certificates; the caller supplies the trusted keys.
+The layout is that of `cosign sign --key` version 3, so that each tool verifies the other's signatures. Neither a transparency
+log nor certificates are used; the caller supplies the trusted keys.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,12 @@ PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A trusted key under the name that messages use.
+    """A public key whose signatures are trusted.
 
     Attributes:
-        not_after: The time (UTC) from which on the key is not trusted.
+        id: The name of the key in results and messages.
+        key: The public key.
+        not_after: The first time (UTC) at which the key is no longer trusted; None if there is no such time.
     """
 
     id: str
@@ -37,7 +40,13 @@ class TrustedKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredBundle:
-    """One bundle beside a version: its bytes, or the fault that makes it unreadable."""
+    """A signature bundle that is stored as a referrer of a version.
+
+    Attributes:
+        referrer: The digest of the manifest that stores the bundle.
+        data: The bytes of the bundle, unverified; empty if they cannot be read.
+        fault: The reason why the bundle cannot be read; empty if it can.
+    """
 
     referrer: str
     data: bytes
@@ -45,7 +54,9 @@ class StoredBundle:
 
 
 def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Sequence[str] = ()) -> str | None:
-    """Sign a manifest under these names and return the digest of the new referrer; None if this key has signed it already.
+    """Sign a manifest under these names, store the signature, and return the digest of the new referrer.
+
+    Returns None, and stores nothing, if one stored signature by this key is already valid for all the names.
 
     Raises:
         NotFound, Corrupt, Conflict, Unreachable: As the store raises them.
@@ -58,7 +69,10 @@ def sign(store: Store, digest: str, key: PrivateKey, now: datetime, names: Seque
 
 
 def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: PrivateKey, now: datetime) -> str:
-    """Sign a statement, store it beside the manifest, and return the referrer's digest. Raises Refused if it is too large."""
+    """Sign an encoded statement, store the bundle as a referrer of the manifest, and return the referrer's digest.
+
+    Raises Refused if the bundle is too large.
+    """
     data = bundle.build(payload, key)
     if len(data) > bundle.MAX_BYTES:
         raise Refused(
@@ -70,7 +84,7 @@ def attach(store: Store, digest: str, predicate_type: str, payload: bytes, key: 
 
 
 def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
-    """Yield the bundles beside a manifest one by one, unverified. Raises Unreachable; Corrupt for a damaged list."""
+    """Yield the bundles that refer to a manifest one by one, unverified. Raises Unreachable; Corrupt for a damaged list."""
     for entry, parsed in referrers.read(store, digest, bundle.MEDIA_TYPE):
         if not isinstance(parsed, manifest.Manifest):
             yield StoredBundle(entry.digest, b"", str(parsed))
@@ -86,11 +100,11 @@ def collect(store: Store, digest: str) -> Iterator[StoredBundle]:
 
 
 def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[InTotoStatement, str]:
-    """Return the statement in a bundle and the id of the trusted key that signed it, if it is about this digest.
+    """Verify a bundle; return its statement and the id of the trusted key that signed it.
 
     Raises:
         Corrupt: The bytes are no bundle.
-        Refused: No trusted key signed it, or only an expired one, or it is about another digest.
+        Refused: No trusted key signed the statement, the key has expired, or the statement is about another digest.
     """
     parsed = bundle.parse(data)
     signers = [trusted for trusted in keys if trusted.key.verifies(parsed.sig, parsed.signed)]
@@ -106,10 +120,12 @@ def check(data: bytes, digest: str, keys: Sequence[TrustedKey], now: datetime) -
 
 
 def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "") -> list[str]:
-    """Return the ids of the trusted keys that signed a manifest, without signatures under other names than `name`.
+    """Return the ids of the trusted keys that signed a manifest under `name`, or without a name.
+
+    If `name` is empty, signatures under every name count.
 
     Raises:
-        Refused: There is no such signature; the message has the reasons.
+        Refused: No such signature is valid; the message has the reasons.
     """
     results = [evaluate(stored, digest, keys, now, name) for stored in collect(store, digest)]
     if signers := [key_id for key_id, _ in results if key_id]:
@@ -118,7 +134,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
 
 def is_attestation(data: bytes) -> bool:
-    """Return whether a bundle claims to be something else than a signature. Verifies no signature."""
+    """Return whether the statement in a bundle has another type than that of a plain signature. Verifies nothing."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:
@@ -128,10 +144,13 @@ def is_attestation(data: bytes) -> bool:
 def evaluate(
     stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime, name: str = "", *, named: bool = False
 ) -> tuple[str, str]:
-    """Return the id of the trusted key that signed a bundle, and the fault otherwise.
+    """Return the pair (key id, fault) for a stored bundle.
 
-    One of both is empty; both are empty for an attestation. A signature with names counts under `name` only if `name` is
-    among them; with `named` it must have a name.
+    If the bundle is a valid signature of the manifest, the pair has the id of the trusted key and an empty fault. Otherwise the
+    pair has an empty id and the reason. Both are empty for an attestation.
+
+    A signature with names is valid for `name` only if `name` is among the names. A signature without names is valid for every
+    name, unless `named` is true.
     """
     if not stored.fault and is_attestation(stored.data):
         return "", ""
@@ -149,7 +168,7 @@ def evaluate(
 
 
 def unsigned(repository: str, digest: str, faults: Sequence[str]) -> Refused:
-    """Return the error for a manifest without a valid signature."""
+    """Return the error for a manifest without a valid signature; `faults` are the reasons from `evaluate`."""
     reasons = "; ".join(dict.fromkeys(faults)) or "it has no signature"
     return Refused(
         f"{digest} is not signed by a trusted key: {reasons}", f"model-registry sign {repository}@{digest} --key FILE"
