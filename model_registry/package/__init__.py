@@ -1,6 +1,7 @@
-"""A model version as a folder (model.onnx, signature.json, golden.jsonl, README.md): read, push, pull and verify it.
+"""Reads, pushes, pulls and verifies packages.
 
-Most folders are flat; subfolders are kept.
+A package is a folder with the files of one model version: model.onnx, signature.json, golden.jsonl, README.md. Files in
+subfolders belong to the package too.
 """
 
 import contextlib
@@ -32,20 +33,21 @@ MODEL = "model.onnx"
 SIGNATURE = "signature.json"
 GOLDEN = "golden.jsonl"
 MODELS = (MODEL, "saved_model", "repository", "remote.json")
-"""Models for ONNX Runtime, TensorFlow Serving, Open Inference servers, and any server that has the model already."""
+"""Names of the model in a package: for ONNX Runtime, for TensorFlow Serving, for Open Inference servers, and for a server that
+already has the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A version whose files were checked.
+    """A folder with the files of one model version, after `read` has checked the files.
 
     Attributes:
-        folder: The folder of its files.
-        signature: None if the package has no signature.json.
+        folder: The folder.
+        signature: The parsed signature; None if the package has no signature.json.
         golden: The golden examples; empty if the package has none.
-        model_path: The file or folder of the model.
-        name: The name in the manifest.
-        version: The version in the manifest.
+        model_path: The path of the model, a file or folder.
+        name: The model's name in the manifest; empty for a folder that was not pulled.
+        version: The version in the manifest; empty for a folder that was not pulled.
         digest: The digest of the manifest, which identifies the version; empty for a folder that was not pulled.
         annotations: The annotations of the manifest; empty for a folder that was not pulled.
     """
@@ -61,15 +63,16 @@ class Package:
 
 
 def read(folder: Path, signature: Signature | None = None, **manifest_fields: Any) -> Package:
-    """Check a folder and read its signature and golden examples; the model itself is not opened.
+    """Check the folder of a package and read its signature and golden examples; the model itself is not opened.
 
     Args:
         folder: The folder.
-        signature: Replaces signature.json.
-        manifest_fields: Name, version, digest and annotations, if they are known.
+        signature: The signature to use instead of signature.json; None reads the file.
+        manifest_fields: The `name`, `version`, `digest` and `annotations` of the result, if they are known.
 
     Raises:
-        Refused: There is no model, or a file does not parse or contradicts another one; SignatureError for the signature.
+        SignatureError: signature.json is invalid.
+        Refused: The folder has no model, or golden.jsonl is invalid or does not fit the signature.
     """
     model_path = find_model(folder)
     signature = signature or read_signature(folder)
@@ -79,7 +82,7 @@ def read(folder: Path, signature: Signature | None = None, **manifest_fields: An
 
 
 def find_model(folder: Path) -> Path:
-    """Return the file or folder of the model. Raises Refused if there is none."""
+    """Return the path of the model, a file or folder, in a package's folder. Raises Refused if there is no model."""
     path = next((folder / name for name in MODELS if (folder / name).exists()), None)
     if path is None and not folder.is_dir():
         raise Refused(f"there is no folder {folder}", suggestions.file_question(folder) or "check the path")
@@ -90,14 +93,17 @@ def find_model(folder: Path) -> Path:
 
 
 def read_signature(folder: Path) -> Signature | None:
-    """Parse the folder's signature.json; return None if it has none. Raises SignatureError."""
+    """Parse the signature.json of a package's folder; return None if there is no such file. Raises SignatureError."""
     with atomic_files.report_os_errors(f"the package {folder}"):
         data = _read_up_to(folder / SIGNATURE, signature_schema.MAX_BYTES)
     return None if data is None else parse_signature(data)
 
 
 def signature_of(store: Store, version: VersionManifest) -> Signature | None:
-    """Parse the signature of a stored version; return None if it has none or is an image. Raises SignatureError."""
+    """Read and parse the signature of a version in a store. Raises SignatureError.
+
+    Returns None if the version has no signature.json, and for a container image, whose files are in its layers.
+    """
     blob = next((file.content for file in version.files if file.path == SIGNATURE), None)
     return parse_signature(b"".join(store.blob(blob))) if blob else None
 
@@ -114,25 +120,25 @@ def push(
     base: build.BaseImage | None = None,
     only: Collection[str] | None = None,
 ) -> Descriptor:
-    """Store a folder, or a package that was read, as a version.
+    """Store a package as a version, and return the descriptor of its manifest.
 
-    The tag is written last, so that it never names an incomplete version. The same content has the same digest everywhere,
-    whatever the times of the files.
+    The tag is written last, so that it never names an incomplete version. Equal content gives an equal digest in every
+    repository; the modification times of the files do not matter.
 
     Args:
         store: The repository.
-        source: The folder or package. Files whose names begin with a dot are left out.
-        name: The model's name in the manifest.
-        version: The tag.
-        created: Recorded in the manifest; None records no time.
-        annotations: Added to the manifest.
-        more: Files that the folder lacks, by path.
-        base: Makes the version a container image on this base.
-        only: The files of the folder to store; None stores all.
+        source: The package, or its folder, which is then read and checked. Files whose names begin with a dot are left out.
+        name: The model's name for the manifest.
+        version: The version, which is the tag.
+        created: The creation time for the manifest; None records no time.
+        annotations: Additional annotations of the manifest.
+        more: The content of additional files that are not in the folder, by path.
+        base: The base image on which the version is built as a container image; None stores an artifact.
+        only: The paths of the files in the folder to store; None stores all.
 
     Raises:
         BadReference: The version is no valid tag.
-        Refused: `read` refuses the folder, the version exists with other content, or it is the name of a channel.
+        Refused: `read` rejects the folder, the version exists with other content, or a channel has this name.
     """
     tags.check_version(version)
     folder = (source if isinstance(source, Package) else read(source)).folder
@@ -147,7 +153,7 @@ def push(
 
 
 def content(version_manifest: VersionManifest) -> list[Descriptor]:
-    """Return the blobs of a version's files; of an image, the layers that hold them."""
+    """Return the descriptors of the blobs that hold a version's files; for an image, of the layers that may hold them."""
     return [file.content for file in version_manifest.files] or unpack.needed(version_manifest.layers)
 
 
@@ -166,7 +172,7 @@ def write(
         version_manifest: The version.
         folder: The empty folder.
         max_bytes: The largest size of a version.
-        layers: A folder that receives the layers of an image; None keeps no layers.
+        layers: A folder in which the layers of an image are stored too; None stores only the files.
 
     Raises:
         NotFound: Content is missing.
@@ -193,15 +199,15 @@ def write(
 
 
 def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Package:
-    """Write a version's files into a new or empty folder and check every byte.
+    """Write a version's files into a new or empty folder, check every byte, and return the package.
 
-    No file has its final name before all are complete.
+    The files get their final names only after all of them are complete and checked.
 
     Args:
         store: The repository.
         digest: The digest of the version's manifest.
         folder: The folder.
-        version: Its version if the manifest does not state it, see `resolve_index.describe_version`.
+        version: The version to assume if the manifest does not state one, see `resolve_index.describe_version`.
 
     Raises:
         NotFound: The version or its content is missing.
@@ -238,17 +244,17 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
 
 
 def verify(folder: Path, store: Store, version_manifest: VersionManifest, max_bytes: int) -> None:
-    """Hash every file of a pulled folder again.
+    """Verify that a pulled folder has exactly the files of a version, by hashing every file again.
 
     Args:
         folder: The folder.
-        store: Holds the layers of an image, which list its files.
-        version_manifest: The version.
-        max_bytes: The largest size of a version.
+        store: The store with the layers of an image, which are unpacked to learn its files; unused for other versions.
+        version_manifest: The manifest of the version.
+        max_bytes: The largest size of the files in an image.
 
     Raises:
-        Corrupt: A file is missing, changed, a link or surplus, or a layer is damaged.
-        NotFound: A layer is missing.
+        Corrupt: A file is missing, was changed or does not belong to the version, or a layer is damaged.
+        NotFound: A layer is missing in the store.
     """
     expected = version_manifest.files or unpack.unpack(store.blob, version_manifest, None, UnpackLimits(), max_bytes)
     with atomic_files.report_os_errors(f"the folder {folder}"):
@@ -261,7 +267,7 @@ def verify(folder: Path, store: Store, version_manifest: VersionManifest, max_by
 
 
 def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
-    """Push the blobs, then the manifest, then the tag."""
+    """Push the blobs, then the manifest, then the tag; wait until the store lists the tag."""
     target = manifest.describe_manifest(artifact.manifest)
     store.push_blob(manifest.parse(artifact.manifest).config, io.BytesIO(artifact.config))  # creates the repository
     _is_stored(store, version, target)  # a conflict is found before anything large is sent
@@ -282,9 +288,12 @@ def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
 
 
 def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
-    """Return whether the store has this version. Raises Refused if it has the tag with other content or as a channel.
+    """Return whether the tag `version` names the manifest `target`; False if there is no such tag.
 
-    A tag that was `written`, by this process or another, may be missing from the store's list for a while.
+    With `written`, a process has just written the tag, and the tag is resolved even if the store's list lacks it.
+
+    Raises:
+        Refused: The tag names other content, or is a channel.
     """
     listed = store.tags()
     if version == tags.DEFAULT_CHANNEL or version in tags.channels(listed):
@@ -305,7 +314,7 @@ def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool 
 
 
 def _read_up_to(path: Path, limit: int) -> bytes | None:
-    """Read a file up to one byte more than `limit`, so that the parser sees that it is too large; None if it is absent."""
+    """Return the content of a file, cut to `limit` + 1 bytes so that the parser rejects a larger file; None without a file."""
     if not path.is_file():
         return None
     with open_regular(path) as stream:

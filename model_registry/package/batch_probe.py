@@ -1,8 +1,9 @@
-"""A probe that checks whether a score depends on the other events of its batch, on their order, or on padding.
+"""Probes a model: checks whether the score of an event depends on the other events of its batch, their order, or padding.
 
-It also checks that the model answers all lengths that the signature allows. The events are golden examples and variations of
-them; `run` is injected, so that push, check and load share the probe. The probe only compares answers with each other: the
-golden examples decide whether a score is correct.
+The probe also checks that the model answers events of all lengths that the signature allows. The events are golden examples and
+variations of them, or generated events. The caller passes the function that runs the model, so that `push`, `check` and the
+loading of a version use the same probe. The probe only compares answers of the model with each other; whether a score is
+correct is checked with the golden examples elsewhere.
 """
 
 import json
@@ -22,24 +23,30 @@ from model_registry.package.padding import LengthPlan
 from model_registry.package.shapes import VARIES
 from model_registry.package.signature import Signature, TensorInput
 
-SECONDS = 10.0  # after this time each comparison is limited to one batch of FEWEST events
+SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of FEWEST events
 FEWEST = 2
 MOST_GOLDEN = 3
-FACTORS = (0.5, 1.25)  # of the numbers of a golden example, for its variations
-MOST_ROWS = 64  # of a batch
-LENGTHS = (12, 20)  # of generated events
-DIFFERENCE = 1e-4  # absolute for numbers up to 1, relative for larger ones
-DIFFERENCE_HALF = 5e-3  # of float16, and on devices that multiply with as few bits (TF32)
+FACTORS = (0.5, 1.25)  # by which the numbers of a golden example are multiplied for its variations
+MOST_ROWS = 64  # largest batch of the probe, in events
+LENGTHS = (12, 20)  # lengths of generated events
+DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for numbers up to 1, relative for larger numbers
+DIFFERENCE_HALF = 5e-3  # the same for float16 outputs, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
-"""The outputs of one run, by tensor name: for (B, n) rows by tensor name. See `scorer.backends.base.Model.run`."""
+"""Runs the model once: takes (B, n) rows by tensor name and returns the outputs by tensor name. See
+`scorer.backends.base.Model.run`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ProbedEvent:
-    """One event: its rows (one for each tensor), its lengths by axis, and the model's answer to the event alone.
+    """An event that the model answered in a run without other events.
 
-    `exact` states whether the model ran it at its exact length, without padding.
+    Attributes:
+        name: A description of the event for messages.
+        rows: The event's row of each tensor, as a batch of one.
+        lengths: The event's length on each axis; empty if no tensor has a varying length.
+        answer: The model's outputs for the event alone, by the output's name.
+        exact: Whether the model ran the event at its exact length, without padding.
     """
 
     name: str
@@ -51,7 +58,14 @@ class _ProbedEvent:
 
 @dataclass(frozen=True, slots=True)
 class _ScoreDifference:
-    """The difference between an answer alone and in a batch; `excess` is its ratio to the allowed difference."""
+    """The difference between the model's answers to one event alone and in a batch.
+
+    Attributes:
+        excess: The ratio of `size` to `allowed`.
+        size: The largest difference of two numbers.
+        allowed: The allowed difference.
+        text: A description for messages, with both numbers.
+    """
 
     excess: float
     size: float
@@ -71,21 +85,22 @@ def check_batch_independence(
 ) -> None:
     """Compare the answers to events alone with the answers to the same events in batches.
 
-    An event that the model does not answer alone is not compared. A model that answers an event must also answer an event of
-    the largest lengths that the signature allows.
+    An event that the model does not answer alone is not compared. If the model answers any event, it must also answer an event
+    of the largest lengths that the signature allows.
 
     Args:
-        signature: The model's signature. A model that takes one event at a time only runs one event twice.
+        signature: The model's signature. For a model that takes one event at a time, only the answers to two runs of the same
+            event are compared.
         golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
-        run: One run of the model.
+        run: Runs the model once.
         failed: The exception that `run` raises if the model does not answer.
-        most: The largest batch that will be served.
-        coarse: The device may round as float16 does.
-        clock: The time in seconds.
+        most: The largest number of events that a scorer runs in one batch.
+        coarse: Whether the device may round as coarsely as float16; a larger difference is then allowed.
+        clock: Returns the time in seconds, monotonic.
 
     Raises:
-        Refused: A difference exceeds the tolerance, or the model answers events alone, but not together or not at other
-            lengths.
+        Refused: A difference exceeds the tolerance, or the model answers events alone, but does not answer them together or
+            events of other lengths.
     """
     probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
@@ -107,7 +122,7 @@ def check_batch_independence(
 
 
 class _Probe:
-    """Runs the comparisons of one probe within its time limit."""
+    """Runs the comparisons for one model. After the time limit the remaining comparisons are reduced."""
 
     def __init__(
         self,
@@ -128,7 +143,7 @@ class _Probe:
         self._end = clock() + SECONDS
 
     def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
-        """Return the events that the model answers alone, run at their exact length if possible."""
+        """Run each event alone, without padding if the model can; return the events that the model answers."""
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
             if len(events) >= FEWEST and self._late():
@@ -144,7 +159,7 @@ class _Probe:
         return events
 
     def check_repeated(self, event: _ProbedEvent) -> None:
-        """Raise Refused if the model gives another answer to the same event."""
+        """Run an event once more; raise Refused if the model gives a different answer."""
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
         repeated = self._answers(rows)
         if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):
@@ -152,11 +167,11 @@ class _Probe:
             raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
 
     def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
-        """Raise Refused unless the model answers an event of the largest lengths, and shorter events too.
+        """Raise Refused unless the model answers an event of the largest lengths, and generated events of shorter lengths.
 
         Args:
-            longest: One event of the largest lengths.
-            generated: The generated events; empty if there are golden examples, which have lengths of their own.
+            longest: An event of the largest lengths.
+            generated: The generated events; empty if there are golden examples.
             events: The events that the model answers.
         """
         if events and self._late():
@@ -179,7 +194,17 @@ class _Probe:
             )
 
     def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:
-        """Compare two batches of these events: another order, another size. Raise Refused."""
+        """Compare answers alone with answers in two batches of these events, which differ in order and size.
+
+        Args:
+            group: The events.
+            where: A description of the batches for the message.
+            hint: The remedy.
+            exact: Whether the batches are run without padding.
+
+        Raises:
+            Refused: An answer differs by more than is allowed, or the model does not answer a batch.
+        """
         differences: list[_ScoreDifference] = []
         rows_at_once = min(self._most, self._most_rows(group))
         first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
@@ -199,7 +224,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """Yield the answers that differ by more than the tolerance, the largest difference of each event and output."""
+        """Yield the largest difference of each event and output, if it exceeds the allowed difference."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -215,7 +240,7 @@ class _Probe:
         return () if self._lengths is None else tuple(self._lengths.lengths(rows)[0].tolist())
 
     def _most_rows(self, group: Sequence[_ProbedEvent]) -> int:
-        """Return the number of rows of the largest lengths that a scorer runs at once."""
+        """Return the largest number of events that a scorer runs at once at the largest lengths in this group."""
         if self._lengths is None:
             return MOST_ROWS
         return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
@@ -225,10 +250,17 @@ class _Probe:
 
 
 def _difference(alone: Any, together: Any, tolerance: float | None, rounding: float) -> tuple[float, float, float, str] | None:
-    """Return the largest difference of two answers; None if the tolerance allows it.
+    """Return the largest difference between two answers to one event; None if the difference is allowed.
+
+    Args:
+        alone: The answer to the event alone.
+        together: The answer to the event in a batch.
+        tolerance: The signature's `batch_tolerance`; None allows only differences by rounding.
+        rounding: The allowed difference by rounding.
 
     Returns:
-        The ratio of the difference to the allowed one, the difference, the allowed difference, and both answers as text.
+        The ratio of the difference to the allowed difference, the difference, the allowed difference, and both answers as
+        text.
     """
     alone = np.asarray(alone)
     together = np.asarray(together)
@@ -261,9 +293,9 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 
 
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
-    """Return golden examples from the shortest to the longest, and variations of the first one.
+    """Return at most MOST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
 
-    No bytes (such as a file) are generated, and no nonzero number becomes zero, because either may crash a model.
+    Fields of bytes, such as files, are not varied, and no nonzero number becomes zero, because either may crash a model.
     """
     count = len(next(iter(rows.values())))
     order = np.arange(count)
@@ -280,7 +312,7 @@ def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
 
 
 def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
-    """Generate events for a version without golden examples: zeros, then numbers from 0 to 1."""
+    """Generate events for a version without golden examples: one of zeros, then two of random floats from 0 to 1."""
     events = []
     for seed, length in enumerate((LENGTHS[0], *LENGTHS)):
         random = np.random.default_rng(seed)
@@ -298,7 +330,7 @@ def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
 
 
 def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[Any]:
-    """Return the row of zeros of a tensor, of at most this length if its length varies."""
+    """Return a tensor's row of zeros or empty strings; if its length varies, of this length or the largest allowed one."""
     row = neutral_rows(signature)[tensor.tensor]
     if not tensor.varies:
         return row
@@ -307,7 +339,7 @@ def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[
 
 
 def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
-    """Return an event with changed numbers: floats times a factor, integers halved (away from zero) for a factor below 1."""
+    """Return a variation of an event: floats times `factor`, and integers halved (away from zero) if `factor` is below 1."""
     raw = {tensor.tensor for tensor in signature.fed if any(field.raw for field in tensor.fields)}
 
     def varied(values: NDArray[Any]) -> NDArray[Any]:
@@ -325,16 +357,16 @@ def _varied(signature: Signature, rows: Tensors, factor: float) -> Tensors:
 
 
 def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> Tensors | None:
-    """Return an event of other lengths with the same elements.
+    """Return a variation of an event with other lengths, made by repeating or cutting its elements.
 
     Args:
         signature: The model's signature.
         rows: The event.
-        longest: Use the largest lengths for all tensors. Otherwise only padded tensors get another length, a longer one if the
-            signature allows it.
+        longest: Whether all tensors get the largest length. Otherwise only tensors that are padded get another length, a larger
+            length if the signature allows it.
 
     Returns:
-        The event; None if no length changes, or if a length is that of bytes: a file cannot be resized.
+        The variation; None if no length changes, or if a tensor of varying length is fed by bytes: a file cannot be resized.
     """
     resized = dict(rows)
     varying = [tensor for tensor in signature.fed if tensor.varies]
@@ -353,7 +385,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
 
 
 def _most(signature: Signature, axis: str) -> int:
-    """Return the largest length of an axis."""
+    """Return the largest length that the signature allows on an axis."""
     return min(tensor.fields[0].max_length for tensor in signature.fed if tensor.varies and tensor.axis == axis)
 
 
@@ -365,7 +397,7 @@ def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any])
 
 
 def _unpadded_axes(signature: Signature) -> list[int]:
-    """Return the indices of the axes on which events must have the same length to share a run."""
+    """Return the indices of the axes without padding: events must have equal lengths on them to be run together."""
     axes = list(dict.fromkeys((tensor.axis, tensor.pad is None) for tensor in signature.fed if tensor.varies))
     return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
 
@@ -379,7 +411,7 @@ def _joined(rows: Sequence[Tensors]) -> Tensors:
 
 
 def _stacked(signature: Signature, rows: Tensors) -> Tensors:
-    """Return the rows with each ragged column as one array, to run them at their length without padding."""
+    """Return rows of equal lengths as one array per tensor, so that the model runs them without padding."""
     varying = {tensor.tensor for tensor in signature.fed if tensor.varies}
     return {name: np.stack(list(row)) if name in varying else row for name, row in rows.items()}
 

@@ -1,4 +1,7 @@
-"""Fields of bytes: a tensor's row as little-endian numbers, or the text of a string tensor in UTF-8; base64 in JSON."""
+"""Fields of bytes: event fields whose value is a byte string, written in base64 in JSON.
+
+The bytes are a tensor's row as little-endian numbers, or for a string tensor one text in UTF-8.
+"""
 
 import base64
 import math
@@ -10,24 +13,30 @@ from model_registry.package import shapes
 from model_registry.package.signature import InputField
 
 EXAMPLE = '{"name": ..., "bytes": true}'
-MAX_BYTES = 1 << 24  # of one event's row of varying length
+MAX_BYTES = 1 << 24  # largest size of the bytes of a field of varying length, for one event
 
 
 def item_size(dtype: str) -> int:
-    """Return the size of one number in bytes."""
+    """Return the size of one number of a numeric or bool dtype in bytes."""
     return 1 if dtype == "bool" else int("".join(filter(str.isdigit, dtype))) // 8
 
 
 def size(field: InputField) -> int:
-    """Return the size of a field of numbers in bytes, the largest one if its length varies."""
+    """Return the size of a field of numbers in bytes; if its length varies, the largest size."""
     return (field.array or 1) * item_size(field.dtype)
 
 
 def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
-    """Return how many numbers a field of bytes has; None for the text of a string tensor.
+    """Return how many numbers the bytes of a field hold; None for a string tensor, for which the bytes are one text.
+
+    Args:
+        name: The field's name, for messages.
+        dtype: The dtype of the tensor.
+        shape: The tensor's shape in signature.json; None if it is not stated.
+        length: The field's length in signature.json; None if it is not stated.
 
     Raises:
-        ValueError: The document does not state it, or contradicts itself.
+        ValueError: Neither shape nor length is stated, or they contradict each other.
     """
     if dtype == "string":
         if length is not None:
@@ -50,12 +59,12 @@ def from_base64(text: Any) -> bytes:
 
 
 def to_base64(data: bytes) -> str:
-    """Encode bytes as `from_base64` decodes them."""
+    """Encode bytes in base64 (standard alphabet, padded)."""
     return base64.b64encode(data).decode()
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Return why bytes do not fit a field, or None if they do."""
+    """Return the reason why bytes are no valid value of a field of bytes; None if they are."""
     if field.dtype == "string":
         try:
             data.decode()
@@ -70,7 +79,7 @@ def find_fault(data: bytes, field: InputField) -> str | None:
 
 
 def _size_fault(count: int, field: InputField) -> str | None:
-    """Return why a field cannot have this many bytes, or None if it can."""
+    """Return the reason why a field's value cannot have this number of bytes; None if it can."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
         return f"{count} bytes, and {expected}" if count != size(field) else None
@@ -82,7 +91,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Return why a golden example's value is no base64 of a field's bytes, or None if it is."""
+    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

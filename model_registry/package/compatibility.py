@@ -1,4 +1,4 @@
-"""Compares two versions, and decides whether valid events of one are valid for the other. Pure."""
+"""Compares two versions, and decides whether every valid event of the older one is valid for the newer one. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ def compare_versions(
     Args:
         old: The older version's manifest.
         new: The newer version's manifest.
-        old_signature: The older version's signature; None if it states none.
-        new_signature: The newer version's signature; None if it states none.
+        old_signature: The older version's signature; None if that version has none.
+        new_signature: The newer version's signature; None if that version has none.
     """
     before = _digests(old)
     after = _digests(new)
@@ -66,13 +66,16 @@ def compare_versions(
 
 
 def _digests(version: VersionManifest) -> dict[str, str]:
-    """Return digests by file path; for a container image, whose manifest names no files, by the layer's position."""
+    """Return the digest of each file by path; for a container image, whose manifest lists no files, of each layer by name."""
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers
 
 
 def _compare_signatures(old: Signature | None, new: Signature | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the differences of two signatures, and those that break compatibility. At least one signature is stated."""
+    """Return the differences between two signatures, and the reasons why they are incompatible, as lines of text.
+
+    At most one of the signatures is None.
+    """
     if old and new:
         return _signatures(old, new)
     line = "the newer version states a signature, the older one none" if new else "the newer version states no signature"
@@ -102,7 +105,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
 
 
 def _tensors(old: Signature, new: Signature) -> list[str]:
-    """Describe the tensors of both signatures whose shape, constant or padding differs."""
+    """Return a line for each input tensor of both signatures whose shape, constant value, padding or mask differs."""
     before = {tensor.tensor: tensor for tensor in old.inputs}
     both = [(before[tensor.tensor], tensor) for tensor in new.inputs if tensor.tensor in before]
     return [
@@ -113,7 +116,7 @@ def _tensors(old: Signature, new: Signature) -> list[str]:
 
 
 def _answers(old: Signature, new: Signature) -> list[str]:
-    """Describe the differences that readers of scores see."""
+    """Return a line for each difference in outputs, labels, decision and batch tolerance."""
     before, after = ({output.name or "score": output for output in signature.outputs} for signature in (old, new))
     lines = [f"output {name} is no longer given" for name in before if name not in after]
     lines += [f"output {name} is new: {describe_output(new, output)}" for name, output in after.items() if name not in before]
@@ -133,7 +136,7 @@ def _answers(old: Signature, new: Signature) -> list[str]:
 
 
 def describe_output(signature: Signature, output: Output) -> str:
-    """Describe an output: the part of a score that it gives, and its tensor."""
+    """Describe an output of the signature: the part of the model's output tensor that it reads, and the tensor's name."""
     if output.index is not None:
         return f"a number, column {output.index} of {output.tensor}"
     if output.top:
@@ -145,14 +148,14 @@ def describe_output(signature: Signature, output: Output) -> str:
 
 
 def describe_labels(labels: Sequence[str] | None) -> str:
-    """Return the first labels, and the number of the others."""
+    """Return the first MAX_LABELS labels and the number of further labels as text; "none" without labels."""
     if not labels:
         return "none"
     return ", ".join(labels[:MAX_LABELS]) + (f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else "")
 
 
 def describe_decision(signature: Signature) -> str:
-    """Describe how the decision follows from a score."""
+    """Describe the rule by which the decision follows from a score; "none" without a rule."""
     rule = signature.decision
     where = f" of {rule.output}" if rule and rule.output else ""
     if isinstance(rule, Argmax):
@@ -203,13 +206,13 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
 
 
 def _crossing(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
-    """Return why events of the older version cannot have a new field at its path; empty if they can."""
+    """Return why no event with the older version's fields can have the new field `later` at its path; empty if one can."""
     fault = "" if earlier or later.source else event_tree.path_conflict(events, later.steps)
     return f"field {later.name} is read at {json_path.format_path(later.steps)}{fault}" if fault else ""
 
 
 def describe_type(field: InputField) -> str:
-    """Describe the value of a field: its dtype, whether it is given as bytes, its shape, the bound of a length that varies."""
+    """Describe the value of a field: its dtype, whether it comes as bytes, its shape, and the largest varying length."""
     shape = list(field.shape) if field.shape else [field.array] if field.array else ""
     bound = f" up to {field.max_length}" if field.varies else ""
     return f"{'the bytes of ' if field.raw else ''}{field.dtype}{shape}{bound}"

@@ -1,4 +1,4 @@
-"""Dtypes of tensors by numpy's names, and the JSON values that fit them."""
+"""The dtypes of tensors, by numpy's names, and the checks whether a JSON value fits a dtype."""
 
 import math
 from typing import Any
@@ -17,7 +17,7 @@ Scalar = str | bool | int | float
 
 
 def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
-    """Return why a JSON value does not fit a dtype, or None if it does. `nan` allows the word "nan" for a float."""
+    """Return the reason why a JSON value does not fit a dtype; None if it does. `nan` allows the text "nan" for a float."""
     if dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
         valid = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
@@ -34,7 +34,7 @@ def value_fault(value: object, dtype: str, *, nan: bool = False) -> str | None:
 
 
 def event_fault(value: object, dtype: str) -> str | None:
-    """Return why a value of an event does not fit a dtype, or None if it does. 7.0 is an integer, too."""
+    """Return the reason why a value in an event does not fit a dtype; None if it does. 7.0 fits an integer dtype."""
     if isinstance(value, float) and value.is_integer() and dtype in INTEGER_LIMITS:
         low, high = INTEGER_LIMITS[dtype]
         return None if low <= value <= high else f"{value!r} is no {dtype} ({low} to {high})"
@@ -42,12 +42,12 @@ def event_fault(value: object, dtype: str) -> str | None:
 
 
 def array_dtype(dtype: str) -> str:
-    """Return the dtype of a numpy array with these elements."""
+    """Return numpy's dtype for an array with elements of this dtype: "O" for strings."""
     return "O" if dtype == "string" else dtype
 
 
 def check_dtype(value: Any) -> Any:
-    """Return a document's dtype if it is valid. Raises ValueError."""
+    """Return the dtype in a document unchanged. Raises ValueError if it is no valid dtype."""
     if value == "bfloat16":
         raise ValueError("'bfloat16' is fed by no format; export the model with an input of float32 or float16")
     if value not in DTYPES:
@@ -56,7 +56,7 @@ def check_dtype(value: Any) -> Any:
 
 
 def parse_element(raw: Any, dtype: str) -> Any:
-    """Return a valid value as Python has it: a float for a float dtype ("nan" is NaN); null stays null."""
+    """Convert a valid JSON value to Python: for a float dtype to a float ("nan" to NaN); other values, and None, unchanged."""
     if dtype not in FLOAT_LIMITS or raw is None:
         return raw
     return math.nan if raw == "nan" else float(raw)

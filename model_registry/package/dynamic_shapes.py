@@ -1,4 +1,8 @@
-"""Checks of tensors of varying length (-1 in their shape), and of the masks and lengths derived from them."""
+"""Checks input tensors of varying length, and the tensors derived from them: masks and lengths.
+
+The length of a tensor varies from event to event if its shape has -1. A mask marks the padding of such a tensor; a tensor of
+lengths holds its length for each event.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +17,10 @@ BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def check_dynamic(tensor: Any) -> bool:
-    """Check a document's tensor if its length varies or it is derived from such a tensor.
+    """Check a tensor in a document if it is a tensor of varying length, a mask or a tensor of lengths.
 
     Returns:
-        False if it is another kind of tensor.
+        Whether the tensor is of one of these kinds.
 
     Raises:
         ValueError: The keys for varying lengths are wrong or misplaced.
@@ -37,7 +41,7 @@ def check_dynamic(tensor: Any) -> bool:
 
 
 def _check_varying(tensor: Any) -> None:
-    """Raise ValueError unless one array field, or one of bytes, with a bound feeds the tensor."""
+    """Raise ValueError unless the tensor of varying length has exactly one field, an array or bytes, with `max_length`."""
     shape = tensor.shape
     fields = tensor.fields
     if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
@@ -60,7 +64,7 @@ def _check_varying(tensor: Any) -> None:
 
 
 def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
-    """Raise ValueError if an event may have more elements or bytes than a tensor may."""
+    """Raise ValueError if `max_length` allows more elements or bytes than a tensor may have."""
     elements = shapes.step_size(shape) * field.max_length
     size = elements * binary_fields.item_size(dtype) if field.bytes else 0
     if size > binary_fields.MAX_BYTES:
@@ -71,7 +75,7 @@ def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
 
 
 def _check_derived(tensor: Any) -> None:
-    """Raise ValueError if a mask or lengths cannot be derived as stated."""
+    """Raise ValueError if a mask or a tensor of lengths has keys, a dtype or a shape that it must not have."""
     key = "mask_of" if tensor.mask_of else "length_of"
     others = {"fields": tensor.fields, "value": tensor.value, "default": tensor.default, "pad": tensor.pad}
     others |= {"marks": tensor.length_of and tensor.marks}
@@ -86,7 +90,7 @@ def _check_derived(tensor: Any) -> None:
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
-    """Raise ValueError if tensors of varying length contradict each other, or one is derived from a tensor of fixed length."""
+    """Raise ValueError if the tensors on one axis contradict each other, or a mask or lengths belong to a fixed tensor."""
     varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
     for tensor in varying.values():
         first = next(other for other in varying.values() if other.axis == tensor.axis)
@@ -109,7 +113,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:
-    """Return whether every array that is valid for the old field is valid for the new one. Scalars accept scalars."""
+    """Return whether every array that is valid for the old field is valid for the new field; True if both are scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
     if old.array is None or new.shape is None:
@@ -122,7 +126,7 @@ def accepts_arrays_of(new: InputField, old: InputField) -> bool:
 
 
 def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | None:
-    """Find two fields whose arrays must have the same length in `new`, but not in `old`; None if there are none."""
+    """Return the names of two fields whose arrays must have equal lengths in `new`, but not in `old`; None without such."""
     old_arrays = {field.name: (old_tensor, field) for old_tensor in old.fed for field in old_tensor.fields if field.array}
     firsts: dict[str, str] = {}
     for new_tensor in (candidate for candidate in new.fed if candidate.varies):
@@ -140,5 +144,5 @@ def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | No
 
 
 def describe_unequal_lengths(pair: tuple[str, str]) -> str:
-    """Describe a result of `find_unequal_lengths`."""
+    """Return a message about two fields that `find_unequal_lengths` returned."""
     return f"fields {pair[0]} and {pair[1]} must have the same length, which was not required"

@@ -1,4 +1,4 @@
-"""Events as trees: the value at a path, the tree of all paths of a signature, and events built from values at paths."""
+"""Events as trees: finds the value at a path, builds the tree of all paths of a signature, and builds events from values."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -7,18 +7,18 @@ from typing import Any
 from model_registry.package.json_path import Step, format_path
 
 Tree = dict[Step, "Tree | str"]
-"""The parts of an object (by name) or of an array (by index), down to the names of fields."""
+"""The parts of an object by name, or of an array by index. A part is a tree, or at the end of a path the name of the field."""
 
 MAX_PARTS = 4_096  # objects, arrays and array elements: each becomes a type of the decoder
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 
 
 class WrongStep(ValueError):
-    """A path leads through a value that has no such parts. The message names the position and the value's type."""
+    """A path leads through a value that is no object or array as the path requires. The message names position and type."""
 
 
 def look_up(event: Any, path: Sequence[Step]) -> Any:
-    """Return the value at a path; None if a step is missing or null. Raises WrongStep."""
+    """Return the value at a path in an event; None if a part on the path is missing or null. Raises WrongStep."""
     value = event
     for at, step in enumerate(path):
         if value is None:
@@ -35,10 +35,10 @@ def look_up(event: Any, path: Sequence[Step]) -> Any:
 
 
 def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
-    """Build the tree of fields, each with its path; a field without a name is the event's id.
+    """Build the tree of the fields' paths. A field is a pair of name and path; an empty name stands for the event's id.
 
     Raises:
-        ValueError: No event can have all fields, or they have more than MAX_PARTS parts.
+        ValueError: No event can have all the fields, or their paths have more than MAX_PARTS parts.
     """
     root: Tree = {}
     for name, path in fields:
@@ -54,7 +54,10 @@ def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
 
 
 def path_conflict(root: Tree, path: Sequence[Step]) -> str:
-    """Return why no event can have a field at this path and the fields of a tree, as text after the path; empty if one can."""
+    """Return why no event can have both a field at this path and the fields of a tree; empty if an event can.
+
+    The text continues a message that ends with the path.
+    """
     part: Any = root
     for at, step in enumerate(path):
         if fault := _fault(part, path, at):
@@ -64,7 +67,10 @@ def path_conflict(root: Tree, path: Sequence[Step]) -> str:
 
 
 def build_event(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
-    """Build an event with these values at their paths and null in other array elements. The paths are those of a tree."""
+    """Build an event with these values at their paths; array elements without a value are null.
+
+    The paths must not conflict, as those of one tree.
+    """
     event: dict[str, Any] = {}
     for path, value in values:
         part: Any = event
@@ -75,17 +81,17 @@ def build_event(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
 
 
 def is_array(part: Tree) -> bool:
-    """Return whether the parts have indexes, not names."""
+    """Return whether the parts of a tree have indexes (of an array), not names (of an object)."""
     return isinstance(next(iter(part), None), int)
 
 
 def length(part: Tree) -> int:
-    """Return the length of the shortest array that has all parts."""
+    """Return the length that an array must have at least to have all parts of a tree."""
     return max(step for step in part if isinstance(step, int)) + 1
 
 
 def _put(part: Any, step: Step, value: Any) -> Any:
-    """Set a step of an object or an array to a value unless it has one, and return what it has."""
+    """Set the element `step` of an object or array to a value unless it has a value; return the element's value."""
     if isinstance(step, str):
         return part.setdefault(step, value)
     part.extend([None] * (step + 1 - len(part)))
@@ -95,7 +101,7 @@ def _put(part: Any, step: Step, value: Any) -> Any:
 
 
 def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
-    """Return why a path cannot take step number `at` from a part; empty if it can."""
+    """Return why step number `at` of a path conflicts with `part`, the tree before this step; empty if it does not."""
     step = path[at]
     is_last = at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):

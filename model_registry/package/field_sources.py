@@ -1,4 +1,4 @@
-"""The part of a record that a field reads (`from`): the event in its value, or its key, a header, its time."""
+"""The source of a field (`from` in signature.json): the event in a record's value, or the record's key, a header or time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +12,11 @@ TIME = "time"
 VALUE = "value"
 HEADER = "header:"
 TIME_DTYPES = ("int64", "uint64", "float64", "float32")
-"""The dtypes that hold a current time in ms since 1970; float32 is precise to two minutes."""
+"""The dtypes that can represent the current time in ms since 1970; float32 only with a precision of two minutes."""
 
 
 def check_source(raw: Any) -> Any:
-    """Return a document's `from` if it is valid. Raises ValueError."""
+    """Return the value of `from` in a document unchanged. Raises ValueError if it names no part of a record."""
     if raw is None or raw in (KEY, TIME, VALUE) or (isinstance(raw, str) and raw.startswith(HEADER) and raw != HEADER):
         return raw
     raise ValueError(f"{raw!r:.100} is no place of a record: it must be one of key, header:NAME, time, value")
@@ -39,9 +39,10 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
 
 
 def only_value_fields(signature: Signature) -> Signature:
-    """Return the signature without the fields that other parts of a record supply.
+    """Return a copy of a signature without the fields that are read from other parts of a record than its value.
 
-    A tensor that loses some of its fields keeps the columns of the others; a tensor that loses all of them is left out.
+    A tensor that loses some of its fields has only the columns of its remaining fields. A tensor that loses all fields is left
+    out.
     """
     if not any(field.source for field in signature.fields):
         return signature
@@ -55,7 +56,10 @@ def only_value_fields(signature: Signature) -> Signature:
 
 
 def read_by_name(signature: Signature) -> Signature:
-    """Return the signature with every field read from the event by its name, as golden examples have it."""
+    """Return a copy of a signature whose fields are all read from the event, as golden examples state them.
+
+    A field from another part of a record is read by its name.
+    """
     if not any(field.source for field in signature.fields):
         return signature
     named = [
@@ -65,12 +69,15 @@ def read_by_name(signature: Signature) -> Signature:
 
 
 def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
-    """Return the fields that are not read from the record's value."""
+    """Return the fields that are read from a record's key, headers or time."""
     return tuple(field for field in signature.fields if field.source)
 
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
-    """Return a function that finds a field's predecessor in an older signature: at its position, else by its name."""
+    """Return a function from a field to its predecessor in an older signature; it returns None if there is none.
+
+    The predecessor is the older field with the same source and path, else the older field with the same name.
+    """
     by_name = {field.name: field for field in old.fields}
     by_position = {_position(field): field for field in old.fields}
 
@@ -88,11 +95,11 @@ def _position(field: InputField) -> object:
 
 
 def qualified_name(field: InputField) -> str:
-    """Return a field's name for error messages, with its source or path unless it is at the top of the event."""
+    """Return a field's quoted name for error messages, with its source or path unless the name is a key of the event."""
     where = field.source or (json_path.format_path(field.path) if field.path else "")
     return f"{field.name!r} ({where})" if where else repr(field.name)
 
 
 def describe_source(field: InputField) -> str:
-    """Return the source of a field as text; empty if it is the record's value."""
+    """Return the source of a field as text, such as " from key"; empty if the source is the record's value."""
     return f" from {field.source}" if field.source else ""

@@ -1,4 +1,4 @@
-"""Golden examples (`golden.jsonl`): events with their expected scores, checked before a version serves."""
+"""Golden examples (`golden.jsonl`): events with their expected scores, with which a version is checked before it serves."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Score = float | str | list[Any] | dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class GoldenExample:
-    """One example: an event and its score as in a score record; `tolerance` is absolute."""
+    """An event and its expected score, in the form of a score record. Each number may differ by `tolerance` (absolute)."""
 
     event: dict[str, Any]
     score: Score
@@ -29,7 +29,10 @@ class GoldenExample:
 
 
 def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample, ...]:
-    """Parse the examples and check each event against the signature. Raises Refused, which names the line."""
+    """Parse golden.jsonl and check each event against the signature, if there is one.
+
+    Raises Refused, whose message names the line.
+    """
     if len(data) > MAX_BYTES:
         raise Refused(f"golden.jsonl has {len(data)} bytes; at most {MAX_BYTES} are read", "a few examples are enough")
     lines = enumerate(data.splitlines(), start=1)
@@ -37,7 +40,7 @@ def parse_lines(data: bytes, signature: Signature | None) -> tuple[GoldenExample
 
 
 def agrees(expected: object, actual: object, tolerance: float) -> bool:
-    """Return whether two scores are equal, each number within an absolute tolerance."""
+    """Return whether two scores are equal; their numbers may differ by the absolute tolerance."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         return expected.keys() == actual.keys() and all(agrees(expected[k], actual[k], tolerance) for k in expected)
     if isinstance(expected, list | tuple) and isinstance(actual, list):
@@ -51,7 +54,10 @@ def agrees(expected: object, actual: object, tolerance: float) -> bool:
 
 
 def _same_classes(expected: Sequence[Any], actual: Sequence[Any], tolerance: float) -> bool:
-    """Return whether two lists of top classes are equal. Classes closer to each other than the tolerance may be swapped."""
+    """Return whether two lists of top classes are equal within the tolerance.
+
+    Classes whose scores differ by no more than the tolerance may be in another order.
+    """
     if not all(agrees(first["score"], other["score"], tolerance) for first, other in zip(expected, actual, strict=True)):
         return False
     scores = {entry["label"]: entry["score"] for entry in actual}
@@ -59,7 +65,7 @@ def _same_classes(expected: Sequence[Any], actual: Sequence[Any], tolerance: flo
 
 
 def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
-    """Return why an event does not fit a signature, with the field's name, or None if it does."""
+    """Return the reason why an event does not fit a signature, with the field's name; None if it fits."""
     for field in signature.fields:
         if fault := _field_fault(field, event):
             where = f" ({json_path.format_path(field.path)})" if field.path else ""
@@ -68,7 +74,10 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
 
 
 def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
-    """Raise Refused if the model must not be run without an example: zeros in place of a file may crash it."""
+    """Raise Refused if there is no example although the model must not be run without one.
+
+    This holds for a model with a field of bytes of varying length, such as a file: zeros in place of a file may crash it.
+    """
     if not examples and (
         field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)
     ):
@@ -95,7 +104,7 @@ def _parse_line(line: bytes, number: int, signature: Signature | None) -> Golden
 
 
 def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
-    """Return why an event's value does not fit a field (the position, a colon, the error), or None if it does."""
+    """Return why an event's value does not fit a field, as "POSITION: ERROR" (no position for a scalar); None if it fits."""
     try:
         value = look_up(event, field.steps)
     except WrongStep as error:
@@ -110,7 +119,11 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
 
 
 def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
-    """Return whether a value may be a score: a number, text, boolean or class, nested arrays of these, or these by name."""
+    """Return whether a value has the form of a score.
+
+    A score is a number, a text, a boolean, an array (which may be nested) of these or of classes, or an object with one of
+    these for each output name.
+    """
     if isinstance(value, list):
         return depth > 0 and all(
             is_score(element, depth - 1) if not isinstance(element, dict) else _is_class(element) for element in value
@@ -121,7 +134,7 @@ def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
 
 
 def _is_class(value: object) -> bool:
-    """Return whether a value is a class with its label and score."""
+    """Return whether a value is a class: an object with exactly the keys `label` and `score`."""
     if not isinstance(value, dict) or value.keys() != {"label", "score"}:
         return False
     return isinstance(value["label"], str) and _is_number(value["score"])

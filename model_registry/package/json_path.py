@@ -32,7 +32,7 @@ def parse(text: str) -> tuple[Step, ...]:
 
 
 def parse_object_path(text: str) -> tuple[Step, ...]:
-    """Parse a path into an object, whose first step is a name. Raises ValueError."""
+    """Parse a path whose first step must be a name, because an event is an object. Raises ValueError."""
     steps = parse(text)
     if not isinstance(steps[0], str):
         raise ValueError(f"{text!r:.100}: a path begins with a name, because an event is an object")  # noqa: TRY004
@@ -40,12 +40,12 @@ def parse_object_path(text: str) -> tuple[Step, ...]:
 
 
 def canonical(text: str) -> str:
-    """Return a path into an object in the form of `format_path`. Raises ValueError."""
+    """Return the canonical text of a path, which `format_path` writes. Raises ValueError as `parse_object_path` does."""
     return format_path(parse_object_path(text))
 
 
 def format_path(path: Sequence[Step]) -> str:
-    """Return the text that `parse` reads as these steps."""
+    """Return the text of a path; `parse` returns the same steps for this text."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{_name(step)}" for step in path]
     return "".join(parts).removeprefix(".")
 

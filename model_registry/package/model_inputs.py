@@ -1,4 +1,4 @@
-"""The inputs of a model: the rows of events in the shapes of its tensors, and its constants."""
+"""Builds the input tensors of a model from the decoded rows of events and the signature's constants."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,12 +15,12 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class InputAssembler:
-    """Assembles the input tensors of one signature.
+    """Assembles the input tensors of a model for each batch, by its signature.
 
-    Rows of varying length must be those of one run, see `LengthPlan.plan`.
+    If tensors have varying lengths, a batch must be one run of `LengthPlan.plan`.
 
     Attributes:
-        constants: The constants without a batch dimension, by name; the same for every batch.
+        constants: The constant tensors without a batch dimension, by name; they are the same for every batch.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -34,10 +34,11 @@ class InputAssembler:
         self.constants: Tensors = {tensor.tensor: _constant(tensor) for tensor in constants if not tensor.batch}
 
     def batch_tensors(self, flat: Tensors) -> Tensors:
-        """Return every tensor except `constants`, by name.
+        """Return the model's input tensors for a batch, by name, without those in `constants`.
 
         Args:
-            flat: (B, n) rows by tensor name; one row if the model takes one event at a time. They are reshaped without a copy.
+            flat: The decoded (B, n) rows by tensor name; B is 1 if the model takes one event at a time. The rows are reshaped
+                without a copy.
         """
         if self._lengths is not None:
             flat = self._lengths.pad(flat)
@@ -52,23 +53,26 @@ class InputAssembler:
         return rows | {name: rows[name].reshape(rows[name].shape[1:]) for name in self._alone} if self._alone else rows
 
     def all_tensors(self, flat: Tensors) -> Tensors:
-        """Return all tensors by name, from (B, n) rows by tensor name."""
+        """Return all input tensors for a batch by name, those in `constants` included; see `batch_tensors`."""
         tensors = self.batch_tensors(flat)
         return tensors | self.constants if self.constants else tensors
 
 
 def neutral_rows(signature: Signature) -> Tensors:
-    """Return one (1, n) row of zeros or empty strings for each tensor with fields, of the largest length if it varies."""
+    """Return a row (1, n) of zeros or empty strings for each tensor with fields, by name.
+
+    A row of varying length has the largest length.
+    """
     return {tensor.tensor: _neutral(tensor) for tensor in signature.fed}
 
 
 def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
-    """Return an object array (B,) of `count` rows, each an array of its own."""
+    """Return the rows of a batch as an object array of shape (count,) whose elements are the arrays of the rows."""
     return np.fromiter(rows, object, count)
 
 
 def array_from_bytes(data: bytes, field: InputField) -> NDArray[Any]:
-    """Return the (n,) numbers of a field's valid bytes without a copy; in the field's shape if its length varies."""
+    """Return the numbers in a field's valid bytes without a copy: as (n,), or in the field's shape if its length varies."""
     stored = np.dtype(field.dtype).newbyteorder("<")
     numbers = np.frombuffer(data, stored).astype(field.dtype, copy=False)
     shape = field.shape or ()
@@ -85,7 +89,7 @@ def _neutral(tensor: TensorInput) -> NDArray[Any]:
 
 
 def _constant(tensor: TensorInput) -> NDArray[Any]:
-    """Return the row of a constant."""
+    """Return the row of a constant tensor, without a batch dimension."""
     dtype = array_dtype(tensor.dtype)
     if isinstance(tensor.value, tuple):
         return np.array(tensor.value, dtype)

@@ -1,4 +1,4 @@
-"""The outputs of a model as the signature reads them, for a whole batch at once."""
+"""Converts the output tensors of a model to scores as the signature defines, for a whole batch at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,19 +11,19 @@ from model_registry.package.shapes import MAX_WIDTH, format_shape, may_be_equal
 from model_registry.package.signature import Argmax, Decision, Output, Signature
 
 MAX_ELEMENTS = 1 << 25
-"""Of the scores of a batch: some hundred MB as JSON."""
+"""The most elements in the scores of one batch: some hundred MB as JSON."""
 
 
 class OutputMismatch(ValueError):
-    """An output does not fit the signature, or is too large to be written."""
+    """An output of the model does not fit the signature, or is too large to be written as a score."""
 
 
 def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> dict[str | None, NDArray[Any]]:
-    """Read the outputs of a batch.
+    """Select the values that the signature's outputs read from the model's output tensors, for a batch.
 
     Returns:
-        (B,) or (B, ...) by the output's name; an object array (B,) of arrays if events that are run one at a time have answers
-        of different shapes.
+        For each output, by its name in the score, an array (B,) or (B, ...). If the answers to events that were run one at a
+        time have different shapes, it is an object array (B,) of their arrays.
 
     Raises:
         OutputMismatch: An output does not fit the signature, or is too large.
@@ -42,14 +42,17 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
 
 
 def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the (B,) numbers of elements of each event's answer."""
+    """Return an array (B,): the number of elements in the answer to each event."""
     if is_ragged(column):
         return np.fromiter((row.size for row in column), np.int64, len(column))
     return np.full(len(column), column.size // max(1, len(column)), np.int64)
 
 
 def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
-    """Return the (B, count) indices of the largest numbers of (B, n) rows in descending order; equal ones in their order."""
+    """Return the indices (B, count) of the `count` largest numbers in each of the rows (B, n), in descending order.
+
+    Equal numbers are in the order of their indices.
+    """
     if count >= rows.shape[1]:
         return _descending(rows)
     bound = np.partition(rows, -count, axis=1)[:, -count, np.newaxis]
@@ -64,7 +67,7 @@ def largest_indices(rows: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 def read_scores(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> list[Any]:
-    """Return each event's score as a score record has it. Raises OutputMismatch."""
+    """Return the score of each event in the form of a score record. Raises OutputMismatch."""
     columns = read_outputs(signature, outputs)
     scores = {output.name: _values(signature, output, columns[output.name]) for output in signature.outputs}
     if list(scores) == [None]:
@@ -85,7 +88,7 @@ def _values(signature: Signature, output: Output, column: NDArray[Any]) -> list[
 
 
 def _column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
-    """Return one output of a batch as the signature reads it. Raises OutputMismatch."""
+    """Return the values that one output reads from its tensor `values`, for a batch. Raises OutputMismatch."""
     column = _ragged_column(signature, output, values) if is_ragged(values) else _dense_column(signature, output, values)
     decides = isinstance(signature.decision, Decision) and output is signature.decided
     if decides and (column.ndim != 1 or is_ragged(column)):
@@ -96,7 +99,7 @@ def _column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArr
 
 
 def _ragged_column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArray[Any]:
-    """Return (B,) arrays of different shapes as the signature reads them. Raises OutputMismatch."""
+    """Return the values that one output reads from (B,) answers of different shapes. Raises OutputMismatch."""
     if signature.rank(output) == 1 and output.shape is None:  # a column, or one for each label
         rows = [_dense_column(signature, output, row[np.newaxis]) for row in values]
         return np.concatenate(rows)
@@ -132,7 +135,7 @@ def _dense_column(signature: Signature, output: Output, values: NDArray[Any]) ->
 
 
 def _classes(output: Output, values: NDArray[Any], labels: int) -> NDArray[Any]:
-    """Return the (B, n) rows of an output that has a label for each column. Raises OutputMismatch."""
+    """Check that an output has rows (B, labels) of numbers, one for each label, and return them. Raises OutputMismatch."""
     if values.dtype.kind not in "iuf" or values.shape[1:] != (labels,):
         kind = "string" if values.dtype.kind == "O" else values.dtype.name
         raise OutputMismatch(
@@ -142,7 +145,7 @@ def _classes(output: Output, values: NDArray[Any], labels: int) -> NDArray[Any]:
 
 
 def _descending(rows: NDArray[Any]) -> NDArray[np.intp]:
-    """Return the indices of each row's numbers in descending order; equal ones in their order."""
+    """Return the indices that sort each row in descending order; equal numbers are in the order of their indices."""
     backwards = np.argsort(rows[:, ::-1], axis=1, kind="stable")
     places: NDArray[np.intp] = (rows.shape[1] - 1 - backwards)[:, ::-1]
     return places

@@ -1,7 +1,8 @@
-"""Batches of events of varying length: which events are run together, and their padding, masks and lengths.
+"""Divides batches of events of varying length into runs of the model, and adds padding, masks and lengths.
 
-An event's row of a tensor of varying length is an array of its own; a batch has an object array (B,) of them. Events are padded
-to bucket lengths, so that a long event does not pad short ones, and so that the model gets few different shapes.
+A *run* is one call of the model. For a tensor of varying length, a batch is an object array (B,) with one array per event.
+Events are padded to one of a few bucket lengths, so that short events are not padded to the length of a long event, and the
+model gets few different shapes. A *step* is one position on the axis whose length varies, for instance a token.
 """
 
 from collections import Counter
@@ -19,19 +20,19 @@ from model_registry.package.signature import PADDING, Signature, TensorInput
 
 Tensors = dict[str, NDArray[Any]]
 
-SMALLEST_BUCKET = 8  # the smallest bucket
+SMALLEST_BUCKET = 8  # the smallest bucket length
 STEPS_PER_RUN = (
-    16  # steps that cost what a run costs whatever its size: 7 to 12 where encoders of texts were measured, on a CPU
+    16  # the fixed cost of a run, in steps that take as long: 7 to 12 steps were measured for text encoders on a CPU
 )
-MAX_STEPS = 1 << 14  # of a run, events times padded length: 32 texts of 512 tokens
-MAX_ELEMENTS = 1 << 22  # of a run, of all tensors
+MAX_STEPS = 1 << 14  # most steps of a run, events times padded length: 32 texts of 512 tokens
+MAX_ELEMENTS = 1 << 22  # most elements of all tensors of a run
 
 
 def bucket(length: int, longest: int) -> int:
-    """Return the length that a length is padded to: 8, 12, 16, 24, 32, 48, 64, 96, ..., at most `longest`.
+    """Return the bucket length to which a length is padded: 8, 12, 16, 24, 32, 48, 64, 96, ..., at most `longest`.
 
-    These are powers of two, and one and a half times them. From 8 on, padding is at most a third of a row, and a seventh on
-    average if lengths are spread evenly.
+    The bucket lengths are the powers of two, and one and a half times these powers. For lengths from 8 on, at most a third of a
+    padded row is padding, and a seventh on average if the lengths are evenly distributed.
     """
     power = max(SMALLEST_BUCKET, 1 << (length - 1).bit_length())
     between = power * 3 // 4
@@ -39,14 +40,14 @@ def bucket(length: int, longest: int) -> int:
 
 
 def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[int, int]:
-    """Merge buckets of few rows into the next longer one, to save runs.
+    """Merge buckets with few rows into the next longer bucket, to save runs.
 
     Args:
-        counts: The number of rows of each bucket length.
-        run: The fixed cost of a run in steps; a merge must add fewer steps of padding.
+        counts: The number of rows by bucket length.
+        run: The fixed cost of a run in steps. Buckets are merged only if this adds fewer steps of padding.
 
     Returns:
-        The length at which each bucket is run.
+        For each bucket length, the length to which its rows are padded.
     """
     targets: dict[int, int] = {}
     pending: list[int] = []
@@ -62,16 +63,22 @@ def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[i
 
 @dataclass(frozen=True, slots=True)
 class PaddedRun:
-    """Events that are run together: their rows in the batch, ascending, and their number of steps after padding."""
+    """The events of a batch that one call of the model scores.
+
+    Attributes:
+        rows: The positions of the events in the batch, ascending.
+        steps: The number of events times their padded length.
+    """
 
     rows: NDArray[np.intp]
     steps: int
 
 
 class LengthPlan:
-    """The tensors of varying length of one signature and those derived from them: plans the runs of a batch and pads them.
+    """Plans the runs of a batch for one signature, and pads the tensors of a run.
 
-    It also plans for a model that takes one event at a time.
+    It handles the tensors of varying length, and the masks and lengths that are derived from them. For a model that takes one
+    event at a time, each event is a run.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -88,12 +95,12 @@ class LengthPlan:
         )
 
     def lengths(self, tensors: Tensors) -> NDArray[np.int64]:
-        """Return the (B, axes) lengths of a batch, measured at the first tensor of each axis."""
+        """Return the length of each event on each axis, as (B, axes), measured at the first tensor of the axis."""
         columns = [self._tensor_lengths(tensors, first) for first, *_ in self._axes.values()]
         return np.stack(columns, axis=1)
 
     def mismatches(self, tensors: Tensors) -> dict[int, str]:
-        """Return an error for each row whose tensors of one axis have different lengths."""
+        """Return an error message, by position in the batch, for each event with different lengths on one axis."""
         errors: dict[int, str] = {}
         for first, *others in self._axes.values():
             expected = self._tensor_lengths(tensors, first)
@@ -106,10 +113,10 @@ class LengthPlan:
         return errors
 
     def plan(self, tensors: Tensors, most_steps: int = MAX_STEPS) -> list[PaddedRun]:
-        """Divide a batch into runs; together they have all rows.
+        """Divide a batch into runs; each event is in exactly one run.
 
-        The rows of a run are padded to one bucket length, or have the same length if the signature states no padding. A run has
-        at most `most_steps` steps unless it is one event.
+        The events of a run are padded to one bucket length, or have equal lengths if the signature states no padding. A run has
+        at most `most_steps` steps, unless a single event has more.
         """
         if self._alone:
             return [PaddedRun(np.array([row], np.intp), 1) for row in range(len(next(iter(tensors.values()))))]
@@ -131,9 +138,10 @@ class LengthPlan:
         return runs
 
     def pad(self, tensors: Tensors) -> Tensors:
-        """Return the tensors of one run as the model takes them: padded, with masks and lengths.
+        """Return the tensors of one run in the form that the model takes: padded, and with masks and lengths.
 
-        Rows in one (B, *shape) array are not padded. Raises ValueError if lengths differ and the signature states no padding.
+        A tensor that is already one array (B, *shape) is not padded. Raises ValueError if the lengths of a tensor's rows differ
+        and the signature states no padding for it.
         """
         lengths = dict(zip(self._axes, self.lengths(tensors).T, strict=True)) if self._axes else {}
         exact = any(tensors[name].ndim > 1 for name in self._varying)
@@ -156,19 +164,19 @@ class LengthPlan:
         return self._axes[axis][0].pad is not None
 
     def _size(self, axis: str, length: int) -> int:
-        """Return the length that a length is padded to."""
+        """Return the length to which a length on this axis is padded; the same length without padding."""
         return bucket(length, self._axes[axis][0].fields[0].max_length) if self._padded(axis) else length
 
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
         return tuple(self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True))
 
     def most_rows(self, lengths: Sequence[int]) -> int:
-        """Return how many rows of these lengths, one for each axis, are run at once."""
+        """Return the largest number of events in one run, for events with these lengths (one length for each axis)."""
         sizes = [self._size(axis, length) for axis, length in zip(self._axes, lengths, strict=True)]
         return self._most_rows(sizes, MAX_STEPS)
 
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
-        """Return how many rows of these lengths fit the memory limit of a run, at least one."""
+        """Return how many events with these padded lengths fit the limits of a run (steps and elements), at least one."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
             elements += sum(step_size(tensor.shape or ()) * size for tensor in tensors)
@@ -178,19 +186,20 @@ class LengthPlan:
 def run_all(
     runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors], *, alone: bool = False
 ) -> Tensors:
-    """Run a batch and join the outputs of its runs in the order of its rows.
+    """Call the model for each run of a batch, and join the outputs in the order of the batch.
 
     Args:
-        runs: The plan of the batch.
-        tensors: The batch.
-        run: Runs the model; called with the tensors and the number of steps of one run.
-        alone: Each run is one event, whose answer has a shape of its own.
+        runs: The runs of the batch, from `LengthPlan.plan`.
+        tensors: The rows of the batch by tensor name.
+        run: Calls the model with the tensors and the number of steps of one run, and returns its outputs.
+        alone: Whether each run is one event, so that the answers to different events may have different shapes.
 
     Returns:
-        (B, ...) by tensor name; with `alone`, an object array (B,) of arrays where the events' shapes differ.
+        The outputs (B, ...) by tensor name. With `alone`, an output whose shapes differ between events is an object array (B,)
+        of arrays.
 
     Raises:
-        ValueError: An output has no row for each event, or has another shape in another run without `alone`.
+        ValueError: An output does not have one row for each event, or, without `alone`, its shapes differ between runs.
     """
     if len(runs) == 1:
         return run(tensors, runs[0].steps)
@@ -212,7 +221,7 @@ def run_all(
 
 
 def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tensors, int], Tensors]) -> Tensors:
-    """Run events one at a time and join their answers."""
+    """Call the model for each event, and join the outputs in the order of the batch."""
     parts: dict[str, list[NDArray[Any]]] = {}
     for padded_run in runs:
         for name, part in run({name: tensor[padded_run.rows] for name, tensor in tensors.items()}, padded_run.steps).items():
@@ -223,7 +232,7 @@ def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tens
 
 
 def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Join (1, ...) parts into (B, ...), or into (B,) arrays if their shapes differ."""
+    """Join B arrays (1, ...) into one array (B, ...); if their shapes differ, into an object array (B,) of arrays."""
     if len({part.shape for part in parts}) == 1:
         return np.concatenate(parts)
     rows = np.empty(len(parts), object)
@@ -233,14 +242,15 @@ def _joined(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def is_ragged(rows: NDArray[Any]) -> bool:
-    """Return whether a batch is an object array (B,) of one array for each event."""
+    """Return whether a batch is an object array (B,) whose elements are the arrays of the events."""
     return rows.dtype == object and rows.ndim == 1 and len(rows) > 0 and isinstance(rows[0], np.ndarray)
 
 
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
-    """Return the outputs for one event as those of a batch of one.
+    """Add a first dimension of size 1 to the outputs of a model for one event, so that they are those of a batch of one.
 
-    An output whose first dimension is 1 stays as it is, unless the signature reads another number of dimensions.
+    An output that already has a first dimension of 1 is unchanged, unless the number of dimensions in the signature shows that
+    this dimension is not a batch.
     """
     stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}
@@ -252,7 +262,7 @@ def _as_batch(output: NDArray[Any], rank: int | None) -> NDArray[Any]:
 
 
 def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
-    """Pad rows to this length, as (B, *shape)."""
+    """Pad each row to the length `size`, and return the rows as one array (B, *shape)."""
     if tensor.pad is None:
         return np.stack(list(rows))
     full = np.full((len(rows), *with_length(tensor.shape or (), size)), tensor.pad, array_dtype(tensor.dtype))
@@ -262,7 +272,7 @@ def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """Return a (B, *shape) mask: 1 at values and 0 at padding, or the opposite for a mask that marks padding."""
+    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding, or inverted if it marks padding."""
     shape = tensor.shape or ()
     marked = (np.arange(size) < lengths[:, None]) ^ (tensor.marks == PADDING)
     mask = marked.astype(tensor.dtype)
@@ -271,7 +281,7 @@ def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray
 
 
 def _lengths(tensor: TensorInput, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Return (B, *shape), filled with each row's length."""
+    """Return an array (B, *shape) in which every element of a row is the length of that row."""
     shape = tensor.shape or ()
     alone = lengths.astype(tensor.dtype).reshape(len(lengths), *(1 for _ in shape))
     return np.ascontiguousarray(np.broadcast_to(alone, (len(lengths), *shape)))

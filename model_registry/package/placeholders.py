@@ -1,4 +1,4 @@
-"""Placeholders in a drafted package: texts that begin with FILL IN. A version with a placeholder is not pushed."""
+"""Finds placeholders in a drafted package: texts that begin with FILL IN. A package with a placeholder cannot be pushed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
-MAX_BYTES = 1 << 20  # of a file that is searched
+MAX_BYTES = 1 << 20  # a file is searched up to this size
 MAX_LISTED = 5
 
 
@@ -20,7 +20,10 @@ def is_placeholder(value: object) -> bool:
 
 
 def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Find the position (`inputs[0].fields[1]`) and the text of each placeholder in objects and arrays."""
+    """Yield the position (such as `inputs[0].fields[1]`) and the text of each placeholder in a JSON document.
+
+    `place` is the position of the document itself.
+    """
     if isinstance(document, dict):
         for key, value in document.items():
             yield from find_in_document(value, f"{place}.{key}" if place else str(key))
@@ -32,7 +35,10 @@ def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]
 
 
 def find_in_folder(folder: Path) -> list[str]:
-    """List the placeholders in a package's signature.json and README.md with their positions. Invalid JSON has none."""
+    """Return a line with position and text for each placeholder in a package's signature.json and README.md.
+
+    A signature.json that is no valid JSON counts as one without placeholders.
+    """
     return [
         *(f"signature.json: {place} is {text!r}" for place, text in _in_json(_start(folder / "signature.json"))),
         *(
@@ -44,7 +50,7 @@ def find_in_folder(folder: Path) -> list[str]:
 
 
 def check(folder: Path) -> None:
-    """Raise Refused, which names the placeholders, if a package has any."""
+    """Raise Refused if a package has placeholders; the message lists the first of them."""
     if placeholders := find_in_folder(folder):
         more = f"; and {len(placeholders) - MAX_LISTED} more" if len(placeholders) > MAX_LISTED else ""
         listed = "; ".join(placeholders[:MAX_LISTED])
@@ -59,7 +65,7 @@ def _in_json(data: bytes) -> list[tuple[str, str]]:
 
 
 def _start(path: Path) -> bytes:
-    """Read the first bytes of a file; empty if it does not exist."""
+    """Return the first MAX_BYTES bytes of a file; empty if the file does not exist."""
     with atomic_files.report_os_errors(f"the package {path.parent}"):
         if not path.is_file():
             return b""

@@ -1,4 +1,7 @@
-"""Shapes of tensors, and arrays of a shape as JSON has them: flat lists (row by row) or nested lists."""
+"""Checks and measures shapes of tensors, and JSON arrays of a shape: flat lists (row by row) or nested lists.
+
+A shape states the dimensions of one event's row, without the batch. -1 stands for a length that varies from event to event.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,17 +10,18 @@ from typing import Any
 from model_registry.package.dtypes import value_fault
 from model_registry.package.validation import check_whole_number
 
-MAX_WIDTH = 1 << 20  # elements of one event's row of a tensor
-MAX_RANK = 8  # dimensions without the batch
+MAX_WIDTH = 1 << 20  # most elements in one event's row of a tensor
+MAX_RANK = 8  # most dimensions of a tensor, without the batch
 VARIES = -1  # in a shape: a length that varies from event to event
 
 Shape = tuple[int, ...]
 ElementFault = tuple[str, str, Any]
-"""The position in an array (`[2][5]`, empty for the array itself), the error there, and the element (None for an array)."""
+"""An error in an array: its position (`[2][5]`, or empty for the array itself), a description, and the element (None if the
+position is that of an array)."""
 
 
 def check_shape(raw: Any) -> Any:
-    """Return a document's shape if it is valid and holds at most MAX_WIDTH elements. Raises ValueError."""
+    """Return the shape in a document unchanged. Raises ValueError if it is invalid or has more than MAX_WIDTH elements."""
     if raw is None:
         return None
     if not isinstance(raw, list) or len(raw) > MAX_RANK:
@@ -35,7 +39,10 @@ def check_shape(raw: Any) -> Any:
 
 
 def shape_of_value(value: Any) -> list[int]:
-    """Return the shape of nested lists, measured at first elements; empty for a single value. Raises ValueError."""
+    """Return the shape of nested lists, measured along their first elements; an empty list for a value that is no list.
+
+    Raises ValueError if `check_shape` rejects the shape.
+    """
     shape: list[int] = []
     while isinstance(value, list) and value and len(shape) <= MAX_RANK:
         shape.append(len(value))
@@ -45,7 +52,10 @@ def shape_of_value(value: Any) -> list[int]:
 
 
 def find_fault(value: object, shape: Sequence[int], check: Callable[[object], str | None]) -> ElementFault | None:
-    """Find the first error in nested lists that should have this shape. `check` describes an error of an element."""
+    """Return the first error in nested lists that should have this shape; None if there is none.
+
+    `check` returns a description of what is wrong with an element, or None for a valid element.
+    """
     if not shape:
         fault = f"one value was expected, not {_kind(value)}" if isinstance(value, list | tuple | dict) else check(value)
         return ("", fault, value) if fault else None
@@ -61,20 +71,20 @@ def find_fault(value: object, shape: Sequence[int], check: Callable[[object], st
 
 
 def _kind(value: object) -> str:
-    """Describe a value briefly, however large or deep it is."""
+    """Describe a value in a few words, whatever its size or depth."""
     if isinstance(value, list | tuple | dict):
         return "an object" if isinstance(value, dict) else "an array"
     return f"{value!r:.60}"
 
 
 def array_fault(value: object, length: int, shape: Shape | None, check: Callable[[object], str | None]) -> ElementFault | None:
-    """Find the first error in the value of an array field; None if there is none.
+    """Return the first error in the value of an array field; None if the value is valid.
 
     Args:
-        value: The value: `length` elements, flat or nested in the shape.
-        length: The number of elements; the largest one if the shape varies.
-        shape: The shape of nested lists; None allows flat lists only.
-        check: Describes a bad element; returns None for a good one.
+        value: The value, which should be a flat list of `length` elements or nested lists in the shape.
+        length: The number of elements; the largest number if the shape has a varying length.
+        shape: The shape of nested lists; None allows only flat lists.
+        check: Returns a description of what is wrong with an element, or None for a valid element.
     """
     if shape is None:
         return find_fault(value, (length,), check)
@@ -101,9 +111,10 @@ def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[obje
 
 
 def length_in(value: Any, shape: Shape) -> int | None:
-    """Return the length of a flat or nested list along the varying axis; of a nested list, the length of its first entries.
+    """Return the length of a flat or nested list along the axis of the shape that varies.
 
-    Returns None if the elements of a flat list do not fill a whole number of steps.
+    In a nested list, the length is measured along the first entries. Returns None if a flat list does not have a whole number
+    of steps, see `step_size`.
     """
     if len(shape) > 1 and is_nested(value):
         for _ in range(shape.index(VARIES)):
@@ -114,17 +125,17 @@ def length_in(value: Any, shape: Shape) -> int | None:
 
 
 def varies(shape: Sequence[int] | None) -> bool:
-    """Return whether a shape has a varying length."""
+    """Return whether a shape has a varying length (-1); False for None."""
     return shape is not None and VARIES in shape
 
 
 def step_size(shape: Sequence[int]) -> int:
-    """Return the number of elements per step of the varying axis; of a fixed shape, of all elements."""
+    """Return the number of elements at one position of the varying axis; for a fixed shape, the number of all elements."""
     return math.prod(size for size in shape if size != VARIES)
 
 
 def with_length(shape: Sequence[int], length: int) -> Shape:
-    """Return the shape with this length on its varying axis."""
+    """Return the shape with -1 replaced by this length."""
     return tuple(length if size == VARIES else size for size in shape)
 
 
@@ -134,39 +145,42 @@ def is_nested(value: object) -> bool:
 
 
 def flatten(value: Any, rank: int) -> list[Any]:
-    """Return the elements of nested lists of this rank, row by row."""
+    """Return the elements of nested lists with this number of dimensions as one flat list, row by row."""
     for _ in range(rank - 1):
         value = [element for row in value for element in row]
     return list(value)
 
 
 def format_shape(shape: Sequence[int | str | None]) -> str:
-    """Format a shape: (B, 3, 8, 8); None is the batch."""
+    """Format a shape as text such as "(B, 3, 8, 8)"; None stands for the batch dimension and is written as B."""
     return f"({', '.join('B' if size is None else str(size) for size in shape)})"
 
 
 def is_open(size: int | str | None) -> bool:
-    """Return whether a model's dimension takes any length: it is named, unnamed, or negative."""
+    """Return whether a dimension in a model accepts any length: its size is a name, None or negative."""
     return not isinstance(size, int) or size < 0
 
 
 def fits(stated: Sequence[int | None], declared: Sequence[int | str | None]) -> bool:
-    """Return whether a model's input takes this shape. None in `stated` is the batch, which needs an open dimension."""
+    """Return whether a tensor of the shape `stated` fits a model's input that declares the shape `declared`.
+
+    None in `stated` is the batch dimension, which fits only an open dimension (see `is_open`).
+    """
     return len(stated) == len(declared) and all(is_open(w) or w == g for g, w in zip(stated, declared, strict=True))
 
 
 def may_be_equal(first: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
-    """Return whether two shapes may be equal: their lengths are, except for open ones."""
+    """Return whether two shapes may be equal: their ranks are equal, and their sizes are, where neither is open."""
     return len(first) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(first, other, strict=True))
 
 
 def map_elements(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to every element of nested lists or tuples, and return nested tuples."""
+    """Apply a function to every element of nested lists or tuples, and return the results as nested tuples."""
     return tuple(map_elements(element, function) for element in value) if isinstance(value, list | tuple) else function(value)
 
 
 def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
-    """Raise ValueError unless a value has the shape, or is one element that fills it."""
+    """Raise ValueError unless the value of a constant has this shape, or is one element with which the shape is filled."""
     if value is None:
         raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
     expected = shape if isinstance(value, list) else ()
@@ -175,13 +189,13 @@ def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
 
 
 def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:
-    """Raise ValueError unless a tensor's fields have as many elements as its shape.
+    """Raise ValueError unless a tensor's fields have as many elements in total as its shape.
 
     Args:
         shape: The tensor's shape without the batch.
         fields: The number of its fields.
-        array: The name of its one array field; None if its fields are scalars.
-        length: The length that the array field states.
+        array: The name of its only field if that is an array; None if its fields are scalars.
+        length: The length that signature.json states for the array field; None if none is stated.
     """
     width = math.prod(shape)
     if array is not None and not shape:

@@ -1,6 +1,6 @@
-"""The signature of a model version: which event field feeds which tensor, and how outputs are read.
+"""The types of a model version's signature: which event fields feed which input tensors, and which outputs form the score.
 
-The types and their JSON form; `signature_schema.py` parses and checks signature.json.
+`Signature.to_json` writes signature.json; `signature_schema.py` parses and checks it.
 """
 
 import math
@@ -16,7 +16,7 @@ from model_registry.package.shapes import Shape
 
 VALUES = "values"
 PADDING = "padding"
-"""The positions at which a mask is 1 or true."""
+"""The two values of `TensorInput.marks`: a mask is 1 (true) at values, or at padding."""
 
 
 class SignatureError(Refused):
@@ -25,19 +25,20 @@ class SignatureError(Refused):
 
 @dataclass(frozen=True, slots=True)
 class InputField:
-    """One field of the event.
+    """A field of the event that a model reads.
 
     Attributes:
         name: The field's name, unique in a signature.
-        dtype: Numpy's name of the tensor's dtype, or "string".
-        required: An absent or null value is an error; otherwise it is replaced by `default`.
-        default: One value, which replaces every element of an array field.
-        array: The number of elements of an array field, the largest one if its length varies; None for a scalar.
-        shape: The shape in which the elements may also be nested; -1 is a length that varies. An absent field of varying
-            length is empty.
-        path: The path of the value in the event; None if it is at the top under the name.
-        source: The part of the record that has the value if that is not the event, see field_sources.py.
-        raw: The elements come as bytes, see binary_fields.py.
+        dtype: Numpy's name of the dtype of the tensor that the field feeds, or "string".
+        required: Whether an absent or null value is an error. If not, `default` replaces the value; an optional field of
+            varying length is then empty.
+        default: The value that replaces an absent value, or every element of an absent array.
+        array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
+        shape: The shape in which the elements of an array may also be nested, with -1 for a length that varies; None allows
+            only flat arrays.
+        path: The path of the value in the event; None if the value is at the top level under the field's name.
+        source: The part of the record that holds the value, see field_sources.py; None for the event.
+        raw: Whether the value is a byte string that holds the elements, see binary_fields.py.
     """
 
     name: str
@@ -52,17 +53,17 @@ class InputField:
 
     @property
     def steps(self) -> tuple[json_path.Step, ...]:
-        """The path of the value in the event."""
+        """The path of the value in the event, also if `path` is None."""
         return self.path or (self.name,)
 
     @property
     def varies(self) -> bool:
-        """Whether it is an array, or bytes, of varying length."""
+        """Whether the field is an array, or bytes, of varying length."""
         return shapes.varies(self.shape)
 
     @property
     def max_length(self) -> int:
-        """The largest length of a field of varying length."""
+        """The largest length of a field of varying length, in steps of its varying axis."""
         return (self.array or 0) // shapes.step_size(self.shape or ())
 
     @property
@@ -73,20 +74,23 @@ class InputField:
 
 @dataclass(frozen=True, slots=True)
 class TensorInput:
-    """One input tensor of shape (B, *row): its elements are the fields in order, or those of its one array field.
+    """An input tensor of the model, of shape (B, *row).
+
+    The elements of an event's row are the values of its scalar fields in order, or the elements of its only array field.
 
     Attributes:
         tensor: The name of the model's input.
-        dtype: Numpy's name of its dtype, or "string".
-        fields: Its fields; empty for a constant, a mask and lengths.
-        shape: The row's shape, -1 for the length that varies from event to event; None is (width,).
+        dtype: Numpy's name of the tensor's dtype, or "string".
+        fields: The fields that feed the tensor; empty for a constant, a mask or a tensor of lengths.
+        shape: The shape of a row, with -1 for a length that varies from event to event; None stands for (width,).
         value: The value of a constant: one element that fills the row, or nested tuples of the row's shape.
-        batch: False if the tensor has no batch dimension. Unless it is a constant, the model then takes one event at a time.
-        pad: The value that pads rows to the length of others in their batch; with None only rows of one length are batched.
-        axis: Tensors with the same axis have the same length in each event.
-        mask_of: The tensor of varying length that this mask belongs to.
-        length_of: The tensor of varying length whose lengths this tensor holds.
-        marks: Whether the mask is 1 (true) at values or at padding.
+        batch: Whether the tensor has a batch dimension. If a tensor that is no constant has none, the model takes one event at
+            a time.
+        pad: The value with which shorter rows are padded; if None, only rows of equal lengths are run together.
+        axis: The name of the varying length: tensors with the same axis have equal lengths in each event.
+        mask_of: For a mask, the name of the tensor of varying length whose padding it marks; else None.
+        length_of: For a tensor of lengths, the name of the tensor of varying length; else None.
+        marks: Where a mask is 1 (true): at `values` or at `padding`.
     """
 
     tensor: str
@@ -103,36 +107,37 @@ class TensorInput:
 
     @property
     def varies(self) -> bool:
-        """Whether events feed it with rows of varying length."""
+        """Whether fields of events feed the tensor with rows of varying length; False for a mask."""
         return bool(self.fields) and shapes.varies(self.shape)
 
     @property
     def width(self) -> int:
-        """The number of elements of a row, the largest one if its length varies."""
+        """The number of elements in a row; the largest number if the length varies."""
         return math.prod(self.shape or ()) if self.value is not None else self.fields[0].array or len(self.fields)
 
     @property
     def row(self) -> Shape:
-        """The shape of one event's row."""
+        """The shape of one event's row, also if `shape` is None."""
         return (self.width,) if self.shape is None else self.shape
 
     @property
     def full_shape(self) -> tuple[int | None, ...]:
-        """The shape of the tensor; None is the batch dimension."""
+        """The shape of the tensor with its batch dimension, if it has one, as None."""
         return (None, *self.row) if self.batch else self.row
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One output of the score.
+    """A part of the score, read from one output tensor of the model.
 
     Attributes:
-        name: Its name in the score; None for the only output.
-        tensor: The name of the model's output.
-        index: The column that is the score; None reads the whole row.
-        shape: The dimensions after the batch, -1 for any length; without it a row of one element is a number.
-        top: Read this many of a row's largest elements, in descending order, each with its label.
-        labels: The names of the columns if they differ from the signature's labels.
+        name: The key of the part in the score; None if the score has only this part.
+        tensor: The name of the model's output tensor.
+        index: The column of the tensor that is read; None reads the whole row.
+        shape: The dimensions of the tensor after the batch, with -1 for any length; None states none, and a row of one element
+            is then read as a number.
+        top: The number of a row's largest elements to read, in descending order, each with its label; None reads all elements.
+        labels: The names of the tensor's columns if they differ from the signature's labels; else None.
     """
 
     name: str | None
@@ -145,7 +150,10 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The label of a scalar score at or above the threshold, and below it. `output` names one of several outputs."""
+    """A decision by threshold: the label for a score of at least `threshold`, and the label for a lower score.
+
+    `output` is the name of the output that is compared; None if there is only one.
+    """
 
     threshold: float
     at_or_above: str
@@ -155,7 +163,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Argmax:
-    """The label of a row's largest number, or `below` if that is below the threshold. `output` names one of several."""
+    """A decision by the largest number of a row: the label of its column, or `below` if the number is below `threshold`.
+
+    `output` is the name of the output with the row; None if there is only one.
+    """
 
     threshold: float | None = None
     below: str | None = None
@@ -169,11 +180,12 @@ class Signature:
     Attributes:
         inputs: The model's input tensors.
         outputs: The outputs of the score.
-        labels: The names of an output's columns.
-        decision: How a score is labelled; None labels none.
-        batch_tolerance: The largest difference of a score between batches, see batch_probe.py; None allows rounding only.
-        fed: The inputs with fields.
-        fields: Every event field once, in the order of the tensors.
+        labels: The names of the columns of outputs without labels of their own; None if there are none.
+        decision: The rule by which a score gets its label; None if there is none.
+        batch_tolerance: How much an event's score may differ between two batches, see batch_probe.py; None allows only
+            differences by rounding.
+        fed: The input tensors with fields.
+        fields: All event fields in the order of the tensors; a field that feeds several tensors is listed once.
     """
 
     inputs: tuple[TensorInput, ...]
@@ -191,41 +203,42 @@ class Signature:
 
     @property
     def decided(self) -> Output:
-        """The output that the decision reads."""
+        """The output to which the decision applies; the first output if there is no decision."""
         name = self.decision.output if self.decision else None
         return next((output for output in self.outputs if output.name == name), self.outputs[0])
 
     def labels_of(self, output: Output) -> tuple[str, ...]:
-        """Return the names of an output's columns; empty if it has none."""
+        """Return the names of an output's columns; empty if the columns have no names."""
         return output.labels or self.labels or ()
 
     def rank(self, output: Output) -> int | None:
-        """Return the number of an output's dimensions after the batch; None if the signature does not state it."""
+        """Return the number of dimensions of an output's tensor after the batch; None if the signature does not state it."""
         if output.index is not None or output.top or (isinstance(self.decision, Argmax) and output is self.decided):
             return 1
         return None if output.shape is None else len(output.shape)
 
     @property
     def labelled(self) -> bool:
-        """Whether a row is labelled by its largest element without a decision.
+        """Whether an event gets the label of its row's largest element although the signature has no decision.
 
-        That holds if there are labels and one output, or several outputs of which none has a `top` that the labels may name.
+        This is the case if there are labels, and either there is one output, or no output has a `top`, whose classes the labels
+        may name instead.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone
 
     @property
     def varies(self) -> bool:
-        """Whether a tensor has a varying length."""
+        """Whether at least one input tensor has a varying length."""
         return any(tensor.varies for tensor in self.fed)
 
     @property
     def alone(self) -> bool:
-        """Whether the model takes one event at a time: a tensor that is no constant has no batch dimension."""
+        """Whether the model takes one event at a time, because an input tensor other than a constant has no batch dimension."""
         return any(tensor.value is None and not tensor.batch for tensor in self.inputs)
 
     def to_json(self) -> str:
-        """Return the signature as JSON that `parse_signature` reads back."""
+        """Return the signature as the text of a signature.json; `parse_signature` returns an equal signature for it."""
         outputs = [_without_none(asdict(output)) for output in self.outputs]
         document: dict[str, Any] = {
             "inputs": [_tensor_json(tensor) for tensor in self.inputs],

@@ -117,14 +117,14 @@ class _Tensor(DocumentPart):
         return self
 
     def _constant(self) -> Self:
-        """Check that the tensor is a valid constant, and return it. Raises ValueError."""
+        """Return this tensor if it is a valid constant. Raises ValueError otherwise."""
         shapes.check_constant(self.value, self._row(), self.dtype)
         if self.fields is not None or self.default is not None:
             raise ValueError("a constant takes no fields and no default: leave them out, or the value")
         return self
 
     def _check_shape(self, fields: list[_Field]) -> None:
-        """Raise ValueError if the fields do not have as many elements as the shape."""
+        """Raise ValueError unless the fields have as many elements in total as the tensor's shape."""
         array = fields[0] if fields[0].array else None
         if fields[0].bytes and binary_fields.count_elements(fields[0].name, self.dtype, self.shape, fields[0].length):
             return
@@ -134,7 +134,7 @@ class _Tensor(DocumentPart):
             raise ValueError(f"field {array.name!r}: {ARRAY}")
 
     def _row(self) -> list[int]:
-        """Return the stated shape, else the shape of the value."""
+        """Return the shape of a constant: as the document states it, else that of the value."""
         return shapes.shape_of_value(self.value) if self.shape is None else self.shape
 
     def read(self) -> TensorInput:
@@ -260,7 +260,7 @@ _StatedDecision = Annotated[
 
 
 def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Decision | _Argmax | None) -> None:
-    """Raise ValueError if the outputs, the signature's labels and the decision contradict each other."""
+    """Raise ValueError if the outputs, the signature's labels and `rule`, the decision, contradict each other."""
     check_unique((output.name for output in outputs if output.name is not None), "output: name")
     check_unique(labels, "labels: label")
     decided = _decided(outputs, rule) if rule else None
@@ -278,7 +278,7 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
 
 
 def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
-    """Return the output that the decision uses. Raises ValueError."""
+    """Return the output to which the decision applies. Raises ValueError if the decision names none or a wrong one."""
     names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:
@@ -292,7 +292,7 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
 
 
 def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argmax | None, *, alone: bool) -> None:
-    """Raise ValueError if the rule does not fit the output that it uses. `alone`: there is no other output."""
+    """Raise ValueError if the decision does not fit the output to which it applies. `alone`: whether it is the only output."""
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")
@@ -341,7 +341,8 @@ def parse_signature(data: bytes | str) -> Signature:
     """Parse the content of a signature.json.
 
     Raises:
-        SignatureError: It is too large, no JSON, or not a signature; the message names the place, the value and the remedy.
+        SignatureError: The content is too large, no JSON, or no valid signature. The message names the position, the value
+            and the remedy.
     """
     if len(data) > MAX_BYTES:
         raise SignatureError(f"signature.json has {len(data)} bytes; at most {MAX_BYTES} are read")

@@ -1,6 +1,6 @@
-"""Validation of documents that people write (signature.json, policy.yaml), with pydantic.
+"""Validates documents that people write (signature.json, policy.yaml), with pydantic.
 
-An error names the position, the value, and the values that are allowed.
+An error message names the position, the value, and the allowed values.
 """
 
 import difflib
@@ -22,7 +22,10 @@ _TYPES = {
 
 
 class DocumentPart(BaseModel):
-    """An object in a document, named `kind` in error messages. Unknown keys are errors; no value is converted."""
+    """Base class of the objects in a document. Unknown keys are errors; values are not converted to other types.
+
+    `kind` is the word for the object in error messages.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True)
     kind: ClassVar[str] = "object"
@@ -43,7 +46,7 @@ class DocumentPart(BaseModel):
 
 
 def format_error(error: ValidationError, document: str) -> str:
-    """Return the first error in one line. `document` is its position if it concerns the whole document."""
+    """Return the first error as one line "POSITION: ERROR"; `document` is the position of an error of the whole document."""
     first = error.errors(include_url=False)[0]
     place = ""
     for part in first["loc"]:
@@ -63,19 +66,19 @@ def format_error(error: ValidationError, document: str) -> str:
 
 
 def check_unique(names: Iterable[str], description: str) -> None:
-    """Raise ValueError if a name is repeated; its message starts with `description`, the kind of the names."""
+    """Raise ValueError if a name is repeated; the message starts with `description`, which says what the names are."""
     if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ValueError(f"{description} {repeated!r} is repeated")
 
 
 def check_whole_number(low: int, high: int, value: object) -> object:
-    """Return the value if it is a whole number from `low` to `high`, or null. Raises ValueError."""
+    """Return the value if it is a whole number from `low` to `high`, or None. Raises ValueError otherwise."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high):
         raise ValueError(f"{value!r:.100} is no whole number from {low} to {high}")
     return value
 
 
 def suggestion(word: str, valid: Iterable[str]) -> str:
-    """Return a question with the nearest valid word, or the list of all valid words if none is near."""
+    """Return "did you mean ...?" with the most similar valid word, or all valid words if no valid word is similar."""
     near = difflib.get_close_matches(word, list(valid), n=1)
     return f"did you mean {near[0]!r}?" if near else f"it must be one of {', '.join(valid)}"
