@@ -1,8 +1,10 @@
-"""Derives the signature of a model that has none from its inputs and outputs, or drafts a skeleton if they are ambiguous.
+"""Derives a signature from the inputs and outputs of a model, or drafts a skeleton of it if the model is ambiguous.
 
-They are unambiguous if only the batch of every input is open, and the single output is a float of any shape. Each input then
-takes the event field of its own name: an array of as many elements, or a scalar if the shape is (B,), or (B, 1) with other
-inputs.
+A dimension is *open* if the model states no size for it. A model is unambiguous if the batch is the only open dimension of
+every input, and its only output is a float tensor of any shape. Each input is then fed by the event field of the same name: an
+array with as many elements as the input's row, or a scalar if the shape is (B,), or (B, 1) and the model has further inputs.
+
+A *gap* in a skeleton is a placeholder text (FILL IN) for a decision that the user must make.
 """
 
 import json
@@ -19,11 +21,11 @@ from model_registry.package.signature import InputField, Output, Signature, Sign
 
 
 class Underivable(SignatureError):
-    """A model whose signature must be written by hand.
+    """No signature can be derived from a model, so that the signature must be completed by hand.
 
     Attributes:
-        todo: What must be decided, one text each.
-        skeleton: The part of the signature that the model states, as JSON.
+        todo: A text for each decision that the user must make.
+        skeleton: The draft of the signature as JSON, with gaps for what the model does not state.
     """
 
     def __init__(self, todo: Sequence[str], skeleton: str) -> None:
@@ -33,10 +35,10 @@ class Underivable(SignatureError):
 
 
 def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Signature:
-    """Return the signature if the model leaves no choice.
+    """Return the signature of an unambiguous model.
 
     Raises:
-        Underivable: The model is ambiguous; `todo` names each decision.
+        Underivable: The model is ambiguous.
     """
     todo = [doubt for tensor in inputs if not masked_by(tensor, inputs) and (doubt := _input_doubt(tensor))]
     if not inputs:
@@ -52,16 +54,20 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """Return the shape to state for an output, -1 for an open length.
+    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open one.
 
-    None for a number, for a row, and for a shape beyond MAX_RANK or MAX_WIDTH.
+    Returns None if `shape` is left out: for an output of fewer than two dimensions after the batch, and for a shape beyond
+    MAX_RANK or MAX_WIDTH.
     """
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _fed(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build an input of which only the batch is open, fed by one field."""
+    """Build the signature's input for a tensor whose only open dimension is the batch; one field feeds it.
+
+    `alone` states whether the model has no other input.
+    """
     row = tuple(int(size or 0) for size in tensor.shape[1:])
     width = math.prod(row)
     array = width if row and (alone or width > 1 or len(row) > 1) else None
@@ -84,7 +90,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """Return what to write for a row with open dimensions."""
+    """Return the advice how to state a row with open dimensions in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{advice}; one of them may vary from event to event, -1"
@@ -93,7 +99,7 @@ def _open_doubt(row: Shape) -> str:
 
 
 def _is_blank(size: int | str | None) -> bool:
-    """Return whether a model leaves a dimension open; some models state 0 for it."""
+    """Return whether a dimension of a model is open; some models state the size 0 for an open dimension."""
     return is_open(size) or size == 0
 
 
@@ -109,7 +115,10 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 
 
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
-    """Draft an input whose batch and one other dimension are open, or the mask of such an input; None for other inputs."""
+    """Draft an input whose open dimensions are the batch and one other, as one of varying length, or as a mask.
+
+    Returns None for other inputs.
+    """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
         return None
@@ -123,31 +132,34 @@ def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dic
 
 
 def mask(tensor: ModelTensor, masked: ModelTensor) -> dict[str, Any]:
-    """Draft the mask of another input, with a gap for its polarity: neither names nor shapes state it."""
+    """Draft `tensor` as the mask of the input `masked`, with a gap for whether the mask is 1 at values or at padding."""
     gap = f"{BLANK}: values if the mask is 1 (true) at values, padding if it is 1 (true) at padding"
     return {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked.name, "marks": gap}
 
 
 def pad_gap(dtype: str) -> str:
-    """Return a gap for the value of padding."""
+    """Return the gap for the value with which a tensor of this dtype is padded."""
     example = '""' if dtype == "string" else "false" if dtype == "bool" else "0"
     return f"{BLANK}: the value that the model was trained to see as padding, such as {example}; without pad nothing is padded"
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs that a tensor masks, by its name and its shape."""
+    """Return the inputs of which a tensor may be the mask, by its name and its shape; empty if it is no mask."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
 
 
 def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft an input as the model states it, with gaps; `inputs` are all inputs of the model."""
+    """Draft an input from the model alone, with gaps for what the model does not state; `inputs` are all of its inputs."""
     return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 
 def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
-    """Draft an input as the model states it, with gaps. `alone`: the model has no other input."""
+    """Draft an input as `skeleton` does, but not as one of varying length or a mask.
+
+    `alone` states whether the model has no other input.
+    """
     dtype = tensor.dtype if tensor.dtype in DTYPES else BLANK
     shape = [BLANK if _is_blank(size) else size for size in tensor.shape]
     if not tensor.shape or not is_open(tensor.shape[0]):
@@ -164,7 +176,10 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
 
 
 def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft the likeliest score: an output with several float columns (a classifier's probabilities), else the first float."""
+    """Draft the output that is most likely the score: the first float output with several columns, else the first float output.
+
+    An output with several columns may be the probabilities of a classifier.
+    """
     likely = [tensor for tensor in outputs if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     wide = [tensor for tensor in likely if len(tensor.shape) == 2 and tensor.shape[1] != 1]
     chosen = next(iter(wide + likely), None)

@@ -1,7 +1,8 @@
-"""Drafts the inputs of a signature from a model and example events, with gaps for the decisions that a user must make.
+"""Drafts the inputs of a signature from a model and example events.
 
-A tensor takes the event field of its own name, at any depth, or the only array that fits its shape. If names and shapes are
-ambiguous, as is the order of the numbers in a row, the draft has a gap.
+An input tensor is fed by the event field of the same name, at any depth, or by the only array that fits its shape. If names and
+shapes are ambiguous, the draft has a *gap*: a placeholder text (FILL IN) for a decision that the user must make. The order of
+the numbers in a row is always a gap. In this module, "fit" means that a tensor accepts all values of a field.
 """
 
 import contextlib
@@ -20,21 +21,21 @@ from model_registry.package.shapes import VARIES, array_fault, is_open, length_i
 from model_registry.package.signature import InputField
 
 Path = tuple[Step, ...]
-MOST_CANDIDATES = 1_000  # fields that are listed for one tensor
-MOST_SHOWN = 3  # paths of one field name in a message
+MOST_CANDIDATES = 1_000  # most fields that a draft lists for one tensor
+MOST_SHOWN = 3  # most paths of one field name in a message
 NONE_NAMED = "the examples have none of that name"
 
 
 @dataclass(slots=True)
 class Drafting:
-    """The state of one draft.
+    """The state while the inputs of one signature are drafted.
 
     Attributes:
-        values: The example events' values by path, one for each event; None where the event has none.
-        nameless: The tensors whose name no field has.
-        taken: The paths that already feed a tensor.
-        names: The field names in use.
-        notes: The choices, each with its reason.
+        values: The values in the example events by path: a sequence with one value per event, None for an event without value.
+        nameless: The tensors for which no fitting field has the tensor's name.
+        taken: The paths of the fields that already feed a tensor.
+        names: The names of the fields drafted so far.
+        notes: A message for each choice that was made, with its reason.
     """
 
     values: Mapping[Path, Sequence[Any]]
@@ -45,7 +46,10 @@ class Drafting:
 
 
 def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return a document's inputs, and notes about the choices. Without values each input is as the model states it."""
+    """Return the drafted `inputs` of signature.json, and notes about the choices that were made.
+
+    Without `values` (example events) the inputs are drafted from the model alone.
+    """
     drafting = Drafting(values)
     drafting.nameless = [tensor for tensor in tensors if _named(drafting, tensor) is None]
     called = [tensor for tensor in tensors if tensor not in drafting.nameless]  # their fields are not offered to other tensors
@@ -57,7 +61,10 @@ def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]])
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
-    """Draft inputs that are named as masks, and that no field feeds, as masks. Their polarity and the padding are gaps."""
+    """Replace the drafts of inputs that are named as masks and are not fed by a field: draft these inputs as masks.
+
+    Whether a mask is 1 at values or at padding, and the value of the padding, are gaps.
+    """
     varying = {
         name for name, document in documents.items() if VARIES in document.get("shape", ()) and document.get("batch", True)
     }
@@ -70,7 +77,10 @@ def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) 
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
-    """Draft a uint8 input with one open dimension as the bytes of one event; None for other inputs."""
+    """Draft a uint8 input whose only dimension is open as a field of bytes, such as a file; None for other inputs.
+
+    Such a model takes one event at a time.
+    """
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
     drafting.notes.append(
@@ -121,9 +131,10 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the field that has a tensor's name and fits it; None unless exactly one remains.
+    """Return the path of the fitting field with a tensor's name; None if there is no such field, or several.
 
-    An exact name is preferred, then a field at the top level.
+    Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one at
+    the top level of the event.
     """
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
@@ -136,7 +147,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
-    """Return why no field of the examples feeds a tensor by its name."""
+    """Return why `_named` finds no field for a tensor: no field of that name, no fitting field, or several fields."""
     called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
@@ -149,7 +160,7 @@ def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
 
 
 def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
-    """Return the shapes of the arrays among values."""
+    """Return the shapes of those values that are arrays with a valid shape."""
     shapes: list[Sequence[int]] = []
     for array in (value for value in values if isinstance(value, list)):
         with contextlib.suppress(ValueError):
@@ -158,7 +169,10 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the only array that fits a tensor; None if several fit, or if it fits another nameless tensor too."""
+    """Return the path of the only free array that fits a tensor.
+
+    Returns None if no array or several arrays fit the tensor, or if the array fits another nameless tensor too.
+    """
     free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
     if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], other) for other in drafting.nameless) > 1:
@@ -168,7 +182,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """List the fields that a row may consist of, after a gap: the examples do not state their order."""
+    """Return a gap for the order of the fields in a row, and the fields of which the row may consist."""
     scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -179,7 +193,7 @@ def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
 
 
 def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft one field of the events, with a gap for its default if some events lack it."""
+    """Draft the field at a path, with a gap for its default if some example events lack the field."""
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
     name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
@@ -191,7 +205,7 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft the shape and the field of a tensor whose bytes are in the events, in base64."""
+    """Draft the shape and the field of a tensor whose rows are in the events as bytes in base64."""
     fed = _field(drafting, tensor, path)
     row = list(tensor.shape[1:])
     encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
@@ -200,7 +214,7 @@ def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Return whether each value is one row of the tensor as bytes in base64."""
+    """Return whether each value is base64 of the bytes of one row of a tensor of fixed shape with at least two elements."""
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
         return False
@@ -209,7 +223,7 @@ def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _fixed(size: int | str | None) -> int:
-    """Return a dimension's size, 0 if it is open."""
+    """Return the size of a dimension; 0 if the dimension is open."""
     return size if isinstance(size, int) and not is_open(size) else 0
 
 
@@ -223,7 +237,7 @@ def _called(path: Path, name: str) -> bool:
 
 
 def _normalised_name(name: str) -> str:
-    """Return a name in lower case without separators, so that depDelay equals dep_delay."""
+    """Return a name in lower case without separators, so that `depDelay` and `dep_delay` are equal."""
     return "".join(letter for letter in name.lower() if letter.isalnum()) or name
 
 
@@ -236,7 +250,10 @@ def _is_array(drafting: Drafting, path: Path) -> bool:
 
 
 def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Return whether a tensor takes all values: scalars of its dtype, rows as bytes in base64, or arrays of one shape."""
+    """Return whether a tensor accepts all values of a field.
+
+    The values must be scalars of its dtype, rows as bytes in base64, or arrays that fit its shape.
+    """
     present = _present(values)
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES:
@@ -255,7 +272,10 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the shape of the arrays, -1 for an open length that differs; an empty list if the tensor does not take them."""
+    """Return the common shape of the arrays among values for a tensor with this row; an empty list if they do not fit.
+
+    It has -1 for the tensor's open dimension if the lengths of the arrays differ there.
+    """
     shape = _first_shape(values, row)
     opened = [at for at, size in enumerate(row) if is_open(size)]
     if not shape or len(opened) != 1:
@@ -267,14 +287,14 @@ def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
 
 
 def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
-    """Return the largest length of the arrays in the dimension that varies."""
+    """Return the largest length of the arrays among values in the dimension for which `shape` has -1."""
     return max(length_in(value, tuple(shape)) or 0 for value in _present(values) if isinstance(value, list))
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the shape of the first array; an empty list if the tensor does not take it.
+    """Return the shape of the first array among values; an empty list if it does not fit a tensor with this row.
 
-    A flat array has the tensor's shape if that is fixed and has as many elements.
+    A flat array gets the shape of the row if that shape is fixed and has as many elements.
     """
     try:
         shape = shape_of_value(_present(values)[0])

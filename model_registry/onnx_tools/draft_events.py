@@ -9,21 +9,21 @@ from model_registry.errors import Refused
 from model_registry.package.json_path import MAX_STEPS, Step
 from model_registry.untrusted_input import documents
 
-MOST_EVENTS = 100  # events to read; a file may have more
-MAX_LINE = 16 << 20  # bytes of an event
-MAX_BYTES = 64 << 20  # bytes of all events
-MOST_PLACES = 4_096  # paths of all events
-MOST_ELEMENTS_OF_OBJECTS = 8  # elements to read of an array of objects
+MOST_EVENTS = 100  # most events that are read; a file may have more
+MAX_LINE = 16 << 20  # largest size of one event in bytes
+MAX_BYTES = 64 << 20  # most bytes that are read of all events together
+MOST_PLACES = 4_096  # most different paths that are collected from all events
+MOST_ELEMENTS_OF_OBJECTS = 8  # most elements that are read of an array of objects
 
 Event = dict[str, Any]
 Path_ = tuple[Step, ...]
 
 
 def read(path: Path) -> list[Event]:
-    """Read the first events of a file.
+    """Read the first events of a file, at most MOST_EVENTS.
 
     Raises:
-        Refused: A line is not an event; the message names it.
+        Refused: A line is not an event (the message names the line), or the file has no events.
         Unreachable: The file cannot be read.
     """
     events: list[Event] = []
@@ -44,7 +44,7 @@ def read(path: Path) -> list[Event]:
 
 
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
-    """Return the scalars and arrays of all events by path: one value for each event, None where it has none.
+    """Return the scalars and arrays in the events by path. Each path has one value per event, None for an event without value.
 
     Paths lead into objects, and into the first elements of an array of objects.
     """

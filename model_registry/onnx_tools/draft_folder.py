@@ -11,10 +11,12 @@ from model_registry.onnx_tools.file import OnnxFile
 
 
 def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Write all files, or none if one of them exists. The model itself may already be in the folder.
+    """Write all files of a drafted package; write none if one of the files exists.
+
+    If `model` itself is the folder's model.onnx, the model and its weights stay as they are.
 
     Returns:
-        The names of the written files.
+        The paths of the written files, relative to the folder.
 
     Raises:
         Refused: A file exists.

@@ -1,4 +1,4 @@
-"""Reads the labels of a model's columns from a file, one a line."""
+"""Reads the labels of the columns of a model's output from a file with one label per line."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ MAX_BYTES = 1 << 20
 
 
 def read(path: Path) -> list[str]:
-    """Return the labels of a file.
+    """Return the labels in a file.
 
     Raises:
-        Refused: The file does not hold labels; the message names the line.
+        Refused: The file does not hold valid labels; the message names the line.
         Unreachable: The file cannot be read.
     """
     with atomic_files.report_os_errors(f"the labels {path}"), path.open("rb") as stream:

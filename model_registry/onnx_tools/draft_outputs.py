@@ -1,4 +1,7 @@
-"""Drafts the outputs of a signature from a model and the labels of its columns."""
+"""Drafts the outputs of a signature from a model's outputs and the labels of their columns.
+
+A *gap* in a draft is a placeholder text (FILL IN) for a decision that the user must make.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +14,15 @@ from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.placeholders import BLANK
 from model_registry.package.shapes import VARIES, format_shape, is_open
 
-TOP = 3  # classes of a draft
+TOP = 3  # number of top classes that a draft puts into the score
 
 
 def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Draft the output, labels and decision of a model that takes one event at a time.
+    """Draft the keys `output`, `labels` and `decision` of signature.json for a model that takes one event at a time.
 
-    An open first dimension of an output is the answer's own length or a batch of one. It is the answer's length if an input
-    has the same open first dimension. If no input has an open first dimension, it is the answer's length if its name is not a
-    usual name of a batch. In all other cases a gap asks for it.
+    An open first dimension of an output is either the length of the answer or a batch of one. The dimension is taken as the
+    length if an input has the same open first dimension. If no input has an open first dimension, it is taken as the length if
+    its name is not a usual name of a batch. In all other cases the draft has a gap.
 
     Raises:
         Refused: No output can be read.
@@ -52,21 +55,22 @@ def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor]
 
 
 def _is_count(size: object) -> bool:
-    """Return whether the name of an axis is that of a number of answers, not of a batch.
+    """Return whether the first dimension of an output has a name that is no usual name of a batch.
 
-    Converters leave the batch open even for a model that takes one event.
+    Such a name stands for the length of the answer. A usual name of a batch decides nothing: converters leave the batch open
+    even for a model that takes one event at a time.
     """
     return is_name(size) and not is_batch(size)
 
 
 def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
-    """Draft the output, labels and decision of a model.
+    """Draft the keys `output`, `labels` and `decision` of signature.json.
 
-    Outputs that are not tensors, and those whose first dimension is not a batch, are left out. With `alone` the batch is one
-    event.
+    Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. With `alone` (the model takes one
+    event at a time) a first dimension of size 1 is a batch too.
 
     Raises:
-        Refused: No output is left, or none that may be a score.
+        Refused: No output remains, or no remaining output can be a score.
     """
     batched = [tensor for tensor in tensors if not tensor.shape or is_open(tensor.shape[0]) or (alone and tensor.shape[0] == 1)]
     batched = batched or [tensor for tensor in tensors if tensor.shape[:1] == (1,)]  # of a model that takes one event at a time
@@ -93,7 +97,10 @@ def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: boo
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Draft the classes of the only output with a column for each label, and the other outputs."""
+    """Draft the top classes of the only output that has a column for each label, and the other outputs as they are.
+
+    If not exactly one output has such columns, the name of the output is a gap.
+    """
     fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]
     fitting = fitting or [tensor for tensor in floats if len(tensor.shape) == 2 and is_open(tensor.shape[1])]
     rest: dict[str, Any] = {"labels": list(labels), "decision": {"argmax": True}}

@@ -35,12 +35,20 @@ from model_registry.sandbox import run_apart
 CARD = "README.md"
 MOST_GOLDEN = 5
 _VERSIONED = re.compile(r"(?P<name>.+?)-(?P<version>[0-9]+(\.[0-9]+)+([._-]?(a|b|alpha|beta|rc|dev|post)[.-]?[0-9]*)?)")
-"""A name and a version with a dot, as in late-1.0.0; resnet-50 and model-v2-0-cls have no version."""
+"""The name of a folder with a model's name and version, such as late-1.0.0. A version has a dot: resnet-50 and model-v2-0-cls
+have no version."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftedPackage:
-    """The result of a draft: the written files, notes about the choices, the open gaps, and the next commands."""
+    """The result of drafting a package.
+
+    Attributes:
+        files: The names of the written files.
+        notes: Messages about the choices that were made.
+        gaps: The placeholders that the user must replace, with their positions.
+        commands: The commands with which the user continues.
+    """
 
     files: list[str]
     notes: list[str]
@@ -49,7 +57,14 @@ class DraftedPackage:
 
 
 def write(model: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str]) -> DraftedPackage:
-    """Write the drafted package into a folder.
+    """Draft the package of a model and write it into a folder.
+
+    Args:
+        model: The ONNX model.
+        folder: The folder of the package.
+        example: A file with example events; None drafts without examples.
+        labels: A file with the labels of the output's columns; None drafts without labels.
+        domains: The operator domains that are allowed in addition to the standard ones.
 
     Raises:
         Corrupt: The model is not an ONNX file.
@@ -86,13 +101,13 @@ def _write(
 
 
 def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
-    """Write the model without its final ZipMap into the scratch folder.
+    """If the model ends with a ZipMap, write a copy without the ZipMap into the scratch folder.
 
     Returns:
-        The model to continue with, and a note if it was changed.
+        The path of the copy and a note about the change; the path of the given model and no note if nothing was changed.
 
     Raises:
-        Refused: It needs the library `onnx`, or has a ZipMap that cannot be removed.
+        Refused: The library `onnx` is not installed, the folder already has the model, or the copy gives other numbers.
     """
     zipped = any(output.dtype == tensors.MAPS for output in onnx_file.outputs)
     if not zipped or not remove_zipmap.is_in(onnx_file) or onnx_file.external:
@@ -140,7 +155,10 @@ def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[st
 
 
 def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
-    """Draft golden examples of the first valid events, scored by the model if it runs here; empty without events."""
+    """Return the text of golden.jsonl with the first valid events; empty if there are no events.
+
+    The examples have the model's scores if the signature is complete and ONNX Runtime is installed; else the scores are gaps.
+    """
     if not events:
         return ""
     if signature is None:
@@ -166,14 +184,17 @@ def _unanswered(events: Sequence[Event]) -> str:
 
 
 def _open(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Return the gaps to fill in, worded as `push` reports them."""
+    """Return a line for each placeholder in the package, worded as `push` reports it."""
     lines = texts.get(package.GOLDEN, "").splitlines()
     scores = sum(placeholders.is_placeholder(msgspec.json.decode(line)["score"]) for line in lines)
     return [*placeholders.find_in_folder(folder), *([f"golden.jsonl: the score of {scores} events"] if scores else [])]
 
 
 def _called(folder: Path) -> tuple[str, str]:
-    """Return the model's name and version, taken from the folder's name, in a form that a registry accepts."""
+    """Return the model's name, in a form that a registry accepts, and its version, both taken from the folder's name.
+
+    The version is 1.0.0 if the folder's name has none.
+    """
     match = _VERSIONED.fullmatch(folder.resolve().name)
     name = match["name"] if match else folder.resolve().name
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "model", match["version"] if match else "1.0.0"

@@ -1,4 +1,8 @@
-"""Drafts signatures that feed one event at a time: decides which models need one, and writes their inputs."""
+"""Drafts signatures that feed one event at a time: decides which models need such a signature, and drafts their inputs.
+
+The *first axis* of a tensor is usually the batch. A model whose inputs or outputs have no such batch takes one event at a time.
+An axis is *open* if the model states no size for it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,9 +16,10 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs with an open batch if every input names its batch and every output states a fixed one.
+    """Return the outputs; their first axis is made open if every input names its batch and every output has a fixed first axis.
 
-    Exporters write the size of the example where only the inputs were named as dynamic. The probe compares batches later.
+    If only the inputs were declared as dynamic, exporters write the batch size of their example into the outputs. Whether the
+    model really takes batches is checked by the batch probe later.
     """
     fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
     if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
@@ -23,7 +28,10 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 
 
 def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return why the model takes one event at a time, by its shapes; empty if it takes batches or a file of bytes."""
+    """Return the reason why the model takes one event at a time, by its shapes.
+
+    The text is empty if the model takes batches, or bytes such as a file, which `draft.inputs` handles.
+    """
     opened = [tensor for tensor in inputs if tensor.shape and is_open(tensor.shape[0])]
     if not opened and (fixed := next((tensor for tensor in inputs if tensor.shape[:1] == (1,)), None)):
         return f"input {fixed.name!r} has the fixed batch size 1"
@@ -33,7 +41,7 @@ def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str
 
 
 def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return which first axes of inputs and outputs differ; empty if an output has the batch of the inputs."""
+    """Return which first axes of inputs and outputs differ; empty if an output has the first axis of the inputs."""
     if not inputs:
         return ""
     sizes = {tensor.shape[0] for tensor in inputs}
@@ -51,9 +59,10 @@ def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> 
 
 
 def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs that an event feeds.
+    """Return the inputs that are fed by events, not by constants.
 
-    These have a batch of one or an open axis; if no input has either, all inputs with an axis.
+    These are the inputs with a first axis of size 1 or an open axis. If no input has such an axis, they are all inputs that
+    have an axis.
     """
     shaped = [tensor for tensor in inputs if tensor.shape]
     return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
@@ -62,9 +71,10 @@ def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
 def reason_of_lengths(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return why the answers to events of several lengths need one event at a time; an empty string if an output does not.
+    """Return the reason why events must be fed one at a time because of their lengths; an empty string if there is none.
 
-    `drafted` are the documents of the inputs, which say which lengths vary.
+    The reason is that every output is as long as an input of varying length: the answers to events of different lengths then
+    have different shapes. `drafted` are the drafts of the inputs, which state the lengths that vary.
     """
     varying = [tensor for tensor, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
     lengths = {size: tensor.name for tensor in varying for size in tensor.shape[1:] if isinstance(size, str)}
@@ -78,10 +88,10 @@ def reason_of_lengths(
 def of_one(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
-    """Return the inputs and outputs of a model that takes one event at a time, with its batch axes as a batch of one.
+    """Return the inputs and outputs of a model that takes one event at a time, with size 1 for the axes of the batch.
 
-    The batch is the first axis if the answers are as long as events (`lengths`). Otherwise it is the axis that is first in an
-    output and at another place in an input.
+    If the answers are as long as the events (`lengths`), the batch is the open first axis. Otherwise the batch is the named
+    axis that is the first axis of an output and another axis of an input.
     """
     batch = {tensor.shape[0] for tensor in outputs if tensor.shape} & {size for tensor in inputs for size in tensor.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
@@ -95,9 +105,11 @@ def of_one(
 
 
 def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
-    """Return an input as it is drafted: if it is fed one event at a time, with an open batch before the row of one event.
+    """Return the tensor from which an input is drafted.
 
-    A batch of one before at most one other axis is left out of the row: events have numbers, or a flat array.
+    For an input that is fed one event at a time (`alone`), it is a tensor with an added open batch before the axes of the
+    input. If the input has a first axis of size 1 and at most one other axis, the batch replaces the first axis, because events
+    contain a number or a flat array there. Without `alone` the input is returned unchanged.
     """
     if not alone:
         return tensor
@@ -106,9 +118,14 @@ def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
 
 
 def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False) -> dict[str, Any]:
-    """Return a drafted input, changed to one event at a time if it was drafted with an added batch.
+    """Return the draft of an input; if it was made with an added batch (see `opened`), change it to one event at a time.
 
-    An input whose name no event has becomes a constant, unless it is the `only` one.
+    Args:
+        document: The draft of the input.
+        tensor: The input of the model.
+        drafted: The tensor that `opened` returned for the input.
+        only: Whether the model has no other input. Otherwise an input with a first axis of size 1, whose name no field of the
+            example events has, becomes a constant.
     """
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document
@@ -128,7 +145,7 @@ def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, 
 
 
 def _row(document: dict[str, Any], drafted: ModelTensor) -> list[int | str]:
-    """Return the row of an input whose document has no shape."""
+    """Return the shape of one event's row for an input whose draft states no shape."""
     if "mask_of" in document:
         return [VARIES]
     if document.get("shape") == []:

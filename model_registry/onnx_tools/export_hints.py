@@ -1,4 +1,4 @@
-"""Names the exporter to ONNX for a model in another format, by the file's name. The file is neither read nor executed."""
+"""Names the exporter to ONNX for a model file in another format. Only the file's suffix is used; the file is not opened."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _EXPORTERS = (
 
 
 def hint(path: Path) -> str:
-    """Name the exporter for a file that is not ONNX."""
+    """Return how to export the model in a file that is not ONNX."""
     suffix = path.suffix.lower()
     remedy = next((text for suffixes, text in _EXPORTERS if suffix in suffixes), None)
     return f"{remedy}; recipes: model_registry/docs/your-own-model.md" if remedy else "export the model again"

@@ -1,8 +1,7 @@
-"""Reads the inputs, outputs, operators, opsets and external files of an ONNX file without reading its weights.
+"""Reads the inputs, outputs, operators, opsets and references to external weights of an ONNX file without reading its weights.
 
-The library `onnx` would parse the whole file into memory, up to twice the size of the model, and cannot parse 2 GiB; it costs
-31 MB on disk. This module reads the same facts from the file's structure and skips the weights. Field numbers:
-onnx/onnx.proto.
+The library `onnx` would need up to twice the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB
+on disk. This module reads the same facts from the file's structure and skips the weights. Field numbers: onnx/onnx.proto.
 """
 
 import mmap
@@ -18,7 +17,7 @@ from model_registry.onnx_tools.protobuf_reader import Buffer, Span
 from model_registry.onnx_tools.tensors import MAPS, UNKNOWN, ModelTensor, Shape
 from model_registry.untrusted_input.files import open_regular
 
-MAX_DEPTH = 32  # graphs within graphs
+MAX_DEPTH = 32  # most nested graphs
 MAX_RANK = 64
 DTYPES = {
     1: "float32",
@@ -36,14 +35,20 @@ DTYPES = {
     13: "uint64",
     16: "bfloat16",
 }
-# The numbers of an attribute are written one by one (floats, ints, strings), and a forest has millions of them.
+# Matches runs of an attribute's unpacked fields (floats, ints, strings): a tree ensemble has millions of them to skip.
 _STRINGS = b"|".join(b"%s.{%d}" % (re.escape(bytes([n])), n) for n in range(24))
 _NUMBERS = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f]|\x4a(?:" + _STRINGS + rb"))++", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """Weights in another file: its path as the model states it, the first byte, and their number (None: to the file's end)."""
+    """A reference to weights in another file.
+
+    Attributes:
+        location: The path of that file as the model states it.
+        offset: The position of the first byte of the weights.
+        length: The number of bytes; None for all bytes to the end of the file.
+    """
 
     location: str
     offset: int
@@ -52,7 +57,17 @@ class External:
 
 @dataclass(slots=True)
 class OnnxFile:
-    """The facts of an ONNX file. Operators are (domain, name); ONNX's own domain is ''. The file defines `functions` itself."""
+    """The facts that `read` takes from an ONNX file.
+
+    Attributes:
+        ir_version: The version of the ONNX file format.
+        opsets: The version of the operator set of each domain; ONNX's own domain is ''.
+        inputs: The inputs of the model.
+        outputs: The outputs of the model.
+        operators: The operators that the model uses, as (domain, name).
+        functions: The operators that the file defines itself as functions, as (domain, name).
+        external: The references to weights in other files.
+    """
 
     ir_version: int = 0
     opsets: dict[str, int] = field(default_factory=dict)
@@ -64,10 +79,10 @@ class OnnxFile:
 
 
 def read(path: Path) -> OnnxFile:
-    """Read a file.
+    """Read the facts of an ONNX file.
 
     Raises:
-        Corrupt: The file is not an ONNX file; the message names it.
+        Corrupt: The file is not an ONNX file; the message names the file.
         Unreachable: The file cannot be read.
     """
     with atomic_files.report_os_errors(f"the model {path}"), open_regular(path) as stream:
@@ -81,7 +96,7 @@ def read(path: Path) -> OnnxFile:
 
 
 def parse(data: mmap.mmap | bytes) -> OnnxFile:
-    """Read the bytes of an ONNX file. Raises Corrupt."""
+    """Read the facts from the bytes of an ONNX file. Raises Corrupt."""
     onnx_file = _Reader(Buffer(data)).model()
     if not onnx_file.opsets or not onnx_file.outputs:
         raise Corrupt(f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs")
@@ -89,7 +104,7 @@ def parse(data: mmap.mmap | bytes) -> OnnxFile:
 
 
 class _Reader:
-    """One pass over a file; each method reads one of ONNX's messages."""
+    """Reads a file once and collects its facts; each method reads one type of ONNX's Protobuf messages."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
@@ -188,7 +203,7 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record every stated location: readers differ in which of two they use."""
+        """Record external weights under every location that they state: of two locations, readers use different ones."""
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))
@@ -264,5 +279,5 @@ class _Reader:
 
 
 def _domain(name: str) -> str:
-    """Return '' for either name of ONNX's own domain, other names unchanged."""
+    """Return the name of a domain, but '' for 'ai.onnx': both are names of ONNX's own domain."""
     return "" if name == "ai.onnx" else name

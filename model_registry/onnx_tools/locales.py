@@ -1,4 +1,7 @@
-"""Hints for missing locales. ONNX Runtime changes the case of text by a locale, en_US if the model names none."""
+"""Hints for missing locales.
+
+An operator of ONNX Runtime that changes the case of text needs a locale of the operating system, by default en_US.
+"""
 
 import re
 
@@ -6,7 +9,7 @@ _MISSING = re.compile(r"locale with name:\s*(?P<name>[A-Za-z0-9_.@-]+)")
 
 
 def hint(error: str) -> str:
-    """Return how to install the locale that ONNX Runtime lacks; an empty string for any other error."""
+    """Return how to install the locale that an error of ONNX Runtime reports as missing; an empty string for other errors."""
     match = _MISSING.search(error)
     if match is None:
         return ""

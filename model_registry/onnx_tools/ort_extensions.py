@@ -1,6 +1,6 @@
-"""Loads the library onnxruntime-extensions for models with its operators (tokenizers, strings, images).
+"""Finds the library onnxruntime-extensions for models that use its operators (tokenizers, strings, images).
 
-`safety` decides by the allowed domains whether a model may have them.
+The module `safety` decides by the allowed domains whether a model may use these operators.
 """
 
 from model_registry.errors import Refused
@@ -11,7 +11,10 @@ DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
 
 
 def library(model: OnnxFile) -> str | None:
-    """Return the path of the library if a model needs it, else None. Raises Refused if it is not installed."""
+    """Return the path of the library; None if the model does not need the library.
+
+    Raises Refused if the model needs the library and it is not installed.
+    """
     needed = sorted((domain, name) for domain, name in model.operators - model.functions if domain in DOMAINS)
     if not needed:
         return None

@@ -1,6 +1,6 @@
-"""Checks a folder before it becomes a version: the model is safe, its signature is known, its golden examples hold.
+"""Checks the folder of a package before a push: the model must be safe, have a signature, and give its golden scores.
 
-It also records what the model requires of a scorer.
+It also derives the requirements that a scorer must meet to run the model.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,17 +24,18 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class PreparedPackage:
-    """A package that may be pushed.
+    """A package that passed all checks and may be pushed.
 
     Attributes:
         package: The package.
-        more: Content by name of files that the folder lacks.
-        annotations: The model's requirements, for the manifest.
-        derived: Whether the signature was derived, and is in `more`.
-        ran: The version of ONNX Runtime that scored the golden examples; empty if none is installed or the model is `remote`.
-        remote: Whether the model runs on a server. The scorer checks it before the version goes live.
-        files: The files of the folder that belong to the package.
-        left_out: The other files, and the folders (with a final slash) that hold them.
+        more: The content of files to push that are not in the folder, by name: a derived signature.json.
+        annotations: The model's requirements, as annotations for the manifest.
+        derived: Whether the signature was derived from the model, and is in `more`.
+        ran: The version of ONNX Runtime that ran the model; empty if none is installed or the model is `remote`.
+        remote: Whether the model runs on a model server. Such a model is checked only when a scorer loads the version.
+        files: The files in the folder that belong to the package.
+        left_out: The files in the folder that do not belong to the package. A subfolder stands for its files, with a final
+            slash.
     """
 
     package: Package
@@ -48,7 +49,10 @@ class PreparedPackage:
 
 
 class MissingScores(Refused):
-    """A package whose golden examples have no scores yet. `lines` are the examples with the model's scores if it ran."""
+    """A golden example has a placeholder instead of a score.
+
+    `lines` is the text of golden.jsonl with the model's scores; empty if the model did not run.
+    """
 
     def __init__(self, folder: Path, lines: str = "") -> None:
         super().__init__(f"{folder / package.GOLDEN} has a score that is still to be filled in", "write what the model answers")
@@ -56,25 +60,26 @@ class MissingScores(Refused):
 
 
 def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that loads a model."""
+    """Call a function that loads a model, in this process; return its result."""
     return work(*arguments)
 
 
 def prepare(
     folder: Path, *, devices: Sequence[str] = (), op_domains: Sequence[str] = (), run: Callable[..., Any] = run_here
 ) -> PreparedPackage:
-    """Check a folder.
+    """Check the folder of a package and return the package to push.
 
     Args:
-        folder: The folder with the model.
-        devices: The devices of which a scorer must have one; empty allows any.
+        folder: The folder of the package.
+        devices: The devices on which the model may run; a scorer must have one of them. Empty allows any device.
         op_domains: The operator domains that are allowed in addition to the standard ones.
-        run: Calls a function that loads the model; `sandbox.run_apart` turns a crash of the model into Refused.
+        run: Calls a function that loads the model. `sandbox.run_apart` does so in a child process, so that a crash of the model
+            becomes Refused.
 
     Raises:
         Corrupt: The model is not an ONNX file.
-        Underivable: The signature must be written by hand.
-        MissingScores: A golden example has no score.
+        Underivable: There is no signature.json, and the model is ambiguous.
+        MissingScores: A golden example has a placeholder instead of a score.
         Refused: Another check fails.
     """
     placeholders.check(folder)
@@ -109,9 +114,10 @@ def prepare(
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the files of a folder that belong to its package, and the others, as `PreparedPackage` names them.
+    """Return the files in a folder that belong to the package, and the other files (see `PreparedPackage.left_out`).
 
-    A package consists of its model with the files of its weights, the signature, the golden examples, and pages for people.
+    A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
+    `_is_for_people` accepts.
     """
     with atomic_files.report_os_errors(f"the package {folder}"):
         paths = sorted(build_artifact.walk(folder, hidden=False))
@@ -122,14 +128,14 @@ def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]
 
 
 def _is_for_people(path: str) -> bool:
-    """Return whether a file at the top of a package is its model card, another page, or a licence."""
+    """Return whether a path is that of a Markdown page or a licence at the top level of a package."""
     return "/" not in path and (
         path.endswith(".md") or path.split(".")[0].upper() in ("LICENSE", "LICENCE", "NOTICE", "COPYING")
     )
 
 
 def _read(folder: Path, signature: Signature) -> Package:
-    """Read the folder's package. Raises Refused, also for a golden.jsonl without examples."""
+    """Read the package in a folder. Raises Refused as `package.read` does, and for a golden.jsonl without examples."""
     contents = package.read(folder, signature)
     if not contents.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')
@@ -137,7 +143,12 @@ def _read(folder: Path, signature: Signature) -> Package:
 
 
 def _ran(contents: Package, signature: Signature, stated: OnnxFile, run: Callable[..., Any]) -> str:
-    """Return the ONNX Runtime that scored the golden examples; empty if none is installed. Raises Refused, MissingScores."""
+    """Run the model on the golden examples and return the version of ONNX Runtime; empty if none is installed.
+
+    Raises:
+        MissingScores: An example has a placeholder instead of a score.
+        Refused: The model does not run, or a score differs from its example.
+    """
     try:
         if _unanswered(contents):
             events = [example.event for example in contents.golden]
@@ -154,19 +165,22 @@ def _unanswered(contents: Package) -> bool:
 
 
 def golden_lines(model: run_golden.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
-    """Return lines of golden.jsonl: events with the model's score of each alone, if it is finite. Raises Refused."""
+    """Return lines of golden.jsonl for these events, with the model's score of each event alone.
+
+    Events whose score has a number that is not finite are left out. Raises Refused if the model does not run.
+    """
     scored = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
     lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in scored)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
 
 def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
-    """Load a model and return its `golden_lines`. Raises ImportError too."""
+    """Load a model and return `golden_lines` for the events. Raises ImportError if ONNX Runtime is not installed."""
     return golden_lines(run_golden.LoadedOnnxModel(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:
-    """Return how far a score may differ on another machine: 1e-4, or 1e-4 of its largest number if that exceeds 1."""
+    """Return the absolute tolerance for a score on another machine: 1e-4, multiplied by its largest number if above 1."""
     return float(f"{CLOSE * max(1.0, _largest(score)):.0e}")
 
 

@@ -1,7 +1,7 @@
-"""Reads the fields of Protocol Buffers messages in memory or in a mapped file, without copying their values.
+"""Reads the fields of Protocol Buffers messages in memory or in a memory-mapped file, without copying the values.
 
-The input is untrusted: every length is checked against the remaining bytes, and one budget bounds the number of fields. The
-format: protobuf.dev/programming-guides/encoding.
+The input is untrusted: every length is checked against the remaining bytes, and the number of fields in a buffer is limited.
+Format: protobuf.dev/programming-guides/encoding.
 """
 
 import re
@@ -12,7 +12,7 @@ from mmap import mmap
 from model_registry.errors import Corrupt
 from model_registry.untrusted_input.varint import read_varint
 
-MAX_FIELDS = 5_000_000  # about four seconds; the largest models that were tried have 100,000
+MAX_FIELDS = 5_000_000  # most fields in a buffer, read in about four seconds; the largest models that were tried have 100,000
 VARINT = 0
 FIXED64 = 1
 LENGTH = 2
@@ -20,18 +20,18 @@ FIXED32 = 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 
 Span = tuple[int, int]
-"""Where a field's value begins and ends."""
+"""The positions of the first byte of a field's value, and of the byte after its last."""
 
 
 @dataclass(slots=True)
 class Buffer:
-    """Bytes, and the number of fields that may still be read."""
+    """The bytes of a message, and `left`, the number of fields that may still be read from them."""
 
     data: mmap | bytes
     left: int = MAX_FIELDS
 
     def text(self, span: Span, limit: int = 4096) -> str:
-        """Return a string of at most `limit` bytes. Raises Corrupt."""
+        """Return the string in a span. Raises Corrupt if it is longer than `limit` bytes or no UTF-8."""
         begin, end = span
         if end - begin > limit:
             raise Corrupt(f"a name of {end - begin} bytes; at most {limit} are read")
@@ -42,17 +42,17 @@ class Buffer:
 
 
 def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span]]:
-    """Yield the number and the span of each field that has a length: strings, bytes, packed numbers and messages.
+    """Yield the number and the span of each field with a length prefix: strings, bytes, packed numbers and messages.
 
-    `skip` matches runs of fields to pass over, at a tenth of the cost of reading them. Raises Corrupt.
+    `skip` matches the bytes of fields to skip, at a tenth of the cost of reading these fields one by one. Raises Corrupt.
     """
     return ((number, value) for number, value in fields(buffer, span, skip) if isinstance(value, tuple))
 
 
 def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span | int]]:
-    """Yield the number and the value of each field: an integer for a varint, a span for a value with a length.
+    """Yield the number and the value of each field: an integer for a varint, a span for a value with a length prefix.
 
-    Fields of fixed width are passed over. See `messages`.
+    Fields of fixed width are skipped. `skip` is used, and Corrupt is raised, as by `messages`.
     """
     at, end = span
     while at < end:

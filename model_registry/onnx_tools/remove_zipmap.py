@@ -1,6 +1,7 @@
-"""Removes a classifier's final ZipMap, so that its probabilities are a tensor and not a sequence of maps.
+"""Removes the final ZipMap of a classifier, so that the probabilities are a tensor instead of a sequence of maps.
 
-CatBoost always exports a ZipMap, scikit-learn's exporter by default. Depends on the library `onnx`, which may be absent.
+ZipMap is an operator that labels probabilities with class names. CatBoost always exports it, scikit-learn's exporter by
+default. This module needs the library `onnx`, which may not be installed.
 """
 
 from dataclasses import dataclass
@@ -16,25 +17,32 @@ from model_registry.onnx_tools.file import OnnxFile
 DOMAIN = "ai.onnx.ml"
 NAME = "ZipMap"
 ROWS = 3
-SHOWN = 10  # classes in a note
-SHOWN_CHARACTERS = 200  # of an error
+SHOWN = 10  # most class names in a note
+SHOWN_CHARACTERS = 200  # most characters of an error message in a note
 
 
 @dataclass(frozen=True, slots=True)
 class Unzipped:
-    """A model without its ZipMap: its bytes, and the class names by output name."""
+    """A model without its final ZipMap operators.
+
+    Attributes:
+        data: The bytes of the model.
+        classes: For each changed output, by name, the class names of its columns; empty if the ZipMap stated none.
+    """
 
     data: bytes
     classes: dict[str, list[Any]]
 
 
 def is_in(model: OnnxFile) -> bool:
-    """Return whether a model has the operator ZipMap."""
+    """Return whether a model uses the operator ZipMap."""
     return (DOMAIN, NAME) in model.operators
 
 
 def without(path: Path) -> Unzipped | None:
-    """Return a model whose outputs are the inputs of its ZipMaps; None if no output comes from a ZipMap.
+    """Return a copy of a model without final ZipMaps: each output of a ZipMap is replaced by the ZipMap's input.
+
+    Returns None if no output of the model comes from a ZipMap.
 
     Raises:
         ImportError: The library `onnx` is not installed.
@@ -61,13 +69,13 @@ def without(path: Path) -> Unzipped | None:
 
 
 def compare(path: Path, unzipped: Unzipped) -> str:
-    """Compare the numbers of both models on generated rows.
+    """Compare the probabilities of a model with those of its copy without ZipMap, on generated rows.
 
     Returns:
-        The reason why they could not be compared; an empty string if they are equal.
+        The reason why the models could not be compared; an empty string if their probabilities are equal.
 
     Raises:
-        Refused: The numbers differ.
+        Refused: The probabilities differ.
     """
     try:
         import onnxruntime as ort
@@ -92,7 +100,7 @@ def compare(path: Path, unzipped: Unzipped) -> str:
 
 
 def _rows(stated: Any) -> Any:
-    """Generate rows for an input as ONNX Runtime states it."""
+    """Generate rows for an input; `stated` is ONNX Runtime's description of the input."""
     shape = [size if isinstance(size, int) else 1 for size in stated.shape]
     if shape and not isinstance(stated.shape[0], int):
         shape[0] = ROWS
@@ -105,7 +113,7 @@ def _rows(stated: Any) -> Any:
 
 
 def note(unzipped: Unzipped, uncompared: str) -> str:
-    """Describe the change in one line; `uncompared` is the reason why the numbers were not compared."""
+    """Describe the removal of the ZipMap in one line; `uncompared` is the result of `compare`."""
     inputs = "; ".join(
         f"output {name!r} has a column for each class: {_listed(names)}" if names else f"output {name!r} names no classes"
         for name, names in unzipped.classes.items()

@@ -1,7 +1,7 @@
-"""Runs golden examples through the model before a version is pushed: one batch, on the CPU, with ONNX Runtime.
+"""Runs the golden examples through the model before a version is pushed: in one batch, on the CPU, with ONNX Runtime.
 
-A scorer repeats this with its own decoder and on its own device before it serves the version; this check only reports faults
-earlier.
+A scorer repeats the check with its own decoder and on its own device before it serves the version. The check here only reports
+faults earlier.
 """
 
 import os
@@ -35,17 +35,17 @@ ZEROS = "without golden examples scorers ask it for zeros and empty strings; wri
 
 
 def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], stated: OnnxFile | None = None) -> str:
-    """Load the model, score the examples, compare, and return the version of ONNX Runtime.
+    """Load the model, probe it, compare its scores with the golden examples, and return the version of ONNX Runtime.
 
     Args:
         model: A file that `safety.check` accepted.
-        signature: The signature to feed and read the model by.
-        examples: The golden examples.
-        stated: The facts that `safety.check` read from the file.
+        signature: The signature that defines the model's inputs and scores.
+        examples: The golden examples; if there are none, the model must score an event of zeros and empty strings.
+        stated: The facts that `safety.check` read from the file; None leaves out the checks that need them.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
-        Refused: The model does not load or score, or a score differs from its example.
+        Refused: The model does not load or run, a score depends on its batch, or a score differs from its example.
     """
     loaded = LoadedOnnxModel(model, signature, stated)
     events = [example.event for example in examples]
@@ -65,7 +65,7 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
 
 
 class LoadedOnnxModel:
-    """A model in ONNX Runtime that is fed and read by a signature.
+    """A model that is loaded in ONNX Runtime; its inputs and scores are those of a signature.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
@@ -88,11 +88,14 @@ class LoadedOnnxModel:
         self._declared = {output.name: output.shape for output in stated.outputs} if stated else {}
 
     def answers(self, events: Sequence[dict[str, Any]]) -> list[Any]:
-        """Return the score of each event in its JSON form. Raises Refused."""
+        """Return the score of each event in the form of a score record. Raises Refused if the model does not run."""
         return self._answers(decoded(self._signature, events)) if events else []
 
     def check_neutral(self) -> None:
-        """Score one event of zeros and empty strings, as a scorer does without golden examples. Raises Refused."""
+        """Check that the model scores an event of zeros and empty strings, as a scorer does without golden examples.
+
+        Raises Refused if it does not.
+        """
         try:
             self._answers(neutral_rows(self._signature))
         except Refused as error:
@@ -112,7 +115,7 @@ class LoadedOnnxModel:
         batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)
 
     def _check_shapes(self, outputs: Tensors) -> None:
-        """Check that answers of several shapes have an output whose `shape` allows them. Raises Refused."""
+        """Raise Refused if the answers to the events have different shapes and the signature states no `shape` for them."""
         for output in self._signature.outputs:
             if is_ragged(outputs[output.tensor]) and self._signature.rank(output) is None:
                 shapes = sorted({row.shape for row in outputs[output.tensor]}, key=len)
@@ -120,13 +123,16 @@ class LoadedOnnxModel:
                 raise Refused(fault, f'write "shape": {_common(shapes)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
-        """Check that an output that is stated without an open batch has a row for each event all the same.
+        """Check that outputs for which the model declares a fixed first dimension nevertheless have a row for each event.
 
-        The model scores copies of the event, or neutral rows without one. Their number differs from every stated first
-        dimension.
+        The model scores copies of the event; without an event, neutral rows. Their number differs from every declared first
+        dimension, so that an output with the declared number of rows is detected.
+
+        Args:
+            event: A sequence with one event, or an empty sequence.
 
         Raises:
-            Refused: An output has another number of rows.
+            Refused: An output does not have a row for each event.
         """
         stated = [tuple(output.shape) for output in self._session.get_outputs() if output.name in self._names]
         if self._signature.alone or all(shape and is_open(shape[0]) for shape in stated):
@@ -136,7 +142,7 @@ class LoadedOnnxModel:
         self._run(decoded(self._signature, [*event] * count) if event else neutral)
 
     def _outputs(self, tensors: Tensors) -> Tensors:
-        """Return the outputs for events, from one run, or from one run for each length that the events have."""
+        """Return the outputs for the rows of a batch: from one run, or from the runs of `LengthPlan.plan` if lengths vary."""
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
         runs = LengthPlan(self._signature).plan(tensors)
@@ -160,9 +166,9 @@ class LoadedOnnxModel:
         return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Check that a score that is a whole row has the length that the file declares. Raises Refused.
+        """Raise Refused if an output that is read as a whole row has another length than the file declares.
 
-        ONNX Runtime uses the length that it infers, not the declared one.
+        ONNX Runtime does not check this: it uses the shape that it infers instead of the declared shape.
         """
         declared = self._declared.get(name, ())
         whole_row = any(
@@ -188,9 +194,10 @@ class LoadedOnnxModel:
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the shape to state for answers of these shapes, which are sorted by rank.
+    """Return the `shape` to write into the signature for answers of these shapes, with -1 for lengths that differ.
 
-    Answers of a lower rank had a first dimension of one that was taken for the batch, so that dimension varies.
+    The shapes are sorted by rank. An answer of lower rank had a first dimension of size 1 that was taken for the batch; the
+    first dimension of the result is then -1.
     """
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
     lengths = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]
@@ -198,17 +205,17 @@ def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """Return the tensors that the model is fed for these events, by tensor name."""
+    """Return the model's input tensors for these events, by tensor name, constants included."""
     return InputAssembler(signature).all_tensors(decoded(signature, events))
 
 
 def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """Return the (B, n) rows of each tensor that events feed, by tensor name."""
+    """Return the (B, n) rows of these events for each tensor with fields, by tensor name."""
     return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 
 def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]:
-    """Return the (B, width) rows of a tensor, or an array of arrays if their length varies."""
+    """Return the rows (B, width) of a tensor; an object array (B,) of arrays if the tensor has a varying length."""
     if tensor.varies:
         return ragged((_row(tensor, look_up(event, tensor.fields[0].steps)) for event in events), len(events))
     rows = [[value for field in tensor.fields for value in _values(field, event)] for event in events]
@@ -216,7 +223,10 @@ def _rows(tensor: TensorInput, events: Sequence[dict[str, Any]]) -> NDArray[Any]
 
 
 def _row(tensor: TensorInput, value: Any) -> NDArray[Any]:
-    """Return one event's value as the tensor takes it: an array of its own length, empty for None. Bytes are base64."""
+    """Return the row of a tensor of varying length from one event's value; an empty row for None.
+
+    The value is an array, or base64 for a field of bytes.
+    """
     shape = tensor.shape or ()
     if tensor.fields[0].raw:
         return array_from_bytes(binary_fields.from_base64(value or ""), tensor.fields[0])

@@ -1,6 +1,6 @@
-"""A version's requirements of a scorer: recorded in its manifest by push, compared before anything is loaded.
+"""The requirements of a version that a scorer must meet. `push` records them in the manifest; a scorer checks them first.
 
-The table of minimum versions was measured: each release of ONNX Runtime ran models of rising opset and IR version.
+The table of minimum versions was measured: models of rising opset and IR version were run with each release of ONNX Runtime.
 """
 
 import re
@@ -11,9 +11,9 @@ from model_registry.onnx_tools.file import OnnxFile
 
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{key}" for key in ("opset", "ir", "onnxruntime", "device"))
-"""The annotations: opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, and the devices.
+"""The annotations: the opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, and the devices.
 
-An absent annotation is no requirement.
+A missing annotation means that there is no such requirement.
 """
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){0,3}")
 _SYNTAX = {
@@ -25,7 +25,10 @@ _SYNTAX = {
 
 
 def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return a model's requirements as annotations, without a minimum version if no entry of the table covers the model."""
+    """Return the requirements of a model as annotations.
+
+    They have no minimum version of ONNX Runtime if no entry of RUNTIMES covers the model's opset and IR version.
+    """
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
     opsets = ",".join(f"{domain or 'ai.onnx'}={version}" for domain, version in sorted(model.opsets.items()))
@@ -34,10 +37,10 @@ def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[
 
 
 def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, device: str) -> str | None:
-    """Return the requirement of a manifest that this ONNX Runtime or device does not meet, or None if all are met.
+    """Return a requirement in a manifest's annotations that this ONNX Runtime or device does not meet; None if all are met.
 
     Raises:
-        Corrupt: An annotation has a wrong syntax; the message names it.
+        Corrupt: An annotation has a wrong syntax; the message names the annotation.
     """
     needs = {key: annotations.get(key, "") for key in _SYNTAX}
     for key, value in needs.items():
@@ -53,6 +56,6 @@ def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, dev
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version starts with."""
+    """Return the numbers at the start of a version: (1, 23) for "1.23.dev"; empty if there are none."""
     begin = _VERSION.match(version)
     return tuple(int(part) for part in begin.group().split(".")) if begin else ()

@@ -1,7 +1,8 @@
-"""Checks an ONNX model before anything loads it: the files it reads, the operators it runs, and the fit of its signature.
+"""Checks an ONNX model before it is loaded: its external data, its operators, and whether its signature fits.
 
-A loader follows a model's external data to any path, reads memory if the path has a certain form, and calls any library that
-claims an operator's domain. All three are therefore checked here, on the file's structure alone.
+A runtime that loads a model reads the model's external data from any path, reads memory of the process if the path has a
+certain form, and calls any library that is registered for an operator's domain. These three risks are checked here, by the
+file's structure alone.
 """
 
 from collections.abc import Collection
@@ -15,18 +16,23 @@ from model_registry.onnx_tools import file, tensors
 from model_registry.onnx_tools.file import External, OnnxFile
 from model_registry.package.signature import Signature
 
-OLDEST_OPSET = 7  # the first that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
-MEMORY = "_ORT_MEM_ADDR_"  # in ONNX Runtime such a path means: the offset is an address in this process
+OLDEST_OPSET = 7  # the oldest opset that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
+MEMORY = "_ORT_MEM_ADDR_"  # with this in the path, ONNX Runtime takes the offset as a memory address of the process
 STANDARD = ("", "ai.onnx.ml")
 
 
 def check(model: Path, signature: Signature | None, domains: Collection[str] = DEFAULT_DOMAINS) -> OnnxFile:
-    """Return the facts of a file if it may be loaded. The files in its folder are those of its package.
+    """Check that a model may be loaded, and return the facts of its file.
+
+    Args:
+        model: The ONNX file. The folder of the file is the package, in which external data must be.
+        signature: The signature that must fit the model's inputs and outputs; None checks none.
+        domains: The allowed operator domains beside the standard ones.
 
     Raises:
         Corrupt: The file is not an ONNX file.
-        Refused: External data is outside the package, an operator's domain is not allowed, no runtime supports the opset, or
-        the signature does not fit the inputs or outputs.
+        Refused: External data is outside the package, an operator's domain is not allowed, the opset is too old, or the
+            signature does not fit.
     """
     onnx_file = file.read(model)
     for external in onnx_file.external:
@@ -42,7 +48,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
 
 
 def _external_fault(model: Path, external: External) -> str | None:
-    """Return why weights must not be read from a location, or None if they may."""
+    """Return the reason why external weights must not be read; None if they may be read."""
     if not is_confined(external.location) or MEMORY in external.location:
         return "that is no plain path inside the package"
     size = _size(model, external.location)
@@ -54,7 +60,7 @@ def _external_fault(model: Path, external: External) -> str | None:
 
 
 def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
-    """Return which operator or opset is not allowed, or None if all are."""
+    """Return a message about an operator or opset of the model that is not allowed; None if all are allowed."""
     opset = model.opsets.get("")
     if opset is not None and opset < OLDEST_OPSET:
         return f"has opset {opset}; the oldest that is run is {OLDEST_OPSET}"
@@ -66,7 +72,7 @@ def operator_fault(model: OnnxFile, domains: Collection[str]) -> str | None:
 
 
 def _size(model: Path, location: str) -> int | None:
-    """Return the size of a file in the model's folder in bytes; None if it is missing, or if its path has a link."""
+    """Return the size of a file in the model's folder in bytes; None if the file is missing or its path has a symbolic link."""
     path = model.parent / location
     with atomic_files.report_os_errors(f"the package {model.parent}"):
         regular = path.is_file() and path.resolve() == model.parent.resolve() / location and path != model
