@@ -1,4 +1,7 @@
-"""The errors of the registry. Code distinguishes these classes, never message texts. Lowest layer of the package."""
+"""The errors of the model registry. Callers distinguish errors by class, never by message text.
+
+This module is the lowest layer of the package.
+"""
 
 from model_registry.redaction import redacted
 

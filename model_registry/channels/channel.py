@@ -199,7 +199,10 @@ def iter_completed(store: Store, channel: str, before: int | None = None) -> Ite
 
 
 def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarget], request: MoveRequest) -> ChannelMove:
-    """Plan and write a move; plan again if another process moved the channel in between."""
+    """Plan and write a move of a channel; repeat both if another process moves the channel in between.
+
+    `choose` returns the target of the move for the channel's current state.
+    """
     tags.check_channel(channel)
     request.check()
     pauses = store.settle()

@@ -1,7 +1,8 @@
 """Decides which versions and history entries of a repository are removed.
 
-These are kept: versions that a channel names, versions that the newest history entries of a channel name (for rollbacks),
-versions that were never promoted, and the signatures and attestations of all of these. `plan_removal` is a pure function.
+Kept are the versions that a channel names, the versions that the newest history entries of a channel name (for rollbacks), by
+default the versions that no channel has ever named, and the signatures and attestations of all kept versions. `plan_removal` is
+a pure function.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

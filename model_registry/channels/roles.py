@@ -93,7 +93,7 @@ def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pair
 
 
 def with_shadow(champion: NamedVersion, shadow: NamedVersion, pairs: int = 0) -> bytes:
-    """Encode the index of a champion that answers all keys and a shadow. Equal arguments give equal bytes."""
+    """Encode the index of a champion, which answers all keys, and a shadow. Equal arguments give equal bytes."""
     return _document((CHAMPION, WHOLE, 0, champion), (SHADOW, 0, pairs, shadow))
 
 

@@ -74,7 +74,7 @@ class MoveAdmission:
     signed = False
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:  # noqa: ARG002 - see below
-        """Return None: no key is needed."""
+        """Return None, because the move needs no signature. Subclasses return the id of the signing key or raise an error."""
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:

@@ -101,7 +101,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
 
 
 def _mover(policy: "Policy", store: "Store", tag: str | None, now: datetime) -> str | None:
-    """Return the key that signed a channel's current move under this policy; None if `tag` is not a channel.
+    """Return the id of the policy's key that signed the last move of the channel `tag`; None if `tag` is no channel.
 
     Raises:
         Refused: No trusted key signed the move.

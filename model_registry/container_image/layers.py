@@ -215,7 +215,10 @@ def _extended(header: tarfile.TarInfo, data: bytes) -> dict[str, str]:
 
 
 def _records(data: bytes) -> dict[str, str]:
-    """Parse pax records: `LENGTH KEY=VALUE` and a line feed, where LENGTH counts the whole record. Only known keys are kept."""
+    """Parse the records of a pax header: `LENGTH KEY=VALUE` and a line feed, where LENGTH counts the whole record in bytes.
+
+    Records with keys that this module does not use are left out.
+    """
     values: dict[str, str] = {}
     position = 0
     while position < len(data):

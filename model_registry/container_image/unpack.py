@@ -101,7 +101,11 @@ class _ModelsTree:
         self._entries: dict[str, _TreeEntry] = {}
 
     def add(self, member: ArchiveMember, layer: int) -> None:
-        """Apply one entry of a layer: a file, a folder or a whiteout. Raises Corrupt, Refused."""
+        """Apply one archive entry of a layer to the tree; entries outside /models are ignored.
+
+        A whiteout entry removes content of lower layers. Raises Corrupt for an invalid path or too many entries, Refused if the
+        files are too large.
+        """
         path = _path(member)
         if path.partition("/")[0] != ROOT and path not in (OPAQUE, WHITEOUT + ROOT):
             return

@@ -1,7 +1,9 @@
-"""Kinds of tags: versions (never move), channels (move by promotion), history entries, and lists of referrers.
+"""The kinds of tags in a repository: versions, channels, history entries, and lists of referrers.
 
-The entry of revision 1 of the channel `prod` is `_h.prod.000001`; a channel is a tag with a history. A list of referrers is
-`sha256-<hex>` (distribution-spec "Referrers Tag Schema"; cosign 2 adds a suffix).
+A version's tag never moves. A channel is a tag that promotions and rollbacks move; each move has a history entry with a tag of
+its own. For example, the history tag of revision 1 of the channel `prod` is `_h.prod.000001`. A tag is a channel if it has a
+history tag. The tag of a list of referrers is `sha256-<hex>` (distribution-spec "Referrers Tag Schema"; cosign 2 adds a
+suffix).
 """
 
 import re
@@ -17,21 +19,21 @@ _REFERRERS = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")
 
 
 def check_channel(name: str) -> str:
-    """Return the name if it is valid for a channel. Raises BadReference otherwise."""
+    """Return `name` unchanged if it is a valid name for a channel. Raises BadReference otherwise."""
     if not _CHANNEL.fullmatch(name):
         raise BadReference(f"{name!r} is no channel", "a channel is 1 to 64 letters, digits, '.', '_', '-', for instance prod")
     return name
 
 
 def check_version(tag: str) -> str:
-    """Return the tag if it is valid for a version. Raises BadReference otherwise."""
+    """Return `tag` unchanged if it is a valid tag for a version. Raises BadReference otherwise."""
     if not _VERSION.fullmatch(tag) or _REFERRERS.fullmatch(tag):
         raise BadReference(f"{tag!r} is no version", "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0")
     return tag
 
 
 def history_tag(channel: str, revision: int) -> str:
-    """Return the tag of a history entry."""
+    """Return the tag of a channel's history entry with this revision."""
     return f"_h.{channel}.{revision:06d}"
 
 

@@ -190,7 +190,7 @@ class _Reader:
                 self._constants.add(self._tensor(value))
 
     def _tensor(self, span: Span) -> str:
-        """Read a TensorProto and return its name."""
+        """Read a TensorProto, record its references to external weights, and return its name."""
         name = ""
         places = []
         for number, value in protobuf_reader.messages(self._buffer, span):
@@ -246,7 +246,7 @@ class _Reader:
         return dtype, shape
 
     def _holds_maps(self, sequence: Span) -> bool:
-        """Return whether the elements of a sequence are maps."""
+        """Return whether a sequence type has maps as its elements."""
         return any(
             kind == 5
             for number, element in protobuf_reader.messages(self._buffer, sequence)

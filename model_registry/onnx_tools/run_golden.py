@@ -110,7 +110,10 @@ class LoadedOnnxModel:
             raise Refused(str(error), "signature.json and model.onnx must belong together") from None
 
     def probe(self, events: Sequence[dict[str, Any]]) -> None:
-        """Check that no score depends on its batch. Raises Refused as `batch_probe.check_batch_independence` does."""
+        """Check with these events that no event's score depends on the batch in which the event is run.
+
+        Raises Refused as `batch_probe.check_batch_independence` does.
+        """
         rows = decoded(self._signature, events) if events else None
         batch_probe.check_batch_independence(self._signature, rows, self._run, Refused)
 

@@ -1,4 +1,4 @@
-"""The requirements of a version that a scorer must meet. `push` records them in the manifest; a scorer checks them first.
+"""The requirements of a version: `push` records them in the manifest, and a scorer checks before loading that it meets them.
 
 The table of minimum versions was measured: models of rising opset and IR version were run with each release of ONNX Runtime.
 """

@@ -23,7 +23,7 @@ def check_source(raw: Any) -> Any:
 
 
 def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
-    """Raise ValueError if a field of this kind cannot come from this source."""
+    """Raise ValueError if a field with these properties cannot be read from this source; None stands for the event."""
     if source is None:
         return
     if path is not None:

@@ -49,7 +49,7 @@ class InputAssembler:
         return self._single(shaped) | {name: np.repeat(row, count, axis=0) for name, row in self._repeated.items()}
 
     def _single(self, rows: Tensors) -> Tensors:
-        """Remove the batch dimension of tensors that have none in the model."""
+        """Remove the batch dimension, of size 1, from the tensors that have no batch dimension in the model."""
         return rows | {name: rows[name].reshape(rows[name].shape[1:]) for name in self._alone} if self._alone else rows
 
     def all_tensors(self, flat: Tensors) -> Tensors:

@@ -140,7 +140,7 @@ def with_length(shape: Sequence[int], length: int) -> Shape:
 
 
 def is_nested(value: object) -> bool:
-    """Return whether a value is a list whose first entry is a list."""
+    """Return whether a value is a nested list; only the first entry is examined."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 

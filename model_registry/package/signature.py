@@ -68,7 +68,7 @@ class InputField:
 
     @property
     def allows_nan(self) -> bool:
-        """Whether NaN is the default, so that the model handles missing numbers."""
+        """Whether the default is NaN, which tells the model that the number is missing."""
         return isinstance(self.default, float) and math.isnan(self.default)
 
 

@@ -24,7 +24,7 @@ class Admission:
     """Decides whether a version may be loaded. This class, used without a policy, accepts every version."""
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `PolicyAdmission`
-        """Return None: no key is needed."""
+        """Return None, because the version needs no signature. Subclasses return the signing key's id or raise an error."""
         return None
 
 

@@ -21,7 +21,10 @@ HINT = "model_registry/docs/attestations.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
-    """Raise BadFile if a predicate does not match its type, or is not about the manifest with this digest."""
+    """Raise BadFile if a predicate does not have the form of its type, or states another manifest digest than this.
+
+    A predicate of a type that is not in TYPES is not checked.
+    """
     if check_predicate := _CHECKS.get(type_uri):
         check_predicate(predicate, digest)
 

@@ -47,7 +47,7 @@ class _AuthEntry(msgspec.Struct):
 
 
 class _DockerConfig(msgspec.Struct, rename="camel"):
-    """The used parts of config.json. Tools write null for unset values."""
+    """The keys of config.json that this module reads. Some tools write null for an unset value."""
 
     auths: dict[str, _AuthEntry | None] | None = None
     cred_helpers: dict[str, str | None] | None = None

@@ -47,7 +47,7 @@ class OciResponse:
         return f": {printable(text):.300}" if text else ""
 
     def location(self) -> httpx.URL:
-        """Return the URL in the Location header. Raises Corrupt."""
+        """Return the absolute URL in the Location header. Raises Corrupt if the header is missing or invalid."""
         text = self.headers.get("Location", "")
         with suppress(httpx.InvalidURL):
             if text:
@@ -142,7 +142,10 @@ def _decoded(chunks: Iterator[bytes], description: str, stated: str) -> Iterator
 
 
 def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciResponse:
-    """Read a response with at most `limit` + 1 bytes of its body. Raises AttemptFailed, Corrupt."""
+    """Read a response with at most `limit` + 1 bytes of its body.
+
+    Raises AttemptFailed if the connection fails, and Corrupt if the body of a successful response cannot be decoded.
+    """
     data = bytearray()
     try:
         for chunk in decoded_body(response):
@@ -199,7 +202,7 @@ class AttemptFailed(Exception):
 
 
 class OciClient:
-    """A client of one registry over HTTP, shared by all threads. `host` is `host` or `host:port`."""
+    """An HTTP client for one registry. Threads may share it; `host` is the registry as `host` or `host:port`."""
 
     def __init__(self, host: str, options: StoreOptions, timing: Timing) -> None:
         """Create the client without connecting. Raises Misconfigured."""

@@ -25,7 +25,7 @@ PROGRESS_BYTES = 64 << 10  # an attempt that transferred fewer bytes made no pro
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The clock (seconds, monotonic), the sleep function and the random source (0 to 1), replaceable in tests."""
+    """The functions for waiting, which tests replace: a monotonic clock and a sleep (seconds), a random number (0 to 1)."""
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

@@ -284,7 +284,7 @@ class Upload:
         self._offset = int(stored[1]) + 1 if stored and begin < int(stored[1]) + 1 < end else end
 
     def _put(self) -> None:
-        """Send the whole blob in one request."""
+        """Send the whole blob in the PUT request that completes the upload. Raises AttemptFailed, _NextMethod, Corrupt."""
         size = self._content.size
         if size <= WHOLE_BYTES:
             data = b"".join(self._source.read(0, size))

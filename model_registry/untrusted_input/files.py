@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 class NotRegular(OSError):
-    """The path names a FIFO, a device, a socket or a folder."""
+    """The path names something other than a regular file: a FIFO, a device, a socket or a folder."""
 
 
 def open_regular(path: Path) -> BinaryIO:

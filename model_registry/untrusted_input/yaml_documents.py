@@ -14,7 +14,7 @@ MERGE = "tag:yaml.org,2002:merge"  # `<<: *defaults`
 
 
 class DuplicateKey(UnreadableDocument):
-    """A mapping names a key twice, so that the first value would be lost silently."""
+    """A YAML mapping has the same key twice; a parser that accepts this drops the first value silently."""
 
 
 class _Loader(yaml.SafeLoader):
