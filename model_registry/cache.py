@@ -104,7 +104,10 @@ class Cache:
             os.close(descriptor)
 
     def remember(self, key: str, resolution: Resolution) -> None:
-        """Record that `key` (a repository and a tag) resolved to a version that works. Raises Unreachable (disk full)."""
+        """Record the version to which `key` (a repository and a tag) resolved, after the version has proved to work.
+
+        Raises Unreachable if the disk fails or is full.
+        """
         note = _Note(key, resolution.digest, resolution.version, resolution.revision)
         path = self._note_path(key)
         with atomic_files.report_os_errors("the model cache"):
@@ -112,7 +115,7 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(note)])
 
     def recall(self, key: str) -> Resolution | None:
-        """Return the resolution that `remember` last recorded for `key`; None if there is no readable record."""
+        """Return the resolution that `remember` last recorded for `key`, without roles; None if there is no readable record."""
         note = _read_note(self._note_path(key))
         return Resolution(note.digest, note.version, note.revision) if note and note.key == key else None
 
@@ -204,7 +207,7 @@ def _read_note(path: Path) -> _Note | None:
 
 
 def _remove(entry: Path) -> bool:
-    """Remove an entry that no process uses; return whether it was removed."""
+    """Remove a cache entry unless a process uses it; return whether the entry was removed."""
     with atomic_files.try_lock(entry.with_suffix(".use")) as free:
         if free:
             removed = entry.with_suffix(".part")  # a rename is atomic: no reader sees half an entry

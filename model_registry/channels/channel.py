@@ -292,10 +292,10 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 
 
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
-    """Return whether the history has a move of another process with the revision of this move, or with a later one.
+    """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
 
-    The channel still names its old target after this move was written. Either the store shows the move late, or that other
-    process moved the channel back.
+    The caller has written the move, but the channel still names its old target. Without an entry of another process, the store
+    shows the move late; with such an entry, the other process moved the channel back.
     """
     newest = next(iter(tags.revisions(store.tags(), move.channel)), 0)
     if newest == move.revision:
