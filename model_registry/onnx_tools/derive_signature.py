@@ -115,9 +115,9 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 
 
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
-    """Draft an input whose open dimensions are the batch and one other, as one of varying length, or as a mask.
+    """Draft an input as a tensor of varying length, or as the mask of such a tensor.
 
-    Returns None for other inputs.
+    Returns None unless the open dimensions of the input are its batch and exactly one other.
     """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
@@ -156,7 +156,7 @@ def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, An
 
 
 def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
-    """Draft an input as `skeleton` does, but not as one of varying length or a mask.
+    """Draft an input as `skeleton` does, but never as a tensor of varying length or a mask.
 
     `alone` states whether the model has no other input.
     """
