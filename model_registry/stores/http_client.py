@@ -240,18 +240,19 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def ask_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Send a request without retries and return the response, its body cut as by `ask`.
+        """Make one attempt at a request and return the response, its body cut as by `ask`.
 
-        Raises AttemptFailed if another attempt may succeed.
+        A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
         """
         with self.stream(call) as response:
             return read_response(response, limit)
 
     @contextmanager
     def stream(self, call: OciRequest) -> Iterator[httpx.Response]:
-        """Send a request without retries and yield the response before its body is read.
+        """Make one attempt at a request and yield the response before its body is read.
 
-        Raises AttemptFailed if another attempt may succeed. Reading the body may raise httpx.TransportError.
+        A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed. Reading
+        the body may raise httpx.TransportError.
         """
         with _closed(self._attempt(call)) as response:
             yield response
@@ -419,9 +420,9 @@ def _is_throttled(response: httpx.Response) -> bool:
 
 
 def _is_about_a_blob(call: OciRequest) -> bool:
-    """Return whether a request only checks whether a blob is stored.
+    """Return whether a request is a HEAD for a blob, which only checks for its existence.
 
-    For these, a 403 or 404 is no reason to get credentials: before a push the blob is usually missing, and the POST that
+    A 403 or 404 to such a request is no reason to get credentials: before a push the blob is usually missing, and the POST that
     follows shows whether credentials are missing.
     """
     return call.method == "HEAD" and "/blobs/" in str(call.url)
