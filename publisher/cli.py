@@ -1,4 +1,4 @@
-"""The program `publisher`."""
+"""The command line of `publisher`: its commands, and its entry point."""
 
 from publisher.runtime import command_line
 

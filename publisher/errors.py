@@ -1,6 +1,7 @@
 """The error types of the product's Kafka work, and the exit codes of its commands.
 
-Code decides by these classes, never by message text. One invalid event is the scorer's `Poison`.
+Callers decide by the class of an error, never by its message. The error for an invalid event is not defined here, but in the
+scorer (`Poison`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,11 @@ USAGE = 2
 REFUSED = 3
 UNREACHABLE = 4
 INTERRUPTED = 130
-"""Exit codes: a check or count found a fault; wrong usage or configuration; rejected; unreachable; Ctrl-C or a closed pipe."""
+"""The exit codes of the commands.
+
+FINDING: a check or an audit found a fault. USAGE: wrong usage or configuration. REFUSED: a broker, or a safety check of the
+product, rejects the action. UNREACHABLE: a server does not answer. INTERRUPTED: Ctrl-C or a closed pipe.
+"""
 
 
 class Retriable(Exception):
@@ -22,11 +27,17 @@ class Retriable(Exception):
 
 
 class Aborted(Exception):
-    """The open transaction must not commit, or its outcome is unknown: recover from the committed offsets."""
+    """The open transaction must not commit, or its outcome is unknown.
+
+    The caller recovers the session, and reads again from the committed offsets.
+    """
 
 
 class Evicted(Aborted):
-    """The group has rebalanced or removed this member, and rejects its offsets. The next poll shows which."""
+    """The consumer group rejects the offsets of this member, because it has rebalanced or has removed the member.
+
+    The next poll of the consumer shows which of the two has happened.
+    """
 
 
 class RecordFailed(Aborted):
@@ -36,12 +47,13 @@ class RecordFailed(Aborted):
 
 
 class RecordRejected(RecordFailed):
-    """The broker rejects one or more records for good: too large, invalid, or with a time out of bounds.
+    """The broker will never accept one or more records: too large, invalid, or with a timestamp out of bounds.
 
     Attributes:
-        records: the candidates, as the objects that were passed to the session; empty if they are unknown.
-        certain: whether the broker rejects each of them.
-        one_or_all: whether the broker rejects either one record of a partition or all of its records.
+        records: the records of which one or more are rejected, as the objects that were passed to the session; empty if they
+            are unknown.
+        certain: whether all of `records` are rejected. Otherwise at least one of them is.
+        one_or_all: whether, in each partition, either exactly one of `records` is rejected or all of them are.
     """
 
     def __init__(
@@ -54,20 +66,23 @@ class RecordRejected(RecordFailed):
 
 
 class MemberLost(Aborted):
-    """This consumer is no longer a member of its group and cannot rejoin: another consumer has to join."""
+    """This consumer is no longer a member of its group and cannot rejoin: the process must create another consumer."""
 
 
 class Fenced(Aborted):
-    """Another producer has taken this transactional.id. If that repeats, two processes share a replica."""
+    """Another producer has initialised the transactional.id of this producer.
+
+    If the error repeats, two processes run under the same replica name.
+    """
 
 
 class Fatal(Exception):
     """The process cannot continue. Nothing is lost: the next process reads uncommitted events again.
 
-    Credentials in URLs are masked.
+    Credentials in URLs are masked in the message and in the hint.
 
     Attributes:
-        hint: the remedy in one line.
+        hint: the remedy in one line; empty if there is none.
         exit_code: the exit code of the command.
     """
 
@@ -78,7 +93,7 @@ class Fatal(Exception):
 
 
 class NotAllowed(Fatal):
-    """The broker's access control does not allow the call. The command ends with 3."""
+    """The broker's access control does not allow the call. The command ends with exit code 3."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint, REFUSED)
@@ -86,7 +101,12 @@ class NotAllowed(Fatal):
 
 @contextmanager
 def retriable_as_fatal(hint: str, context: str = "") -> Iterator[None]:
-    """Raise Retriable as Fatal (4) with this hint, for commands that do not retry. `context` precedes its message."""
+    """Convert a Retriable that the block raises into Fatal with exit code 4, for commands that do not retry.
+
+    Args:
+        hint: the hint of the Fatal.
+        context: text that is put before the message of the Retriable.
+    """
     try:
         yield
     except Retriable as error:

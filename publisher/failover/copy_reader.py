@@ -1,6 +1,7 @@
-"""Read single copies at given offsets for `offset_translation`. Each must be a copy of the expected partition.
+"""Read single copied records at given offsets, for `offset_translation`.
 
-It owns one consumer without a group, and commits nothing.
+A copied record is a record that a relay has written, with its source position in the header `x-origin`. The reader owns one
+consumer without a group, and commits nothing.
 """
 
 import time
@@ -19,14 +20,14 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.source_position import Position, origin_of
 
 CALL_SECONDS = 0.1
-FETCH_BYTES = 16_384  # only one record is needed: the broker sends its whole batch, whatever the size
+FETCH_BYTES = 16_384  # only one record is needed; the broker sends the whole batch of that record even if it is larger
 
 
 class CopyReader:
-    """Reads committed records, one at a time.
+    """Reads single committed records of partitions that contain copies.
 
-    The function that `for_partition` returns raises Retriable if a record does not arrive within `answer_seconds`, and
-    Fatal (3) for a record that is not a copy of the expected partition.
+    The function that `for_partition` returns raises Retriable if the answer does not arrive within `answer_seconds`, and Fatal
+    (exit code 3) for a record that is not a copy of the expected source partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -44,7 +45,13 @@ class CopyReader:
         self._consumer.close()
 
     def for_partition(self, copy: Partition, source: Partition, region: str) -> ReadCopy:
-        """Return the function that reads `copy`, whose records were first written to `source` of `region`."""
+        """Return a function that reads one record of the partition `copy`; see `ReadCopy`.
+
+        Args:
+            copy: the partition to read. All its records must be copies of `source`.
+            source: the partition in which the records were first written.
+            region: the region of `source`.
+        """
 
         def read(offset: int) -> CopiedRecord | None:
             message = self._first(copy, offset)
@@ -64,12 +71,15 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Return the origin of the first record at or after this offset; None if there is no record, or it has no origin."""
+        """Return where the first record at or after this offset was first written (`x-origin`).
+
+        None if there is no such record, or if it is not a copy.
+        """
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)
 
     def _first(self, partition: Partition, offset: int) -> Message | None:
-        """Return the first record at or after this offset; None if none is visible."""
+        """Return the first committed record at or after this offset; None at the end of the partition."""
         self._consumer.assign([TopicPartition(*partition, offset)])
         deadline = time.monotonic() + self._seconds
         while True:

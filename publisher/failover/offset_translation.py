@@ -1,30 +1,34 @@
-"""Translate positions between a partition and its copy. Pure.
+"""Translate offsets between a source partition and its copy. Pure.
 
-The copy of a partition is a partition of its own, in the same order, and every record states its origin in `x-origin`. A
-bisection therefore finds a position with about twenty reads of one record, and nothing is stored for it while copying.
+A copied record has another offset than its source record, but the order is the same, and the header `x-origin` of each copied
+record contains the source offset. A bisection therefore translates an offset with about twenty reads of one record each. The
+relay stores nothing for this purpose while it copies.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-LOOK_BACK = 16  # offsets that the first search before a position covers
+LOOK_BACK = 16  # offsets before a position that the first backward search covers; each further search covers twice as many
 
 
 class CopiedRecord(NamedTuple):
-    """A copied record: its offset in the copy, and the offset of its origin in the source partition."""
+    """A copied record: its `offset` in the copy, and `origin`, its offset in the source partition."""
 
     offset: int
     origin: int
 
 
 ReadCopy = Callable[[int], CopiedRecord | None]
-"""Returns the first copy at or after this offset; None if none is visible."""
+"""Returns the first copied record at or after the given offset of the copy; None if no committed record follows."""
 
 
 def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
-    """Return the first offset of the copy, in [low, high], from which on all origins are at or after `position`.
+    """Translate the source offset `position` to an offset of the copy.
 
-    If `position` is committed at the source, every record before the result has been consumed.
+    If a group has committed `position` at the source, it has consumed every record of the copy before the result.
+
+    Returns:
+        The smallest offset in [low, high] from which on all records of the copy have source offsets of at least `position`.
     """
     while low < high:
         middle = (low + high) // 2
@@ -37,9 +41,11 @@ def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
 
 
 def in_source(read: ReadCopy, low: int, position: int) -> int | None:
-    """Return the source offset up to which all copies are before `position` of the copy, which starts at `low`.
+    """Translate `position`, an offset of the copy, to a source offset. The copy starts at offset `low`.
 
-    None if the copy has no visible record.
+    Returns:
+        The source offset of the first record at or after `position`. If no record follows, the source offset after that of the
+        last record before `position`. None if the copy has no committed record.
     """
     following = read(position)
     if following is not None:

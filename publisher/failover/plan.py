@@ -1,9 +1,9 @@
 """Plan and carry out `publisher failover`: consumer groups of the relay's source continue at its destination.
 
 The committed positions come from the source if it answers (a planned failover), otherwise from the last snapshot that the
-relay stored. A position never moves back: the records before it were scored in one of the two regions. A record that is scored
-again, because its commit is newer than the snapshot, has the same event id. Nothing here can stop the scorers of an unreachable
-region: an operator decides.
+relay stored. A position at the destination never moves back, because the records before it were scored in one of the two
+regions. Records that the source's scorers committed after the snapshot are scored again, with the same event ids. No code here
+can stop the scorers of an unreachable region: the operator must confirm that none runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ from publisher.relay.start_position import CopyRefused, recreated
 
 @dataclass(frozen=True)
 class GroupMove:
-    """The move of a group's position in one partition at the destination.
+    """The move of a group's committed position in one partition at the destination.
 
     Attributes:
         group: the consumer group.
         topic: the topic at the destination.
-        partition: the partition.
-        before: the committed offset before the move; None if there is none.
-        after: the offset to commit.
-        waiting: number of offsets from `after` to the end of the partition.
-        source_topic: the topic at the source that the position is translated from.
-        source_next: the committed offset there.
-        metadata: the metadata to commit.
+        partition: the partition, which has the same number at the source.
+        before: the offset that the group has committed at the destination before the move; None if there is none.
+        after: the offset to commit at the destination.
+        waiting: number of offsets from `after` to the end of the destination partition.
+        source_topic: the source topic whose committed position is translated to `after`.
+        source_next: the offset that the group has committed in `source_topic`.
+        metadata: the metadata to commit with `after`.
     """
 
     group: str
@@ -58,13 +58,13 @@ class FailoverPlan:
     Attributes:
         source: the region of the source.
         destination: the region of the destination.
-        source_answers: whether the positions were requested from the source; otherwise they are those of `seen_ms`.
-        seen_ms: when the positions were requested.
+        source_answers: whether the source answers now. Otherwise its positions are those of the stored snapshot.
+        seen_ms: when the positions of the source were requested: now, or at the time of the snapshot.
         complete_ms: every record that the source contained at this time is copied; 0 if no such time is known.
         lag_records: number of source offsets that were not copied at `seen_ms`.
-        lag_scored: number of those that the groups have already scored at the source.
-        moves: one move per partition.
-        against: the groups' members by region. The moves are rejected while there are any.
+        lag_scored: number of offsets that the groups have scored at the source and that are not copied, summed over groups.
+        moves: one move per group and partition.
+        against: the client ids of the groups' members, by region. `carry_out` rejects the plan unless this is empty.
     """
 
     source: str
@@ -82,8 +82,9 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
     """Plan the moves of the groups to the region `to`. Changes nothing.
 
     Raises:
-        Fatal: with exit code 2 if the settings do not allow it, 3 if a move would be unsafe (no positions of the source are
-            known, or the copies are not those of the checkpoints), 4 if the destination does not answer.
+        Fatal: with exit code 2 if the settings name no group, or another destination than `to`; 3 if a move would be unsafe (no
+            positions of the source are known, or the destination topics were recreated after the checkpoints); 4 if the
+            destination does not answer.
     """
     _refuse_other_regions(settings, to)
     with retriable_as_fatal("check destination.bootstrap_servers"):
@@ -91,7 +92,11 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
 
 
 def carry_out(settings: RelaySettings, failover: FailoverPlan) -> None:
-    """Commit the planned positions. Raises Fatal: 3 if a group has members, 4 if the destination does not answer."""
+    """Commit the planned positions at the destination.
+
+    Raises:
+        Fatal: with exit code 3 if a group has members, 4 if the destination does not answer.
+    """
     for region, members in failover.against.items():
         raise CopyRefused(
             f"group {', '.join(settings.source.groups)} has members in {region}: {', '.join(members)}",
@@ -109,7 +114,11 @@ def carry_out(settings: RelaySettings, failover: FailoverPlan) -> None:
 
 
 class _SourceState(NamedTuple):
-    """The state of the source, current or stored. `ends` are the ends of its partitions; see FailoverPlan for the others."""
+    """The state of the source: the current one if it answers, otherwise the stored snapshot.
+
+    `ends` are the end offsets of its partitions, `groups` the committed positions by group, `members` the client ids of the
+    groups' members. The other fields are those of FailoverPlan.
+    """
 
     answers: bool
     seen_ms: int
@@ -172,7 +181,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
 
 
 def _source_state(settings: RelaySettings, source: Topics, checkpoints: CheckpointLog, now_ms: int) -> _SourceState:
-    """Return the current state of the source if it answers, otherwise the stored one."""
+    """Return the current state of the source if it answers, otherwise the stored snapshot."""
     snapshot = checkpoints.snapshot()
     try:
         cluster = source.id()
@@ -209,7 +218,7 @@ def _members(groups: ConsumerGroups, names: Sequence[str]) -> list[str]:
 def _refuse_recreated_copies(
     settings: RelaySettings, destination: Topics, positions: Mapping[CheckpointKey, Checkpoint]
 ) -> None:
-    """Raise Refused if a destination topic was recreated: it does not contain the copies of the checkpoints."""
+    """Raise CopyRefused if a destination topic was recreated after its checkpoints: it does not contain their copies."""
     topics = destination.topics(position.destination_topic for position in positions.values())
     for position in positions.values():
         topic = topics.get(position.destination_topic)
@@ -229,7 +238,7 @@ def _moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Translate each position of the group at the source to the copy at the destination."""
+    """Yield the moves in the copied topics: each committed position at the source, translated to the copy of its partition."""
     checkpoints = {(key.topic, key.partition): checkpoint for key, checkpoint in positions.items()}
     copied = [(p, checkpoints[p.topic, p.partition]) for p in committed if (p.topic, p.partition) in checkpoints]
     targets = [(checkpoint.destination_topic, p.partition) for p, checkpoint in copied]
@@ -252,7 +261,11 @@ def _failback_moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Move the group past records of the destination whose copies it has already scored at the source."""
+    """Yield the moves in topics of the destination whose copies the group has read at the source.
+
+    A relay of the other direction has copied these topics. The group has scored the copies at the source, and must not score
+    the original records at the destination again.
+    """
     topics = source.topics({p.topic for p in committed} - {key.topic for key in positions})
     candidates = [p for p in committed if p.topic in topics]
     bounds = source.bounds((p.topic, p.partition) for p in candidates)
@@ -272,7 +285,12 @@ def _failback_moves(
 def _failback_target(
     settings: RelaySettings, reader: CopyReader, position: GroupPosition, bounds: Bounds
 ) -> tuple[str, int] | None:
-    """Return the topic at the destination that a partition of the source is a copy of, and the translated position there."""
+    """Translate a position in a source partition to the destination partition that the source partition is a copy of.
+
+    Returns:
+        The topic at the destination, and the offset there. None if the source partition is not a copy from the destination, or
+        has no committed record.
+    """
     if bounds.low == bounds.high:
         return None
     partition = position.topic, position.partition
@@ -293,10 +311,19 @@ def _move(
     position: GroupPosition,
     topic_ids: tuple[str, str],
 ) -> GroupMove:
-    """Return the move, with the topic id in the metadata replaced.
+    """Return the move of a group to `target`, with the topic id in the committed metadata replaced.
 
-    Scorers store the id of the topic in the metadata of a position, and treat a position with another id as one of a recreated
-    topic. `topic_ids` are the ids of the topic of `position` and of the target.
+    Scorers store the id of the topic in the metadata of a position. They treat a position with another id as that of a
+    recreated topic.
+
+    Args:
+        group: the consumer group.
+        target: the partition at the destination.
+        before: the offset that the group has committed there; None if there is none.
+        after: the offset to commit there.
+        end: the end of the destination partition.
+        position: the position at the source that `after` is translated from.
+        topic_ids: the id of the topic of `position`, and the id of the topic of `target`.
     """
     metadata = position.metadata.replace(*topic_ids) if topic_ids[0] else position.metadata
     return GroupMove(group, *target, before, after, max(0, end - after), position.topic, position.next, metadata)
