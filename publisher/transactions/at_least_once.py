@@ -1,12 +1,13 @@
-"""At-least-once delivery: records are sent at once, and every second a checkpoint commits the positions behind them.
+"""At-least-once delivery: records are sent at once, and every second a checkpoint commits the positions after them.
 
-An idempotent producer writes, without a callback for records that arrive, so they are visible as soon as the broker has them. A
-checkpoint waits until the producer has nothing in flight (`flush`, measured 0.3-8 ms); if no record failed, the positions are
-committed without waiting for the answer. After a crash at most the events after the last checkpoint are scored again, about a
-second's, and their scores arrive after later ones. The pure part is `Positions`.
+An idempotent producer sends the records. They are visible as soon as the broker has them. The producer reports failed records
+only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, it starts a
+commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about one
+second) are scored again, and their repeated scores follow the scores of later events. The pure part is `Positions`.
 
-If a record fails, or is not confirmed in time, nothing since the last checkpoint is committed. The producer is discarded with
-all that it holds, so that no later record overtakes, and the scorer continues from the committed offsets.
+If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
+with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
+offsets.
 """
 
 import logging
@@ -27,24 +28,26 @@ from publisher.transactions.rejected_records import REPORTS_SECONDS, RejectedRec
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = (
-    1.0  # the events that a crash repeats; measured: 312-340k events/s, against 48-192k with a flush for each batch
+    1.0  # the time whose events a crash repeats; measured: 312-340k events/s, against 48-192k with a flush for each batch
 )
 RELEASE_SECONDS = 5.0  # how long a rebalance waits for records in flight
 UNCOMMITTED_SECONDS = 30.0  # without a commit for this long, all events since the last commit are read again
-FULL_SECONDS = 0.05  # one wait for room in the producer's queue
+FULL_SECONDS = 0.05  # one poll of the producer while its queue is full
 
 OnDelivery = Callable[[KafkaError, Message], None]
 
 
 @dataclass(slots=True)
 class Positions:
-    """Positions published and not yet committed. Pure: `now` is in monotonic seconds.
+    """The positions of published batches that are not committed yet. Pure: `now` is in monotonic seconds.
+
+    A position is the next offset to read in an input partition.
 
     Attributes:
-        published: positions after the last commit that was started.
-        committing: positions whose commit has no answer yet.
-        since: when the oldest of `published` was published.
-        oldest: the same of `committing`.
+        published: positions that were published after the last commit was started.
+        committing: positions in the commit that has no answer yet; empty without a pending commit.
+        since: when the oldest position in `published` was published.
+        oldest: when the oldest position in `committing` was published.
         began: when the last commit was started.
     """
 
@@ -55,17 +58,17 @@ class Positions:
     began: float = float("-inf")
 
     def publish(self, offsets: Iterable[TopicPartition], now: float) -> None:
-        """Record that a batch was passed to the producer."""
+        """Add the positions after a batch that was passed to the producer."""
         if not self.published:
             self.since = now
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due."""
+        """Return whether a checkpoint is due: no commit is pending, and CHECKPOINT_SECONDS have passed."""
         return bool(self.published) and not self.committing and now - max(self.since, self.began) >= CHECKPOINT_SECONDS
 
     def begin(self, now: float) -> dict[Partition, TopicPartition]:
-        """Start a commit of everything published, and return its positions."""
+        """Record that a commit of all published positions starts, and return these positions."""
         self.committing = self.published
         self.published = {}
         self.oldest = self.since
@@ -73,14 +76,14 @@ class Positions:
         return self.committing
 
     def answered(self, *, committed: bool) -> None:
-        """Record the outcome of the commit. The positions of a failed commit are due again."""
+        """Record the outcome of the pending commit. The next checkpoint repeats the positions of a failed commit."""
         if not committed and self.committing:
             self.published = self.committing | self.published
             self.since = self.oldest
         self.committing = {}
 
     def uncommitted_seconds(self, now: float) -> float:
-        """Return for how long a published position has not been committed."""
+        """Return the age of the oldest published position that is not committed (seconds); 0.0 if there is none."""
         if self.committing:
             return now - self.oldest
         return now - self.since if self.published else 0.0
@@ -90,7 +93,7 @@ class Positions:
         return self.committing | self.published
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """Forget the revoked partitions."""
+        """Remove the positions of these partitions."""
         for partition in partitions:
             self.published.pop(partition, None)
             self.committing.pop(partition, None)
@@ -100,9 +103,9 @@ class CheckpointSession:
     """Publishes batches at least once; see the module and `publisher.transactions.protocol.Session`.
 
     Args:
-        make_producer: called with the delivery report for failed records, and whether each record is a request of its own.
-            Returns an idempotent producer that reports failed records only.
-        commits: the group's offset commits.
+        make_producer: returns an idempotent producer that reports failed records only. Its arguments are the callback for these
+            reports, and whether the producer sends each record in a request of its own.
+        commits: commits the offsets of the consumer group.
         confirm_seconds: how long the broker may take to confirm records.
         context: the clock.
     """
@@ -133,7 +136,7 @@ class CheckpointSession:
         self._producer = make_producer(self._on_failure, False)
 
     def open(self) -> None:
-        """Do nothing: the first record waits for the producer's id."""
+        """Do nothing: the producer requests its id before it sends the first record."""
 
     def publish(
         self,
@@ -145,13 +148,13 @@ class CheckpointSession:
     ) -> None:
         """Pass the records to the producer. A later checkpoint commits the positions.
 
-        For REPORTS_SECONDS after the broker has rejected a record, each record is a request of its own, and the call waits
-        until its records are confirmed. Earlier records are safe then. `group_metadata` and `overlap` are not used: the
-        consumer itself commits, and no outcome is waited for.
+        For REPORTS_SECONDS after the broker has rejected a record, the producer sends each record in a request of its own, and
+        the call waits until all records of the batch are confirmed. A failure then does not affect earlier batches.
+        `group_metadata` and `overlap` are not used, because the consumer itself commits the positions later.
 
         Raises:
-            RecordRejected: for the records that the broker rejects, if they are sent singly.
-            Aborted: if a record has failed, of this or an earlier call.
+            RecordRejected: if the broker rejects records that were sent in requests of their own.
+            Aborted: if a record of this or an earlier call has failed.
         """
         self._poll()
         if self._singly and self._clock() > self._singly_until:
@@ -163,7 +166,7 @@ class CheckpointSession:
         self._positions.publish(offsets, self._clock())
 
     def wait_for_publish(self) -> None:
-        """Do nothing: the next call that writes reports failed records."""
+        """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
         """Do nothing: a pending checkpoint may still move the committed offsets, but never past published records."""
@@ -181,7 +184,11 @@ class CheckpointSession:
             self._commits.begin(list(begun.values()), lambda error: self._on_commit(begun, error, elapsed))
 
     def checkpoint(self) -> None:
-        """Make a checkpoint and wait for its answer. Raises Aborted if a record or the commit failed."""
+        """Flush the producer, commit the pending positions, and wait for the answer.
+
+        Raises:
+            Aborted: if a record or the commit has failed.
+        """
         self._check()
         offsets = list(self._positions.pending().values())
         if not offsets:
@@ -194,7 +201,10 @@ class CheckpointSession:
         self._positions = Positions()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Commit the positions of these partitions, unless they are lost: their next owner continues there."""
+        """Commit the positions of these partitions, so that their next owner continues from them.
+
+        The positions of lost partitions are not committed: the next owner may already have committed its own.
+        """
         leaving = {(p.topic, p.partition) for p in partitions}
         released = [position for key, position in self._positions.pending().items() if key in leaving]
         if released and not lost and self._failure is None:
@@ -205,7 +215,7 @@ class CheckpointSession:
         self._positions.drop(leaving)
 
     def recover(self) -> None:
-        """Discard unconfirmed records with their producer, and create another one."""
+        """Discard the producer with its unconfirmed records, and create another producer."""
         self.counters.aborts += 1
         if self._record_rejected:
             self._singly_until = self._clock() + REPORTS_SECONDS
@@ -234,7 +244,7 @@ class CheckpointSession:
             self._failure = self._failure or Aborted(f"could not produce: {error}")
 
     def _make_room(self) -> None:
-        """Wait until the broker has confirmed half of the producer's full queue."""
+        """Wait until the broker has confirmed half of the records in the producer's full queue. Raises Aborted."""
         deadline = self._clock() + self._confirm_seconds
         full = len(self._producer)
         while len(self._producer) > full // 2:
@@ -244,7 +254,7 @@ class CheckpointSession:
             self._check()
 
     def _commit(self, offsets: Sequence[TopicPartition], seconds: float) -> None:
-        """Flush, commit, and wait for the answer. Raises Aborted or KafkaException."""
+        """Flush the producer, commit the offsets, and wait for the answer. Raises Aborted or KafkaException."""
         began = self._clock()
         self._flush(seconds)
         self._commits.commit(offsets)
@@ -278,7 +288,7 @@ class CheckpointSession:
         self._on_failure(error, message)
 
     def _on_failure(self, error: KafkaError, message: Message) -> None:
-        """Handle the report of a record that the broker will never confirm."""
+        """Store the delivery failure of a record; `_check` raises it later."""
         if error in REFUSED:
             self._missing_right = f"no right to Write on topic {message.topic()!r}: {error}"
         self._record_rejected |= error in UNFIT_RECORD

@@ -1,14 +1,14 @@
 """The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
-Transactional producers are used in turn, one transaction each (`producer_pool.py` gives the reason). Scorers and relay workers
-publish through it. The decisions are the tables of `state_machine.py`.
+A session uses its transactional producers in turn, one transaction each (`producer_pool.py` gives the reason). Scorers and
+relay workers publish through a session. Its decisions are the tables of `state_machine.py`.
 
-A transaction whose outcome is unknown is decided by a successor: `init_transactions` with the same id returns only when the old
-transaction is committed or aborted, and then the committed offsets show which. After any error but a rejection by the group,
-and after partitions were lost, the idle producers are replaced too. A hanging call returns when a connection changes; a client
-that lost all connections would forget the broker that the call waits for (librdkafka #5511), so transactional producers set
-`metadata.recovery.strategy: none`, and their successors connect to the bootstrap servers. Without this setting each half-open
-connection cost 7 s and leaked a producer.
+A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
+only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. After an
+unknown outcome or a hanging call, and after partitions were lost, the idle producers are replaced too. A hanging call returns
+when a connection changes. A client that has lost all connections would forget the broker that the call waits for (librdkafka
+#5511), so transactional producers set `metadata.recovery.strategy: none`, and their successors connect to the bootstrap
+servers. Without this setting each half-open connection cost 7 s and leaked a producer.
 
 A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
 100 ms, which no caller waits for because a commit flushes. Otherwise librdkafka's thread spins while a second request of the
@@ -38,9 +38,9 @@ from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
 
-HANG_SECONDS = CALL_SECONDS + 2.0  # send_offsets ignores its own timeout (librdkafka #5456)
+HANG_SECONDS = CALL_SECONDS + 2.0  # then a call is abandoned: send_offsets ignores its own timeout (librdkafka #5456)
 SLOW_COMMIT_SECONDS = 0.75 * RETRY_BACKOFF_MS / 1_000  # from here on librdkafka may have sent EndTxn a second time
-ABORT_SECONDS = 1.0  # after a rejected record an abort may wait in vain for others; a successor is made in any case
+ABORT_SECONDS = 1.0  # after a rejected record an abort may wait in vain for the other records; a successor follows anyway
 
 Produce = Callable[..., None]  # as `Producer.produce`
 Write = Callable[[Produce], bool]
@@ -55,20 +55,22 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.protocol.Session`. One thread owns it.
 
-    Offsets are fenced by their group. A session that sends none passes an `ownership_record`, which its producers commit to
-    check that no other process has the ids (`ownership_check.py`). Such a session cannot recover from an unknown outcome.
+    The group coordinator fences a session that sends consumer offsets. A session that sends no offsets (of a relay) passes an
+    `ownership_record`: its producers commit this record to check that no other process has taken over the transactional ids
+    (`ownership_check.py`). A session with an ownership record cannot recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
         ids: the transactional ids, one for each producer.
-        transaction_seconds: how long one step may repeat its call.
+        transaction_seconds: how long the session may repeat one call that fails.
         counters: the counters to continue; new ones by default.
-        ownership_record: returns the record for the ownership check.
-        producer_wait_seconds: how long a producer is waited for before Retriable is raised.
-        slow_commit_seconds: a producer whose commit takes this long is replaced by a successor.
+        ownership_record: returns the record for the ownership check; None for a session that sends offsets.
+        producer_wait_seconds: how long the session waits for an initialised producer before it raises Retriable.
+        slow_commit_seconds: a producer whose commit takes this long is replaced by a successor with the same id.
         hang_seconds: a call that has not returned after this time is abandoned.
-        context: the clock, and the check that is made while brokers are unavailable.
-        wait_until_decided: returns when no transaction is open where this session writes (`wait_for_decided.py`).
+        context: the clock, and the check that the session calls while it waits for a broker.
+        wait_until_decided: returns when no transaction is open in the topics that this session writes to
+            (`wait_for_decided.py`).
     """
 
     sends_group = True
@@ -105,13 +107,15 @@ class TransactionSession:
         self._sender = RecordSender(self._clock)
 
     def open(self) -> None:
-        """Wait until every id is taken over, which began with the construction: then a predecessor's transactions are decided.
+        """Wait until this session has taken over every transactional id. The constructor starts the take-over.
+
+        Then every transaction that a predecessor has opened under these ids is committed or aborted.
 
         Raises:
-            Fatal: if the broker does not let a producer begin.
-            Retriable: after `producer_wait_seconds`.
-            Aborted: if another process has an id.
-            Exception: what the context raises.
+            Fatal: if the broker rejects the initialisation of a producer.
+            Retriable: if a producer is not initialised within `producer_wait_seconds`.
+            Aborted: if another process has taken over an id.
+            Exception: any error that the context raises.
         """
         self._pool.all_ready()
         self._wait_until_decided()
@@ -146,9 +150,12 @@ class TransactionSession:
             self.wait_for_publish()
 
     def write(self, write: Write) -> bool:
-        """Publish the records that `write(produce)` writes in one transaction. Returns whether there were any.
+        """Call `write(produce)` in a transaction, and commit the records that it produces.
 
-        Raises as `publish` does, and what `write` raises. Then only `recover` is allowed.
+        Raises as `publish` does, and any error of `write`. Then only `recover` is allowed.
+
+        Returns:
+            Whether `write` has produced records. If not, the transaction is aborted.
         """
         self.wait_for_publish()
         producer = self._begin()
@@ -171,7 +178,7 @@ class TransactionSession:
         return True
 
     def wait_for_publish(self) -> None:
-        """Wait for a commit that `publish` left to the other thread. Raises as `publish` does."""
+        """Wait for the commit that the last `publish` has started in the commit thread. Raises as `publish` does."""
         if self._pending_commit is None:
             return
         began = self._clock()
@@ -192,7 +199,10 @@ class TransactionSession:
         self._committed(self._clock() - began, timing)
 
     def wait_for_commit(self) -> None:
-        """Wait until that commit is decided or abandoned; `wait_for_publish` reports a failure. Never raises."""
+        """Wait until the pending commit has returned, or hangs and is abandoned. Never raises.
+
+        `wait_for_publish` reports a failure of the commit.
+        """
         while self._pending_commit is not None and not wait([self._pending_commit], timeout=CHECK_SECONDS).done:
             if self._clock() - self._calls.began > self._hang_seconds:
                 log.error("a call to the broker has not returned for %g s: continuing without it", self._hang_seconds)
@@ -202,11 +212,18 @@ class TransactionSession:
         """Do nothing: no work is due between two transactions."""
 
     def checkpoint(self) -> None:
-        """Wait for the last publish: each is a checkpoint. Raises Aborted as `wait_for_publish` does."""
+        """Wait for the pending commit. Nothing else is due, because every transaction includes its offsets.
+
+        Raises:
+            Aborted: as `wait_for_publish` does.
+        """
         self.wait_for_publish()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """Wait for the pending commit before the partitions are released. Never raises."""
+        """Wait for the pending commit before the partitions are released; if they are `lost`, replace the idle producers.
+
+        Never raises.
+        """
         self.wait_for_commit()
         if lost:
             self._pool.renew()
@@ -216,14 +233,15 @@ class TransactionSession:
         self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:
-        """Make the open transaction decided, as `RECOVERIES` requires for the failed state.
+        """Commit or abort the open transaction, with the steps that `RECOVERIES` names for the failed state.
 
-        A confirmed abort decides it, else a successor with the same id. Afterwards the committed offsets show what is visible.
+        A confirmed abort ends the transaction. Otherwise the initialisation of a successor with the same id ends it. Afterwards
+        the committed offsets show whether the transaction is visible.
 
         Raises:
-            Fatal: if the broker does not let a successor begin.
-            Aborted: if only the ids fence this session and the outcome of the transaction is unknown.
-            Exception: what the context raises.
+            Fatal: if the broker rejects the initialisation of a successor.
+            Aborted: if this session has an ownership record, and the outcome of the transaction is unknown.
+            Exception: any error that the context raises.
         """
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
@@ -262,7 +280,10 @@ class TransactionSession:
         self._pool.close(CALL_SECONDS if self._ownership else 0.0)
 
     def _wait_until_decided(self) -> None:
-        """Wait for open transactions of others; the wait counts as open for the alert on the transaction's age."""
+        """Wait until the transactions of other producers are decided.
+
+        `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
+        """
         self.counters.open_since = self.counters.open_since or self._clock()
         self._wait_for_others(self._context)
         self.counters.open_since = None
@@ -290,10 +311,10 @@ class TransactionSession:
             raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 
     def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Run the calls that wait for the broker in the other thread.
+        """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile.
 
-        The next transaction sends its offsets only after this commit is confirmed, or it could commit offsets that skip these
-        events. Decoding and scoring need not wait for it.
+        The next transaction begins only after this commit is confirmed. Otherwise it could commit offsets that skip the events
+        of a failed commit.
         """
         if offsets:
             self.state = advance(self.state, SessionStep.SEND_OFFSETS)
@@ -302,7 +323,7 @@ class TransactionSession:
         self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
-        """Enter the failed state that the error, or `step`, means, and return the error."""
+        """Enter the failed state of `step`, or by default the one that the error means, and return the error."""
         step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
         if step is SessionStep.REJECT:
             self._sender.enable_delivery_reports()
@@ -314,9 +335,10 @@ class TransactionSession:
     def _committed(self, waited: float, timing: CommitTiming) -> None:
         """Record a confirmed commit, and replace its producer if the commit was slow.
 
-        librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first was only late, the
-        second may commit half of the same producer's next transaction. The successor has the same id and a new epoch, so the
-        broker fences what the old producer still has on the wire. The large `retry.backoff.ms` makes such a commit measurable.
+        librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only late,
+        the second request may commit half of the same producer's next transaction. The successor has the same id and a new
+        epoch, so the broker rejects requests of the old producer that are still in flight. The large `retry.backoff.ms` makes
+        it measurable whether a commit was repeated.
         """
         self.state = advance(self.state, SessionStep.COMMITTED)
         if self._ownership is not None:
@@ -335,7 +357,7 @@ class TransactionSession:
         self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
-        """Return whether the broker has confirmed the abort, so quickly that librdkafka cannot have sent it a second time."""
+        """Abort the transaction. Return whether the broker has confirmed this before librdkafka could repeat the request."""
         began = self._clock()
         try:
             with unwrap_kafka_errors():

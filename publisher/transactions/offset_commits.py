@@ -10,9 +10,13 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class GroupCommits:
-    """The commits of one consumer; the consumer's thread owns it.
+    """Creates a consumer that is a member of a group, and commits its offsets. The consumer's thread owns the instance.
 
-    `make_consumer(on_commit)` returns the consumer, which is the attribute `consumer` from then on.
+    Args:
+        make_consumer: returns a consumer that reports the results of asynchronous commits to its argument, `on_commit`.
+
+    Attributes:
+        consumer: the current consumer.
     """
 
     def __init__(self, make_consumer: Callable[[OnCommit], Consumer]) -> None:
@@ -21,20 +25,26 @@ class GroupCommits:
         self.consumer = make_consumer(self._on_commit)
 
     def renew(self) -> Consumer:
-        """Replace a consumer that is no longer a member. Its pending commits get no answer."""
+        """Replace the consumer, which is no longer a member of its group. Callbacks of its pending commits are not called."""
         self._pending.clear()
         self.consumer.close()
         self.consumer = self._make_consumer(self._on_commit)
         return self.consumer
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        """Commit, and wait for the answer. Raises KafkaException."""
+        """Commit these offsets, and wait for the answer. Raises KafkaException."""
         for position in self.consumer.commit(offsets=list(offsets), asynchronous=False) or ():
             if position.error is not None:
                 raise KafkaException(position.error)
 
     def begin(self, offsets: Sequence[TopicPartition], done: Done) -> None:
-        """Start a commit. `done` receives its outcome within a later poll of the consumer, or at once."""
+        """Start a commit of these offsets.
+
+        Args:
+            offsets: the offsets, with metadata.
+            done: called with the error, or None, during a later poll of the consumer. If the commit cannot be started, it is
+                called before this method returns.
+        """
         self._pending[_commit_key(offsets)] = done
         try:
             self.consumer.commit(offsets=list(offsets), asynchronous=True)

@@ -1,8 +1,9 @@
-"""The check that a session still owns its transactional ids, for sessions that no consumer group fences.
+"""Check that a session still owns its transactional ids, for sessions that send no consumer offsets.
 
-A producer that initialises its id fences the process that has it, even one that has replaced this process and has taken over
-all ids. So after a takeover a producer of another id commits a record before the new producer writes: the broker fences it if
-that process has its id.
+A session replaces a producer by a successor. The successor initialises the same id, and thereby fences every other producer of
+the id. This would succeed even if a newer process had taken over all ids of the session. Before a successor writes, a producer
+with another id of the session therefore commits a record. If a newer process has taken over that id, the broker fences this
+producer, and the session stops.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,10 +19,15 @@ from publisher.transactions.state_machine import SessionStep
 
 
 class OwnershipCheck:
-    """The check of one pool. `record()` returns the record that producers commit for it.
+    """Checks that no other process has taken over the ids of a producer pool.
 
-    A producer whose commit takes `slow_seconds` is replaced. Methods raise Fenced, or another Aborted, if the session must not
-    write, and as `ProducerPool.ready` does.
+    Methods raise Fenced, or another Aborted, if the session must not write. They also raise as `ProducerPool.ready` does.
+
+    Args:
+        pool: the producers of the session.
+        calls: make the calls of these producers.
+        record: returns the record that a producer commits for a check.
+        slow_seconds: a producer whose commit takes this long is replaced by a successor.
     """
 
     def __init__(self, pool: ProducerPool, calls: RetryingCalls, record: Callable[[], Record], slow_seconds: float) -> None:
@@ -31,11 +37,14 @@ class OwnershipCheck:
         self._slow_seconds = slow_seconds
 
     def check_all(self) -> None:
-        """Commit with every producer, after all ids were taken over."""
+        """Commit a record with every producer, after the session has taken over all ids."""
         self._commit(self._pool.all_ready())
 
     def check_successors(self) -> None:
-        """Commit with every other producer if ids were taken over since the last check."""
+        """Check the ownership if producers were replaced by successors since the last check.
+
+        Every producer that is not such a successor commits a record.
+        """
         unproven = self._pool.unproven
         if not unproven:
             return
@@ -47,7 +56,7 @@ class OwnershipCheck:
         self._pool.all_ready()  # the next commit confirms the successors too
 
     def committed(self) -> None:
-        """Record a committed transaction: it confirms the ids that were taken over before it began."""
+        """Record that a transaction of the session was committed, which confirms the ids that were taken over before it."""
         self._pool.unproven.clear()
 
     def _commit(self, producers: Mapping[str, Producer]) -> None:

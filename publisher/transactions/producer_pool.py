@@ -24,22 +24,24 @@ CHECK_SECONDS = 0.5  # between checks of the context
 
 
 class PooledProducer(NamedTuple):
-    """A transactional id, and the producer that has it or will have it."""
+    """A transactional id (`name`), and the future of its producer, which is complete when the producer is initialised."""
 
     name: str
     initialised: Future[Producer]
 
     @property
     def producer(self) -> Producer:
-        """The producer. Raises Fatal if the broker does not let it begin."""
+        """The initialised producer, after waiting for it. Raises Fatal if the broker rejects its initialisation."""
         return self.initialised.result()
 
 
 class ProducerPool:
     """The idle producers of one session. One thread owns it.
 
-    The context is checked while a producer is waited for; after `wait_seconds` Retriable is raised. `unproven` are the ids
-    taken over since the session last confirmed that it owns all of them.
+    While a method waits for a producer, it checks the context, and raises Retriable after `wait_seconds`.
+
+    Attributes:
+        unproven: the ids that a successor has taken over since the session last confirmed that it owns all ids.
     """
 
     def __init__(
@@ -57,7 +59,10 @@ class ProducerPool:
         return len(self._idle)
 
     def successor(self, name: str) -> PooledProducer:
-        """Start another producer for this id. It initialises for as long as it takes; the process may end meanwhile."""
+        """Create another producer for this id, and start to initialise it in a thread, without a time limit.
+
+        The thread does not keep the process running.
+        """
         self.unproven.add(name)
         make_producer = self._make_producer
         clock = self._clock
@@ -82,9 +87,9 @@ class ProducerPool:
         """Return the producer once it is initialised.
 
         Raises:
-            Fatal: if the broker does not let it begin.
-            Retriable: after `wait_seconds`.
-            Exception: what the context raises.
+            Fatal: if the broker rejects the initialisation.
+            Retriable: if the producer is not initialised within `wait_seconds`.
+            Exception: any error that the context raises.
         """
         deadline = self._clock() + self._wait_seconds
         while not wait([pooled.initialised], timeout=CHECK_SECONDS).done:
@@ -98,30 +103,37 @@ class ProducerPool:
         return {pooled.name: self.ready(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """Replace the producer of this id by a successor, as the last in turn."""
+        """Replace the producer of this id by a successor, which is used last in turn."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
         self._idle.append(self.successor(name))
 
     def renew(self) -> None:
-        """Replace all idle producers: one that has seen a broker die may hang in its next call."""
+        """Replace all idle producers by successors: a producer that has lost a broker may hang in its next call."""
         self._idle = deque(self.successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def proven(self) -> None:
-        """Record that the session owns every id. The latest successors go first: the others have just committed."""
+        """Record that the session owns every id.
+
+        The latest successors are used first, because the other producers have just committed (see POOL_SIZE).
+        """
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unproven))
         self.unproven.clear()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh each producer's metadata of these topics: it writes only to known partitions. Raises KafkaException."""
+        """Refresh each producer's metadata of these topics, because a producer writes only to partitions that it knows.
+
+        Raises:
+            KafkaException: if a broker does not answer. Also raises as `ready` does.
+        """
         for producer in self.all_ready().values():
             for topic in topics:
                 with unwrap_kafka_errors():
                     producer.list_topics(topic, CALL_SECONDS)
 
     def close(self, seconds: float) -> None:
-        """Release the producers, after waiting up to `seconds` for those that initialise.
+        """Release the producers, after waiting up to `seconds` for initialisations that are in progress.
 
-        One that took its id later would take it from the next session.
+        A producer that finished its initialisation later would take its id from the next session.
         """
         self._closing.set()
         wait([pooled.initialised for pooled in self._idle], seconds)

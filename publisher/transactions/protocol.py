@@ -1,4 +1,4 @@
-"""The contract of a session, whichever delivery it guarantees: the protocol, the record and the counters.
+"""The contract of a session, which publishes batches exactly once or at least once: the protocol, the record, the counters.
 
 `exactly_once.py` and `at_least_once.py` implement it. The worker's loop depends on nothing else of a session.
 """
@@ -18,14 +18,14 @@ creates one."""
 
 
 class PackedRecordBatch(Sequence[Record]):
-    """Records that one call passes to a producer."""
+    """A batch of records that is passed to a producer with one call, instead of one call of `produce` per record."""
 
     @abstractmethod
     def write(self, producer: Producer, first: int) -> int:
-        """Pass the records from `first` on to a producer that has its handle.
+        """Pass the records from index `first` on to a producer that has a librdkafka handle (`HandledProducer`).
 
         Returns:
-            The index of the first record that the producer rejects, or the number of records if it takes all.
+            The index of the first record that the producer rejects, or the number of records if it accepts all of them.
         """
 
 
@@ -40,8 +40,9 @@ class Counters:
         rotations: producers replaced after a slow commit.
         commit_seconds: total time that the owner thread has waited for commits.
         last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
-        last_ending_seconds: the part of it after the records had arrived.
-        open_since: when the undecided transaction began, or the wait for those of others (monotonic seconds).
+        last_ending_seconds: the part of `last_commit_seconds` after the broker had confirmed the records.
+        open_since: when the open transaction began, or the wait for transactions of other producers (monotonic seconds); None
+            if there is neither.
     """
 
     commits: int = 0
@@ -54,7 +55,13 @@ class Counters:
     open_since: float | None = None
 
     def committed(self, waited: float, commit_seconds: float = 0.0, ending: float = 0.0) -> None:
-        """Count a confirmed commit; all arguments are in seconds (see the class)."""
+        """Count a confirmed commit.
+
+        Args:
+            waited: how long the owner thread has waited for the commit (seconds).
+            commit_seconds: the duration of the commit.
+            ending: the part of it after the broker had confirmed the records (seconds).
+        """
         self.commits += 1
         self.commit_seconds += waited
         self.last_commit_seconds = commit_seconds
@@ -62,14 +69,17 @@ class Counters:
 
 
 class Session(Protocol):
-    """Publishes batches. One thread owns it. After Aborted only `recover`, `release` and `close` are allowed."""
+    """Publishes batches: the records of a batch, and the consumer group's offsets after its events.
+
+    One thread owns a session. After Aborted only `recover`, `release` and `close` are allowed.
+    """
 
     counters: Counters
     sends_group: bool
     """Whether `publish` uses the group's metadata, which are expensive to request."""
 
     def open(self) -> None:
-        """Wait until the session can publish. Raises Fatal if the broker does not let it."""
+        """Wait until the session can publish. Raises Fatal if the broker rejects its producers."""
 
     def publish(
         self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any, *, overlap: bool = False
@@ -88,30 +98,41 @@ class Session(Protocol):
         """
 
     def wait_for_publish(self) -> None:
-        """Wait for the outcome of a publish that returned before it. Raises Aborted, as that publish would have."""
+        """Wait for the outcome of the last `publish`, if it returned before the outcome was known.
+
+        Raises:
+            Aborted: if the outcome is a failure or unknown.
+        """
 
     def tick(self) -> None:
-        """Do the work that is due between two batches. Raises Aborted as `publish` does, and if positions stay uncommitted."""
+        """Do the work that is due between two batches.
+
+        Raises:
+            Aborted: as `publish` does, and if positions could not be committed for too long.
+        """
 
     def checkpoint(self) -> None:
-        """Return once everything published is confirmed and its positions are committed. Raises Aborted."""
+        """Wait until all published records are confirmed and their positions are committed. Raises Aborted."""
 
     def wait_for_commit(self) -> None:
         """Wait until no commit is pending, so that the broker's committed offsets do not move. Never raises.
 
-        `wait_for_publish` reports a failure.
+        `wait_for_publish` reports a failed commit.
         """
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
-        """Commit the positions of partitions that go to another owner, unless they are `lost` already. Never raises."""
+        """Commit the positions of partitions that move to another member of the group. Never raises.
+
+        If the partitions are `lost`, another member may already own them, and no position is committed.
+        """
 
     def recover(self) -> None:
         """Return to a state in which the committed offsets show where to continue, after Aborted.
 
         Raises:
             Fatal: if the session cannot continue.
-            Aborted: if the owner stops waiting, or another process may own what this session writes.
+            Aborted: if the process is asked to stop, or another process may have taken over the transactional ids.
         """
 
     def close(self) -> None:
-        """Discard what is not confirmed. Never raises."""
+        """Discard unconfirmed records and release the producers. Never raises."""

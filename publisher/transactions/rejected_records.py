@@ -1,15 +1,15 @@
 """Passes the records of a batch to a producer, and finds the records that the broker rejects.
 
-A broker rejects a whole request for one record that is too large, has a time out of bounds, or has no key for a compacted
-topic. Publishing the same batch again would fail for ever, so the rejected record must be found:
+A broker rejects a whole request for one record that is too large, has a timestamp out of bounds, or has no key for a compacted
+topic. Publishing the same batch again would fail for ever, so the session and the scorer search for the rejected record:
 
 1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a rejection).
    For REPORTS_SECONDS each record has a delivery report.
-2. The next rejection names records, and the batch is published in parts, in order, each with its offsets
-   (`scorer/worker/broker_rejected_records.py`). librdkafka reports names only if they are two or more and not all; otherwise
-   the first record is published alone, and a second rejection identifies it.
-3. The event is dead-lettered. If the broker rejects the dead letter too, it is sent with the current time, and then without
-   value and headers, so that it only names the position of the event.
+2. The reports of the next rejection name records, and the batch is published in parts, in order, each part with its offsets
+   (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if these are two or more,
+   but not all records of the request. Otherwise the first record is published alone, and a second rejection identifies it.
+3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
+   time, and then without value and headers, so that it only names the position of the event.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,16 +22,16 @@ from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
 from publisher.transactions.protocol import PackedRecordBatch, Record
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
-REPORTS_SECONDS = 300.0  # how long each record has a delivery report after a rejection: producers tend to repeat their mistake
+REPORTS_SECONDS = 300.0  # how long each record has a delivery report after a rejection: further invalid records are likely
 CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 
 
 class RejectedRecords:
-    """The rejected records of one transaction, or of the records in flight.
+    """Collects the records that the broker rejects, of one transaction or (at least once) of all records in flight.
 
-    Records are sent in batches of a partition, and a broker rejects a whole batch. If it names the invalid records of the
-    batch, as Kafka's brokers do, librdkafka (2.16) reports these as invalid, and the other records of the batch with another
-    code. If it names none, all records of the batch are reported with the same code.
+    Records are sent in batches of a partition, and a broker rejects a whole batch. If the broker names the invalid records of
+    the batch, as Kafka's brokers do, librdkafka (2.16) reports these records as invalid, and the other records of the batch
+    with another code. If the broker names none, all records of the batch are reported with the same code.
 
     Args:
         singly: whether each record is a request of its own, so that each report concerns its own record only.
@@ -46,7 +46,7 @@ class RejectedRecords:
         return bool(self._reports)
 
     def note(self, record: Record, error: KafkaError) -> None:
-        """Record that this record has failed."""
+        """Store the failure of a record, if its error is a rejection. Other errors are ignored."""
         if error in UNFIT_NEIGHBOUR:
             self._with_named_records.add((record[0], record[3]))
         elif error in UNFIT_RECORD:
@@ -64,12 +64,12 @@ class RejectedRecords:
         Args:
             producer: the producer.
             records: the records, in order.
-            report: the delivery report of each record, if there is one.
-            make_room: called if the producer's queue is full.
+            report: called with the record, the error and the message of each delivery report; None for no reports.
+            make_room: called if the producer's queue is full. It returns when there may be room.
 
         Raises:
-            KafkaException: for a record that the client rejects; it is noted before.
-            BufferError: if the queue is full after `make_room`.
+            KafkaException: if the client itself rejects a record. Its failure is stored as by `note`.
+            BufferError: if the queue is still full after `make_room`.
         """
         produce = producer.produce
         record: Record | None = None
@@ -88,7 +88,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the rejection, with the records that are certainly rejected, or else with all candidates."""
+        """Return the error to raise: with the records that are certainly rejected, otherwise with all that may be."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
@@ -100,9 +100,10 @@ class RejectedRecords:
 
 
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records to produce one by one.
+    """Yield the records that the caller must produce one by one.
 
-    Packed ones are written here, except those that the producer rejects: produced alone, these raise the reason.
+    The records of a PackedRecordBatch are passed to the producer here. Only those that the producer rejects are yielded: the
+    caller's `produce` raises the reason.
     """
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
@@ -121,7 +122,7 @@ class RecordSender:
         self._reports_until = float("-inf")
 
     def enable_delivery_reports(self) -> None:
-        """Request a delivery report for each record for REPORTS_SECONDS, after the broker has rejected one."""
+        """Request a delivery report for each record during the next REPORTS_SECONDS, after the broker has rejected a record."""
         self._reports_until = self._clock() + REPORTS_SECONDS
 
     def send(self, producer: Producer, records: Iterable[Record]) -> None:
@@ -150,9 +151,10 @@ class RecordSender:
             self._confirm(producer, rejected)
 
     def _confirm(self, producer: Producer, rejected: RejectedRecords) -> None:
-        """Wait until the broker has confirmed every record, or time has passed: then the commit reports the outcome.
+        """Wait until the broker has confirmed every record, and raise RecordRejected at once if it rejects one.
 
-        A commit that meets a rejection waits 5 s for the records behind it, which are no longer sent.
+        Without this check the commit would wait 5 s for the records after the rejected one, which the client no longer sends.
+        If the broker confirms too slowly (CALL_SECONDS), the method returns, and the commit reports the outcome.
         """
         deadline = self._clock() + CALL_SECONDS
         while producer.flush(CONFIRM_SECONDS) and not rejected and self._clock() < deadline:

@@ -1,6 +1,6 @@
-"""The calls of a transactional producer that wait for the broker: their repetition, and the error each one raises.
+"""The calls of a transactional producer that wait for the broker: when they are repeated, and which exception they raise.
 
-A commit is retried only while its outcome can still be learned. `state_machine.verdict` decides.
+A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides.
 """
 
 import contextlib
@@ -18,8 +18,8 @@ from publisher.transactions.transactional_ids import CALL_SECONDS
 
 log = logging.getLogger(__name__)
 
-STUCK_SECONDS = 0.25  # a client sends nothing more once a record of the transaction was rejected
-STUCK_CALL_SECONDS = 1.0  # a commit then waits in vain for the other records; the next call reports the reason
+STUCK_SECONDS = 0.25  # a flush without progress ends: the client sends nothing more once a record was rejected
+STUCK_CALL_SECONDS = 1.0  # the limit of the commit then: it waits in vain for the unsent records; the next call has the reason
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
 ERROR_TYPES: dict[ErrorVerdict, type[Aborted]] = {
     ErrorVerdict.FENCED: Fenced,
@@ -34,7 +34,7 @@ class CommitTiming(NamedTuple):
 
     Attributes:
         seconds: from the flush of the records to the broker's confirmation.
-        ending: the part after the records had arrived.
+        ending: the part after the broker had confirmed the records.
     """
 
     seconds: float
@@ -42,9 +42,10 @@ class CommitTiming(NamedTuple):
 
 
 class RetryingCalls:
-    """The calls of one session. A step repeats its call for up to `transaction_seconds`; `clock` is monotonic, in seconds.
+    """Makes the broker calls of one session. `clock` is monotonic, in seconds.
 
-    `began` is when the last call started, so that another thread can measure how long it hangs.
+    A call is repeated for up to `transaction_seconds`. `began` is when the last call started, so that another thread can
+    measure for how long it hangs.
     """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:
@@ -53,10 +54,10 @@ class RetryingCalls:
         self._clock = clock
 
     def run(self, step: SessionStep, call: Callable[[], None]) -> None:
-        """Make a call, and repeat it while the verdict allows it and the transaction timeout has not passed.
+        """Make the call of a step, and repeat it while `verdict` allows this and `transaction_seconds` have not passed.
 
         Raises:
-            Aborted: of the type that the error means.
+            Aborted: the subclass that the error means (`error_for`).
             NotAllowed: if the broker's access control does not allow the call.
         """
         deadline = self._clock() + self._transaction_seconds
@@ -73,7 +74,7 @@ class RetryingCalls:
                     raise error_for(step, error) from exception
 
     def commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> CommitTiming:
-        """Send the offsets, if there are any, and commit. Raises as `run` does."""
+        """Send the offsets, if there are any, flush the records, and commit. Raises as `run` does."""
         if offsets:
             self.run(
                 SessionStep.SEND_OFFSETS,
@@ -94,7 +95,7 @@ class RetryingCalls:
 
 
 def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
-    """Return the exception that an error at a step is raised as."""
+    """Return the exception to raise for a Kafka error at a step."""
     required = verdict(step, error)
     if required is ErrorVerdict.REFUSED:
         return NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT)

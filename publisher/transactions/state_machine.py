@@ -26,7 +26,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """A call of a session, or a failure that it meets."""
+    """A transition of a session: one of its calls, or the kind of a failure."""
 
     BEGIN = "begin"
     PRODUCE = "produce"
@@ -42,14 +42,16 @@ class SessionStep(Enum):
 
 
 class Recovery(NamedTuple):
-    """The actions that decide the open transaction after a failure.
+    """The actions that end the open transaction after a failure.
 
     Attributes:
-        abort: the producer aborts first. It cannot while one of its calls hangs.
-        abort_decides: a confirmed abort is enough: transactions of others need not be waited for.
-        replace_producer: a successor takes the id even after a confirmed abort.
-        renew_pool: the idle producers get successors too.
-        ids_stay_owned: a session that only its ids fence may continue; otherwise another process may have had the ids.
+        abort: whether the producer aborts first. It cannot while one of its calls hangs.
+        abort_decides: whether a confirmed abort completes the recovery. Otherwise the recovery also waits until no other
+            transaction is open (`wait_for_decided.py`).
+        replace_producer: whether a successor takes over the id even after a confirmed abort.
+        renew_pool: whether the idle producers are replaced by successors too.
+        ids_stay_owned: whether a session with an ownership record may continue. Otherwise another process may have taken over
+            its ids.
     """
 
     abort: bool = True
@@ -73,7 +75,7 @@ RECOVERIES: dict[SessionState, Recovery] = {
     SessionState.IN_DOUBT: Recovery(replace_producer=True, renew_pool=True),
     SessionState.HUNG: Recovery(abort=False, replace_producer=True, renew_pool=True),
 }
-"""By the state that a session recovers from. IDLE: the caller failed, not the session."""
+"""The recovery from each state. From IDLE: the caller has failed, not the session."""
 TRANSITIONS: dict[tuple[SessionState, SessionStep], SessionState] = {
     (SessionState.IDLE, SessionStep.BEGIN): SessionState.OPEN,
     (SessionState.OPEN, SessionStep.SEND_OFFSETS): SessionState.OFFSETS_SENT,
@@ -88,7 +90,7 @@ TRANSITIONS: dict[tuple[SessionState, SessionStep], SessionState] = {
 
 
 def advance(state: SessionState, step: SessionStep) -> SessionState:
-    """Return the state after `step`. Raises RuntimeError if the table has no such step: a bug of the caller."""
+    """Return the state after `step`. Raises RuntimeError if the step is not allowed in `state`: a bug of the caller."""
     try:
         return TRANSITIONS[state, step]
     except KeyError:
@@ -96,10 +98,13 @@ def advance(state: SessionState, step: SessionStep) -> SessionState:
 
 
 def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
-    """Return what an error means for the open transaction.
+    """Return the kind of failure that an error is for the open transaction: REJECT, EVICT or DOUBT.
 
-    A session that only its ids fence searches for a rejected record by itself, so any failed record is one for it. A group's
-    member needs certainty: only the broker's own rejection leaves the other producers of the pool usable.
+    Args:
+        error: the error.
+        fenced_by_ids: whether the session has an ownership record. Its owner, the relay, isolates a rejected record by itself,
+            so every failed record counts as rejected. For a session that sends offsets only the broker's own rejection counts,
+            because after other failures the remaining producers of the pool are not usable.
     """
     if isinstance(error, RecordFailed if fenced_by_ids else RecordRejected):
         return SessionStep.REJECT
@@ -107,7 +112,7 @@ def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
 
 
 class ErrorVerdict(Enum):
-    """What an error at a step requires."""
+    """The action that a Kafka error at a step of a transaction requires."""
 
     REPEAT = "repeat the call"
     RECOVER = "abort, and continue from the committed offsets"
@@ -120,10 +125,10 @@ class ErrorVerdict(Enum):
 
 
 def verdict(step: SessionStep, error: KafkaError) -> ErrorVerdict:
-    """Return what `error` at `step` requires.
+    """Return the action that `error` at `step` requires.
 
-    Only a commit is repeated. Repeating send_offsets after a transport error led to wrong states, and once to a call that
-    never returned (librdkafka #5456, #5511), so every error there recovers at once.
+    Only a commit and `init_transactions` (RECOVER) are repeated. Repeating send_offsets after a transport error led to wrong
+    states, and once to a call that never returned (librdkafka #5456, #5511), so every error of send_offsets recovers at once.
     """
     if error in REFUSED:
         return ErrorVerdict.REFUSED

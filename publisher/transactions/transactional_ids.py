@@ -1,4 +1,4 @@
-"""The transactional ids of a process: their names, taking them over, and fencing those of dead processes.
+"""The transactional ids of a process: their names, how a process takes them over, and how it fences those of dead processes.
 
 An id is `<name>/<role>/...`. No name and no replica contains a `/`, so ids of different names or roles never coincide, and
 rights are granted by prefix: `<name>/<role>/`.
@@ -20,17 +20,21 @@ from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verd
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 3
-"""After a commit the broker still writes markers; a new transaction of the same producer would meet CONCURRENT_TRANSACTIONS and
-back off for `retry.backoff.ms`. Measured commits of small batches: 98 ms with one producer, 2.8 ms with several."""
+"""The producers of a session. After a commit the broker still writes markers: a new transaction of the same producer would meet
+CONCURRENT_TRANSACTIONS and back off for `retry.backoff.ms`. Measured commits of small batches: 98 ms with one producer, 2.8 ms
+with several."""
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
 PAUSE_SECONDS = 0.02  # between calls
 FENCED_SECONDS = 0.5  # before another producer replaces one that was fenced while it initialised
-FENCE_SECONDS = 5.0
+FENCE_SECONDS = 5.0  # the limit for one id of a dead process
 GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
 def transactional_ids(prefix: str) -> list[str]:
-    """Return the ids of a process's pool. `prefix` is unique to the process: `<name>/<role>`, and for most a replica."""
+    """Return the transactional ids of a process, one for each producer of its pool.
+
+    `prefix` is unique to the process: `<name>/<role>`, for most roles followed by the replica.
+    """
     return [f"{prefix}/{k}" for k in range(POOL_SIZE)]
 
 
@@ -41,14 +45,21 @@ def initialised(
     closing: threading.Event,
     seconds: float,
 ) -> Producer:
-    """Return a producer of this id after its init_transactions.
+    """Create a producer of this id, and return it after its `init_transactions` has succeeded.
 
-    Every other producer of the id is then fenced, and its open transaction is decided. While the broker still ends an older
-    producer's transaction, it may report the new producer as fenced; that producer is then replaced by another one. Two
-    processes with the same id do not fence each other for ever: the process that began last has the id.
+    Every other producer of the id is then fenced, and its open transaction is committed or aborted. While the broker still ends
+    the transaction of an older producer, it may report the new producer as fenced. This producer is then replaced by another
+    one. Two processes with the same id do not fence each other for ever: the process that began last has the id.
+
+    Args:
+        make_producer: returns a producer for an id.
+        name: the transactional id.
+        clock: monotonic seconds.
+        closing: set when the caller no longer needs the producer.
+        seconds: how long a failed call is repeated.
 
     Raises:
-        Fatal: if repeating cannot help, or after `seconds`.
+        Fatal: if a repetition cannot help, after `seconds`, or if `closing` is set after a failed call.
     """
     deadline = clock() + seconds
     producer = make_producer(name)
@@ -70,10 +81,15 @@ def initialised(
 
 
 def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> None:
-    """Initialise every transactional id of these processes, so that the broker aborts their open transactions at once.
+    """Initialise every transactional id of dead processes, so that the broker aborts their open transactions at once.
 
-    Otherwise the transaction of a killed process hides all records behind it from read_committed readers until its time-out
-    (10 s) and the broker's next sweep. A live process that is fenced by mistake only has to recover.
+    Otherwise the transaction of a killed process hides all later records from read_committed readers until its time-out (10 s)
+    and the broker's next sweep. A live process that is fenced by mistake only has to recover. An id that cannot be initialised
+    is logged.
+
+    Args:
+        make_producer: returns a producer for an id.
+        prefixes: the prefix of each process, as in `transactional_ids`.
     """
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:

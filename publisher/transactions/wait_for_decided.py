@@ -1,13 +1,14 @@
-"""The wait until every transaction that is open where a session writes is decided.
+"""Wait until no transaction is open in the partitions that a session writes to.
 
-`init_transactions` ends the id's open transaction, and the broker writes its end into every partition of the transaction. Kafka
-4.3 and 4.4 leave out partitions without a leader (KAFKA-20734), as while the only broker of a cluster restarts after the
-transaction timeout, and forget them. The next transaction of the same producer would end the forgotten one along with itself:
-records would become visible that are written a second time, and committed positions would skip unanswered events. Measured: 93
-doubled scores, or 88 skipped events. So a session waits here at its start and after every recovery (usually 5 ms).
+`init_transactions` ends the open transaction of its id, and the broker writes an end marker into every partition of the
+transaction. Kafka 4.3 and 4.4 omit partitions without a leader (KAFKA-20734), for example while the only broker of a cluster
+restarts after the transaction timeout, and never write the marker later. The transaction then stays open in these partitions,
+and the next transaction of the same producer would end both: records that are also written a second time would become visible,
+and committed positions would skip unanswered events. Measured: 93 duplicate scores, or 88 skipped events. A session therefore
+waits here at its start and after every recovery (usually 5 ms).
 
 librdkafka 2.16 does not report the owner of a transaction, and a foreign transaction may hide one of this session. The session
-therefore also waits for foreign transactions that were open when it had taken over its ids.
+therefore also waits for the foreign transactions that are open when it has taken over its ids.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ from publisher.runtime.context import Context
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
-CHECK_SECONDS = 0.02  # a healthy process's transaction takes about as long
+CHECK_SECONDS = 0.02  # between two checks at first; the transaction of a healthy process takes about as long
 SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker ends one (it checks every 10 s by default)
 SLOWEST_CHECK_SECONDS = 1.0
 WARN_SECONDS = 5.0
@@ -42,17 +43,17 @@ UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
 
 
 class OpenTransactions:
-    """The open transactions of all producers in the topics that a session writes, and in its group's positions.
+    """Waits for the open transactions of all producers in the topics that a session writes to, and in its group's positions.
 
-    One that is open for longer than the transaction timeout and `sweep_seconds` is logged as an error: by then the broker has
-    ended all of ours that it remembers.
+    A wait that is longer than the transaction timeout and `sweep_seconds` is logged as an error: by then the broker has ended
+    every transaction of this product, unless it has forgotten one (KAFKA-20734).
 
     Args:
         settings: the connection.
         client_id: the id of the clients that send the requests.
         written: the topics that the session writes to.
-        group: the group whose positions it commits, if any.
-        read: the topics of these positions.
+        group: the consumer group whose positions the session commits; empty if it commits none.
+        read: the input topics of these positions.
         sweep_seconds: how late a broker ends a transaction that has timed out.
     """
 
@@ -74,11 +75,11 @@ class OpenTransactions:
         self._limit = settings.transaction_timeout_ms / 1_000 + sweep_seconds
 
     def wait(self, context: Context) -> None:
-        """Return when all transactions that were open at the call have ended, however long that takes.
+        """Wait, without a time limit, until all transactions that are open at the time of the call have ended.
 
         Raises:
             NotAllowed: if the broker's access control does not allow the requests.
-            Exception: what the context raises.
+            Exception: any error that the context raises.
         """
         with contextlib.ExitStack() as closing:
             group = GroupReader(self._settings, self._client_id, self._group, decided=True) if self._group else None
@@ -137,7 +138,7 @@ def _partitions(admin: AdminClient, names: Iterable[str]) -> list[Partition]:
 
 
 def _describe(ends: Offsets, stable: Offsets, group: str, unread: list[Partition]) -> str:
-    """Describe one partition of an open transaction, and how many more there are."""
+    """Return a message that names one partition with an open transaction, and the number of other partitions."""
     where = ["{}[{}] from offset {} on".format(*partition, stable[partition]) for partition in ends]
     where = where or ["the position of group {} in {}[{}]".format(group, *partition) for partition in unread]
     more = f" (and {len(where) - 1} more)" if len(where) > 1 else ""
