@@ -1,11 +1,12 @@
-"""The checkpoints of relays: their positions, as records of a compacted topic at the destination.
+"""The checkpoints of relays: the positions of their copies, as records of a compacted topic at the destination.
 
-A lane writes positions in the transaction of the records before them, so a position shows exactly which copies are visible.
-The topic also contains one registration per relay (its number of lanes, and the process that started last) and, if the relay
-follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog` reads.
+A lane writes the copies of records, and the position after these records, in one transaction. A position therefore shows
+exactly which copies are visible. The topic also contains one registration per relay (its number of lanes, and the process that
+started last) and, if the relay follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog`
+reads the topic.
 
-Relays share the topic, so everybody who runs a relay can write any record to it. An unreadable record is logged and skipped. It
-stops only the relay of its key, because the position, or the number of lanes to fence, is unknown.
+Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. It stops only the
+relay that its key names, because the position, or the number of lanes to fence, is unknown.
 """
 
 import logging
@@ -35,7 +36,7 @@ TOPIC_CONFIG = {
 }
 SEPARATOR = "/"
 SOURCE_SNAPSHOT = "source"
-MOST_LANES = 1_024  # the reader of a registration fences the transactional ids of so many lanes
+MOST_LANES = 1_024  # in a registration: its reader fences the transactional ids of all these lanes
 
 
 class CheckpointKey(NamedTuple):
@@ -48,7 +49,7 @@ class CheckpointKey(NamedTuple):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The position of a relay in a source partition, with the facts that a start verifies.
+    """The position of a relay in a source partition, with the facts that the relay verifies when it starts.
 
     Attributes:
         next: the next source offset to read.
@@ -56,13 +57,13 @@ class Checkpoint(msgspec.Struct, frozen=True):
         topic_id: the id of the source topic.
         destination_cluster: the id of the destination cluster.
         destination_topic: the name of the destination topic.
-        destination_topic_id: its id.
-        copied: the last offset before `next` that was copied; -1 if none, or unknown.
-        epoch: the leader epoch of the last record before `next`; -1 if there is none.
-        timestamp_ms: the Kafka timestamp of that record; -1 if there is none.
+        destination_topic_id: the id of the destination topic.
+        copied: the last source offset before `next` that was copied; -1 if none, or unknown.
+        epoch: the leader epoch of the last source record before `next`; -1 if there is none.
+        timestamp_ms: the Kafka timestamp of the last source record before `next`; -1 if there is none.
         at_ms: when the checkpoint was written (Unix ms).
-        copies_from: the destination offset of the first copy of this source topic. Earlier copies belong to a deleted topic of
-            the same name.
+        copies_from: the destination offset at which the copies of this source topic begin. Earlier copies belong to a deleted
+            source topic of the same name.
     """
 
     next: Count
@@ -79,7 +80,18 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """The process that started last under a relay's name. A process that reads another `instance` has been replaced."""
+    """The record of the process that started last under a relay's name.
+
+    A process that reads a registration with another `instance` than its own has been replaced.
+
+    Attributes:
+        lanes: the number of lanes whose transactional ids the next process must fence.
+        instance: a random id of the process.
+        what: the command of the process.
+        host: the host name.
+        pid: the process id.
+        at_ms: when the process registered (Unix ms).
+    """
 
     lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
     instance: str
@@ -122,22 +134,26 @@ _registration_decoder = DocumentDecoder(Registration)
 
 
 def encode_key(*parts: str | int) -> bytes:
-    """Return a record key.
+    """Return the key of a record in the checkpoint topic.
 
     Args:
-        parts: of a position, the fields of its CheckpointKey; of a registration, the relay's name; of a source snapshot, the
-            relay's name and SOURCE_SNAPSHOT.
+        *parts: for a position, the fields of its CheckpointKey; for a registration, the relay's name; for a source snapshot,
+            the relay's name and SOURCE_SNAPSHOT.
     """
     return SEPARATOR.join(quote(str(part), safe="") for part in parts).encode("ascii")
 
 
 def record(topic: str, key: bytes, value: bytes | None) -> Record:
-    """Return a record of the checkpoint topic; one without a value deletes its key."""
+    """Return a record for the checkpoint topic. A value of None deletes the key."""
     return topic, value, key, -1, 0, None
 
 
 def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
-    """Return the key of a position, the relay's name of a registration, or (the relay's name,) of a source snapshot.
+    """Parse the key of a record in the checkpoint topic.
+
+    Returns:
+        For a position, its CheckpointKey. For a registration, the relay's name. For a source snapshot, a tuple that contains
+        only the relay's name.
 
     Raises:
         ValueError: for any other key.
@@ -156,8 +172,8 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`. Methods raise Fatal.
 
-    The exit code is 3 if the newest record of a position of `relay`, or of its registration, is unreadable, unless the log is
-    read for `repairing`.
+    The exit code is 3 if the newest record for a position or the registration of `relay` is unreadable. With `repairing` no
+    error is raised for unreadable records.
 
     Attributes:
         unreadable: the keys whose newest record is unreadable, with the location of that record and the error. Such a key
@@ -182,15 +198,17 @@ class CheckpointLog:
     def refresh(self) -> None:
         """Read up to the current end of the topic.
 
-        It waits for transactions that are open there: an older open transaction hides records of decided ones behind it.
+        The call waits until open transactions in the topic are decided, because an open transaction hides all later records,
+        including those of committed transactions.
         """
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
     def refresh_visible(self, relay: str) -> None:
-        """Read up to the last stable offset, without a wait for open transactions.
+        """Read up to the last stable offset, without waiting for open transactions.
 
-        That is enough to decide which ids to fence, and only the fencing, or the time-out, decides the transactions of a killed
-        process. If a registration of `relay` is behind the last stable offset, it is waited for.
+        The result is enough to decide which transactional ids to fence. A wait would be in vain: the transactions of a killed
+        process stay open until they are fenced or time out. Only if a registration of `relay` follows the last stable offset,
+        the call waits until this registration can be read.
         """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
@@ -208,7 +226,7 @@ class CheckpointLog:
         self._refuse_unreadable()
 
     def _refuse_unreadable(self) -> None:
-        """Raise Fatal if a position or the registration of the relay is unreadable."""
+        """Raise Fatal if a position or the registration of the relay is unreadable, unless the log is read for repairing."""
         for record_key, error in [] if self._repairing else self.unreadable.items():
             match parse_key(record_key):
                 case CheckpointKey() as key if key.relay == self._relay:
@@ -235,9 +253,9 @@ class CheckpointLog:
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
-        """Return whether the first checkpoint of `key` was written before that of `other`.
+        """Return whether the first checkpoint of `key` was written before the first checkpoint of `other`.
 
-        True if they are in two partitions of the topic, where no order exists.
+        True if the two checkpoints are in different partitions of the checkpoint topic, between which no order exists.
         """
         partition, offset = self._first_written.get(key, (None, None))
         other_partition, other_offset = self._first_written.get(other, (None, None))
@@ -268,7 +286,7 @@ class CheckpointLog:
 
 
 def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
-    """Apply a record of a compacted topic: one without a value deletes its key."""
+    """Apply a record of a compacted topic to `into`: decode its value, or delete the key if the value is None."""
     if value is None:
         into.pop(key, None)
     else:

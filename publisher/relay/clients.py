@@ -1,7 +1,8 @@
 """The Kafka clients of a lane, tuned for a distant source and a near destination.
 
-A broken link is detected when a connection attempt or an answer takes too long. These limits, not the backoff alone, therefore
-decide how soon copying continues after an outage. The limits of fetches and queues bound the memory of a lane.
+A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
+backoff alone, therefore decide how soon copying continues after an outage. The size limits of fetches and queues bound the
+memory of a lane.
 """
 
 from typing import Any
@@ -18,9 +19,9 @@ QUICK: dict[str, Any] = {
     "socket.connection.setup.timeout.ms": 2_000,  # while the link is down the kernel repeats its SYN after 1 s, then 2, 4
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
-    "log_level": 3,  # errors: each failed attempt would be a warning, and readiness reports the outage
+    "log_level": 3,  # errors only: each failed connection attempt is a warning, and readiness reports the outage anyway
 }
-ANSWER_MS = 4_000  # a connection without an answer for longer is replaced: the intervals of TCP's own retries grow
+ANSWER_MS = 4_000  # a connection without an answer for longer is replaced: TCP itself would retry at growing intervals
 SEE_CHECK = "see what is needed: publisher check CONFIG"
 
 
@@ -48,8 +49,8 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
 def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
     """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts.
 
-    It has no delivery callback: a commit fails with the error of the first record that was not written. A delivery callback may
-    run while the library holds an exception for a fatal error, and then fails with SystemError.
+    The producer has no delivery callback: a commit fails with the error of the first record that was not written. A delivery
+    callback could run while the library holds the exception for a fatal error, and would then fail with SystemError.
     """
     destination = settings.destination
     tuning = {"linger.ms": 5, "compression.type": destination.compression, **QUICK, **destination.extra}

@@ -19,13 +19,13 @@ ANSWER_SECONDS = 5.0
 
 
 def reach(settings: RelaySettings) -> None:
-    """Check that both clusters answer. Raises Fatal within seconds, with the remedy, as `connect` does."""
+    """Check that both clusters answer. Raises Fatal within seconds, with the remedy as its hint, as `connect` does."""
     for cluster in (settings.source.kafka, settings.destination.kafka):
         connect(quick(cluster), settings.name, ANSWER_SECONDS)
 
 
 def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
-    """Return the topic queries of the source and of the destination."""
+    """Return the `Topics` of the source and those of the destination."""
     source, destination = (
         Topics(quick(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
         for side in (settings.source, settings.destination)
@@ -40,7 +40,7 @@ def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
 
 
 def log_of(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
-    """Return the checkpoints, without reading them; see `CheckpointLog` for `repairing`."""
+    """Return the checkpoint log of the relay, not read yet; see `CheckpointLog` for `repairing`."""
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     return CheckpointLog(reader, settings.checkpoint_topic, settings.name, repairing=repairing)
 
@@ -53,7 +53,7 @@ def session_of(
     Args:
         settings: the settings of the relay.
         ids: the transactional ids.
-        batch_bytes: the largest batch that every topic accepts.
+        batch_bytes: the largest batch that every destination topic accepts.
         **more: further arguments of TransactionSession.
     """
 

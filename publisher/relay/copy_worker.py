@@ -1,7 +1,7 @@
 """Copy a fixed set of partitions: one consumer, one thread, one transaction after another.
 
-`transaction_writer.py` publishes the transactions, `dead_letter.py` has the decisions about records that cannot be copied. A
-worker never restarts: it begins at the given positions, and ends at the first other error, which the run of the relay raises.
+`transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker never
+restarts: it begins at the given positions, and ends at the first error of any other kind, which `RelayRun.supervise` raises.
 """
 
 import logging
@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
-SANDBOX_IDLE_SECONDS = 0.01  # while the sandbox reads
-PIECE = 500  # records that are copied together; they fit into the processor's cache and the producer's queue
+SANDBOX_IDLE_SECONDS = 0.01  # the longest poll of the consumer while the sandbox reads other partitions
+PIECE = 500  # records that one poll returns; they fit into the processor's cache and the producer's queue
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 STOPPED_HINT = (
@@ -89,11 +89,14 @@ class CopyWorker:
         self._writer.open(registered)
 
     def start(self) -> None:
-        """Start the thread. Allowed once, after `open`."""
+        """Start the thread of the worker. Allowed once, after `open`."""
         self._thread.start()
 
     def add(self, routes: Sequence[Route]) -> None:
-        """Also copy these partitions, from their `next` offsets; their checkpoints are written. Allowed from any thread."""
+        """Also copy these partitions, from their `next` offsets. Allowed from any thread.
+
+        The first checkpoints of the partitions must be written before the call.
+        """
         self._added.put(routes)
 
     def join(self, seconds: float) -> bool:
@@ -118,7 +121,7 @@ class CopyWorker:
             self._shared.ended.set()
 
     def _poll(self, consumer: Consumer) -> None:
-        """Poll the sandbox and the consumer, and publish the received records."""
+        """Poll the sandbox and the consumer once, and publish the received records."""
         self.state.heartbeat = time.monotonic()
         self._assign_added(consumer)
         rest = self._writer.rest_until - time.monotonic()
@@ -145,10 +148,10 @@ class CopyWorker:
             consumer.incremental_assign(_positions(self._sandboxed.begin(routes)))
 
     def _copy_messages(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish these messages, and those that follow them in the consumer.
+        """Publish the copies of these messages, and of the messages that the consumer has already fetched behind them.
 
         Returns:
-            False if the transaction was rejected: then all records are read again, in smaller transactions.
+            False if the destination rejects the transaction. All its records are then read again, in smaller transactions.
         """
         if not (messages or any(route.settle() for route in self.state.routes.values())):
             return True
@@ -169,10 +172,14 @@ class CopyWorker:
     def _write_copies(
         self, consumer: Consumer, messages: list[Message], unreadable: list[RejectedRecord], produce: Produce
     ) -> tuple[int, int]:
-        """Produce copies in small pieces, and dead letters of the records that are appended to `unreadable`.
+        """Produce the copies of the messages, PIECE by PIECE, until the consumer has no more or the transaction is full.
 
-        Without a refusal topic no later record of such a partition is copied. As nothing is stopped before the commit, an
-        abort needs no undo.
+        A record with unreadable headers is appended to `unreadable`, and its dead letter is produced. Without a refusal topic,
+        later records of its partition are not copied in this transaction; the partition is stopped only after the commit, so
+        that an abort has nothing to undo.
+
+        Returns:
+            The number of messages, and the bytes of their values.
         """
         routes = dict(self._active)
         has_refusal_topic = bool(self._settings.refusal_topic)
@@ -215,7 +222,7 @@ class CopyWorker:
             raise Aborted(f"the source reports: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: Taken) -> None:
-        """Publish the result of the sandbox. The consumer reads a partition that no longer needs the sandbox."""
+        """Publish the result of the sandbox. Return a partition that no longer needs the sandbox to the consumer."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)
@@ -237,7 +244,11 @@ class CopyWorker:
             consumer.incremental_assign(_positions([route]))
 
     def _refuse_unreadable_row(self, consumer: Consumer, message: Message, error: str) -> bool:
-        """Refuse a record of the sandbox whose headers cannot be read. Returns what `_copy_messages` returns."""
+        """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
+
+        Returns:
+            False if the destination rejects the transaction, as `_copy_messages`.
+        """
         record = unreadable_record(self._region, message, ValueError(error))
         if self._settings.refusal_topic:
             try:
@@ -257,12 +268,14 @@ class CopyWorker:
         unreadable: Sequence[RejectedRecord],
         rejection: TransactionRejected,
     ) -> None:
-        """Abort a rejected transaction and read its records again, fewer at once. A record that was alone in it is refused.
+        """Abort a rejected transaction, and read its records again in smaller transactions.
+
+        If the transaction contained only one record, this record is dead-lettered, or its partition is stopped.
 
         Args:
             consumer: the lane's consumer.
             messages: the first messages of the transaction.
-            unreadable: the records whose dead letters it contained.
+            unreadable: the records whose dead letters the transaction contained.
             rejection: the error.
         """
         candidates = {partition: route.next for partition, route in self._active.items() if route.settle()}
@@ -319,7 +332,10 @@ class CopyWorker:
         return 1, 0
 
     def _stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Stop copying the partition in this run. No record is lost: those after the position are not copied yet."""
+        """Stop copying the partition of this record until the relay runs again.
+
+        No record is lost, because the checkpoint stays before the record, and no later record is copied.
+        """
         partition = record.partition
         del self._active[partition]
         if partition in self._sandboxed:
@@ -331,14 +347,14 @@ class CopyWorker:
         log.error("lane %d: %s[%d] %s; %s", self.state.number, *partition, reason, STOPPED_HINT)
 
     def _throttle(self, count: int, size: int) -> None:
-        """Count the bytes of so many records, and wait if there is a rate limit."""
+        """Add the bytes of `count` records to the lane's state, and wait as long as the rate limit requires."""
         self.state.bytes += size
         until = time.monotonic() + self._shared.rate_limit.spend(size + 64 * count, time.monotonic())
         while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):
             self.state.heartbeat = time.monotonic()
 
     def _update_ends(self, consumer: Consumer) -> None:
-        """Update the end offsets of the source's partitions from the last fetches."""
+        """Update the end offsets of the source partitions from the answers to the last fetches."""
         now = time.monotonic()
         if now - self._ends_updated_at < LAG_SECONDS:
             return

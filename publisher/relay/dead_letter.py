@@ -1,8 +1,8 @@
-"""Records that cannot be copied: how one is isolated among others, and its record in the refusal topic. Pure.
+"""Records that cannot be copied: how the relay finds such a record, and its dead letter in the refusal topic. Pure.
 
-A broker rejects a whole request for one record in it, and its answers to the following requests hide the reason. A transaction
-that is rejected is therefore aborted and repeated with fewer records, and only a record that was alone in a transaction is
-treated as rejected. A record whose headers the client cannot read needs no search.
+A broker rejects a whole request because of one record, and its answers to the following requests hide the reason. A rejected
+transaction is therefore aborted and repeated with fewer records, until a transaction contains only one record: this record is
+the rejected one. A record whose headers the client cannot read is known without a search.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ UNREADABLE = "unreadable-headers"
 UNREADABLE_BATCH = "unreadable-batch"
 SOURCE = "refused.source"
 LAST = "refused.last"
-LARGEST_KEY = 1_024  # bytes of the key in a bare dead letter
+LARGEST_KEY = 1_024  # bytes; a bare dead letter omits a longer key
 
 
 class TransactionRejected(Exception):
@@ -39,11 +39,11 @@ class TransactionRejected(Exception):
 
 
 class TransactionLimit:
-    """The largest number of records in the next transaction: `most`, or fewer while a rejected record is searched for.
+    """The largest number of records in the next transaction: `most`, or fewer during the search for a rejected record.
 
-    The rejected record is in one of the candidates: the partitions of the rejected transaction, up to the offsets that it
-    reached. The limit grows again when all of them are committed, or the record is isolated. Earlier commits do not count,
-    because they may be those of other partitions.
+    The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
+    reached: one of these ranges contains the rejected record. The limit grows again when all candidates are committed, or when
+    the record is isolated. It does not grow with each commit, because a commit may contain other partitions only.
 
     Attributes:
         current: the largest number of records.
@@ -54,7 +54,12 @@ class TransactionLimit:
         self._candidates: dict[Partition, int] = {}
 
     def record_rejection(self, count: int, candidates: Mapping[Partition, int]) -> None:
-        """Halve the limit after a rejected transaction of `count` records. `candidates` are the offsets after it."""
+        """Halve the limit after a rejected transaction of `count` records.
+
+        Args:
+            count: the number of records in the transaction.
+            candidates: for each partition, the next source offset after the transaction.
+        """
         self.current = max(1, min(self.current, count) // 2)
         self._candidates = dict(candidates)
 
@@ -63,7 +68,11 @@ class TransactionLimit:
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:
-        """Double the limit if no candidates are left. A partition that is not in `active` is no longer copied."""
+        """Remove the candidates that are committed now, and double the limit if none is left.
+
+        Args:
+            active: the partitions that the lane copies. A candidate that is not among them is removed too.
+        """
         if self.current < self._most:
             remaining = self._candidates.items()
             self._candidates = {p: end for p, end in remaining if p in active and active[p].committed < end}
@@ -72,15 +81,15 @@ class TransactionLimit:
 
 
 class RejectedRecord(NamedTuple):
-    """A record that cannot be copied, or the unreadable batch that contains it.
+    """A record that cannot be copied, or a batch that cannot be read.
 
     Attributes:
-        message: the record.
-        source: its position at the source; of a batch, that of its first record.
-        reason: the reason, in the form of the refusal topic.
+        message: the record; for a batch, a message without content at the last offset.
+        source: the position of the record at the source; for a batch, the position of its first record.
+        reason: the reason, as the refusal topic names it.
         error: the text of the error.
-        headers: its headers; None if they cannot be read.
-        last: the offset of the last record of a batch; None for a single record.
+        headers: the headers of the record; None if they cannot be read.
+        last: the last offset of a batch; None for a single record.
     """
 
     message: Message
@@ -99,10 +108,10 @@ class RejectedRecord(NamedTuple):
         return f"{self.source}: {self.reason} ({self.error})"
 
     def dead_letter(self, *, bare: bool) -> dict[str, Any]:
-        """Return the record for the refusal topic, as arguments of `Producer.produce`.
+        """Return the dead letter for the refusal topic, as arguments of `Producer.produce`.
 
-        A bare one is for a refusal topic that rejects the other form: it has no value, no headers of the record, no long key,
-        and the time of the broker's clock.
+        A `bare` dead letter is for a refusal topic that rejects the complete one. It has no value, no headers of the record, no
+        key of more than LARGEST_KEY bytes, and the current time as its timestamp.
         """
         key = self.message.key()
         timestamp_ms = self.message.timestamp()[1]
@@ -125,17 +134,17 @@ class RejectedRecord(NamedTuple):
 
 
 def rejected_record(region: str, message: Message, reason: str, error: str) -> RejectedRecord:
-    """Return a record of the source `region` that the destination rejects."""
+    """Return the RejectedRecord for a message of the source `region` that the destination rejects."""
     return RejectedRecord(message, _position(region, message), reason, error, headers_of_one(message) or [])
 
 
 def unreadable_record(region: str, message: Message, error: Exception) -> RejectedRecord:
-    """Return a record of the source `region` whose headers cannot be read."""
+    """Return the RejectedRecord for a message of the source `region` whose headers cannot be read."""
     return RejectedRecord(message, _position(region, message), UNREADABLE, repr(error.__cause__ or error), None)
 
 
 def unreadable_batch(region: str, batch: UnreadableBatch, now_ms: int) -> RejectedRecord:
-    """Return a batch of the source `region` that cannot be read. `now_ms` is the wall clock."""
+    """Return the RejectedRecord for a batch of the source `region` that cannot be read. `now_ms` is its timestamp."""
     topic, number = batch.partition
     last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
     source = Position(region, topic, number, batch.first)

@@ -1,4 +1,4 @@
-"""Fencing: after `fence` no other process writes for a relay.
+"""Fence the other processes of a relay: after `fence`, no other process can write under the relay's transactional ids.
 
 Every command that changes positions (`publisher run`, `publisher checkpoint`) first fences, then reads the checkpoints to their
 end, then writes.
@@ -21,14 +21,15 @@ from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.protocol import Record
 
 Opening = Callable[[Record], None]
-"""Takes over the transactional ids of a lane; each of its producers commits this record."""
+"""Takes over the transactional ids of a lane. Each producer of the lane commits the given record."""
 
 
 def control_of(settings: RelaySettings, context: Context | None = None) -> TransactionSession:
     """Return the session that writes the registrations, and all checkpoints that no lane writes.
 
-    It has one producer and never replaces it after a slow commit, because the ownership check of a successor needs a second
-    producer. Its transactions are at least a second apart, so an EndTxn that the client sends twice finds no open transaction.
+    The session has one producer, and never replaces it after a slow commit, because the ownership check of a successor needs a
+    second producer. A slow commit does no harm here: the transactions are at least a second apart, so an EndTxn that the client
+    has sent twice finds no open transaction.
     """
     return session_of(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
 
@@ -41,21 +42,24 @@ def fence(
     openings: Sequence[Opening] = (),
     on_control_owned: Callable[[], None] = lambda: None,
 ) -> None:
-    """Take over every transactional id of the relay: that of `control`, and those of its lanes.
+    """Take over every transactional id of the relay: the id of `control`, and the ids of all lanes.
 
-    `control` is first, then the registration: a process that loses a lane must find the registration of its successor, or it
-    would take the lanes back. Until all lanes are fenced, the registration names the largest number of lanes of any process.
+    The id of `control` is taken over first. Then the registration is written, before any lane is taken over: a process that
+    loses a lane must find the registration of the process that replaces it, or it would take the lanes back. Until all lanes
+    are fenced, the registration names the larger number of lanes of the two processes.
 
-    A lane of a predecessor that replaces a producer takes that id back. Its next commit uses its other id, and fails if that id
-    has been taken over. Otherwise the commits that follow here, one with every id, find the id that was taken back.
+    A lane of the replaced process may still replace a producer, and thereby take an id back. Its next commit uses the other id
+    of the lane, and fails if this process has taken over that id. Otherwise this process takes it over next. Then every
+    producer of the lane commits a record here, and the commit with the id that was taken back fails.
 
     Args:
         settings: the settings of the relay.
         control: the session of `control_of`, not open yet.
-        checkpoints: the checkpoints, read up to the last stable offset here.
-        registered: the registration to write.
-        openings: take over the ids of this process's lanes, in their order. Without any, all ids are taken over and released.
-        on_control_owned: called when no other process can register, with the registrations read. May raise.
+        checkpoints: the checkpoint log. It is read up to the last stable offset here.
+        registered: the registration of this process.
+        openings: for each lane of this process in order, a function that takes over its ids. If empty, the ids of all lanes are
+            taken over and released.
+        on_control_owned: called when the registrations are read and no other process can register. May raise.
     """
     control.open()
     checkpoints.refresh_visible(settings.name)
@@ -81,11 +85,11 @@ def fence(
 
 
 def registration(settings: RelaySettings, instance: str, command: str) -> Registration:
-    """Return the registration of this process, which runs this command."""
+    """Return the registration of this process, with its random id `instance` and the command that it runs."""
     return Registration(settings.lanes, instance, command, socket.gethostname(), os.getpid(), now_ms())
 
 
 def registration_record(settings: RelaySettings, registered: Registration) -> Record:
-    """Return the record of a registration."""
+    """Return the record of a registration in the checkpoint topic."""
     key = checkpoint.encode_key(settings.name)
     return checkpoint.record(settings.checkpoint_topic, key, checkpoint.encode(registered))

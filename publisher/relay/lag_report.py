@@ -1,7 +1,7 @@
 """The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-If the relay's process answers, its own metrics are added. The relay need not run: fields that only the source or the process
-knows are None while it does not answer.
+If the relay's process answers, its own metrics are added. The relay need not run: a field is None if its value comes from the
+source or from the process, and this does not answer.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ class PartitionLag:
         lane: the lane that copies it.
         next: the next source offset to copy.
         end: the end of the source's log; None if the source does not answer.
-        lag_records: number of source offsets from `next` to `end`.
-        lag_seconds: age of the last copied record if there is a backlog, otherwise 0.
+        lag_records: number of source offsets from `next` to `end`; None if `end` is unknown.
+        lag_seconds: age of the last copied record if there is a backlog, otherwise 0; None if it is unknown.
         age_seconds: age of the checkpoint.
-        records_per_second: source offsets per second since the previous observation.
+        records_per_second: source offsets per second since the previous observation; None if unknown.
     """
 
     topic: str
@@ -50,12 +50,12 @@ class RelayStatus:
 
     Attributes:
         name: the relay's name.
-        at_ms: when it was observed.
-        last: the registration of the process that started last.
+        at_ms: when the state was observed.
+        last: the registration of the process that started last; None if no process has registered.
         source_answers: whether the source answers.
         process: the metrics of the process; None if it does not answer.
         partitions: the position and lag of each partition.
-        error: why this state is not current.
+        error: why this state is older than the last refresh; None if it is current.
     """
 
     name: str
@@ -68,7 +68,10 @@ class RelayStatus:
 
 
 class Observer:
-    """Observes one relay repeatedly over the same connections. `listen` is the address of its process's metrics."""
+    """Observes the state of one relay repeatedly, over the same connections.
+
+    `listen` is the address at which the relay's process serves its metrics.
+    """
 
     def __init__(self, settings: RelaySettings, listen: str) -> None:
         self._settings = settings
@@ -97,9 +100,9 @@ class Observer:
 
 
 def with_rates(status: RelayStatus, previous: RelayStatus | None) -> RelayStatus:
-    """Return the state with the rates since an earlier one. Pure.
+    """Return `status` with the rates since the state `previous`. Pure.
 
-    A rate is None if it is unknown, or if the position or count has decreased.
+    A rate is None if the previous value is unknown, or if the position or count has decreased.
     """
     seconds = (status.at_ms - previous.at_ms) / 1_000 if previous else 0.0
     if previous is None or seconds <= 0:

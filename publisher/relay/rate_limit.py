@@ -12,7 +12,10 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def spend(self, size: int, now: float) -> float:
-        """Return how many seconds to wait after `size` bytes at `now` (monotonic). Unused allowance expires."""
+        """Count `size` bytes that were used at `now`, and return how long the caller must wait before it uses more.
+
+        Both times are in seconds; `now` is monotonic. Time in which no bytes are used gives no allowance for later.
+        """
         if not self._rate:
             return 0.0
         with self._lock:

@@ -1,7 +1,8 @@
 """Repeat runs of the relay until it is stopped, or until an operator must decide.
 
-There is only one way to start, whether the process is new, was killed, or lost a cluster for a while: fence every process that
-may still write, read the positions to their end, compare them with both clusters, copy. No state is carried from run to run.
+A run always starts in the same way, whether the process is new, was killed, or lost a cluster for a while: fence every process
+that may still write, read the checkpoints to their end, compare them with both clusters, copy. No position is carried from run
+to run.
 """
 
 import logging
@@ -21,7 +22,7 @@ from publisher.relay.status import RelayState
 
 log = logging.getLogger(__name__)
 
-FIRST_ANSWER_SECONDS = 30.0  # for a process that has never copied a record; afterwards it waits without a limit
+FIRST_ANSWER_SECONDS = 30.0  # how long a new process waits for both clusters; once it has copied, it waits without a limit
 BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -61,11 +62,11 @@ class Relay:
             self._stopping.wait(BACKOFF_SECONDS[min(failures_in_a_row, len(BACKOFF_SECONDS) - 1)])
 
     def _run_once(self, out_of_range: OutOfRange | None) -> None:
-        """Copy until `stopping` is set or the first failure.
+        """Copy until `stopping` is set, or until the first failure.
 
         Args:
-            out_of_range: the error of an earlier run. Refused is raised if all checks of this run pass, because then the cause
-                is unknown.
+            out_of_range: the OutOfRange of an earlier run; None if there was none. The checks of a start usually find the
+                cause. If they all pass, the cause is unknown, and CopyRefused is raised.
         """
         if not self.state.copying_since:
             reach(self._settings)
@@ -89,7 +90,7 @@ class Relay:
             run.close()
 
     def _refuse_if_replaced(self, run: RelayRun) -> None:
-        """Raise Refused if a process that started later has taken over: only a new process takes over."""
+        """Raise CopyRefused if another process has registered after this one: a replaced process must not take over again."""
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise CopyRefused(

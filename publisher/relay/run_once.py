@@ -1,7 +1,8 @@
 """One run of a relay: survey, take over, begin, supervise, close. `Relay` repeats it after every failure.
 
-Besides the sessions of the lanes there is one more, `control`. It registers the process and writes the first checkpoints of new
-partitions, all partitions of a topic together, so that a missing checkpoint is known to be lost.
+Besides the transaction session of each lane there is one more session, `control`. It registers the process, and writes the
+first checkpoints of all new partitions of a topic in one transaction. If a partition has no checkpoint, although a partition
+with a higher number has one, its checkpoint is therefore lost.
 """
 
 import logging
@@ -43,9 +44,9 @@ DISCOVERY_SECONDS = 5.0
 
 
 class RelayRun:
-    """Copies until the first failure. Methods are called in the order of the module's docstring.
+    """Runs the relay once, until the first failure. Methods are called in the order of the module's docstring.
 
-    They raise Fatal, Refused, Retriable or Aborted. `close` is allowed at any time.
+    Methods raise Fatal, CopyRefused, Retriable or Aborted. `close` is allowed at any time.
     """
 
     def __init__(self, settings: RelaySettings, state: RelayState, stop_requested: threading.Event) -> None:
@@ -107,7 +108,7 @@ class RelayRun:
         fence(settings, self._control, self.checkpoints, registration, openings, on_control_owned)
 
     def begin(self, registration: Registration) -> None:
-        """Verify where the copy of each partition starts, register, and start the lanes."""
+        """Verify the position at which the copy of each partition starts, register this process, and start the lanes."""
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)
         partitions = [(pair, number) for pair in self._pairs.values() for number in range(pair.source.partitions)]
@@ -127,7 +128,10 @@ class RelayRun:
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._workers))
 
     def supervise(self) -> None:
-        """Supervise the lanes until a stop is requested. Raises the error that ended a lane, a watch or the poller."""
+        """Supervise the lanes until a stop is requested.
+
+        Raises the error that has ended the thread of a lane, of a watch of the topic ids, or of the source poller.
+        """
         while not self._stop_requested.wait(SUPERVISION_SECONDS):
             self._state.topics_checked_at = self._topics_checked_at()
             self._store_source_snapshot()
@@ -141,7 +145,10 @@ class RelayRun:
             self._add_new_partitions()
 
     def close(self) -> None:
-        """Let the lanes finish their transactions, and abort the others. Never raises."""
+        """Stop the lanes after their current transactions, and close all threads and sessions.
+
+        Never raises. A lane that does not end in time is logged.
+        """
         self._stopping.set()
         for watch in self._watches:
             watch.close()
@@ -163,7 +170,10 @@ class RelayRun:
         self._control.publish(records)
 
     def _source_topics(self, deadline: float) -> dict[str, Topic]:
-        """Return the source topics. Until the deadline it waits for missing ones: a restarted broker may not know them yet."""
+        """Return the source topics to copy. Raises Fatal if one is missing after the deadline (monotonic seconds).
+
+        Until then the method waits for missing topics, because a broker that has just restarted may not know all topics yet.
+        """
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
             copied = {key.topic for key in self.checkpoints.of_relay(self._settings.name)}
@@ -179,7 +189,12 @@ class RelayRun:
                 raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, USAGE)
 
     def _verified_routes(self, partitions: Sequence[tuple[TopicPair, int]], registration: Registration | None) -> list[Route]:
-        """Return the routes of these partitions after all checks, and write the first checkpoints of new partitions."""
+        """Check the start positions of these partitions, write the first checkpoints of new ones, and return all routes.
+
+        Args:
+            partitions: pairs of topics, each with a partition number.
+            registration: the registration to write with the first checkpoints; None to write none.
+        """
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
         destination_bounds = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
@@ -217,7 +232,7 @@ class RelayRun:
     def _refuse_lost_tails(
         self, routes: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Raise Refused if a destination partition has lost its last copies: no copy may follow a gap."""
+        """Raise CopyRefused if a destination partition has lost its last copies: further copies would follow a gap."""
         configs = self.destination.configs({route.destination for route in routes.values()})
         uncompacted = {name for name, config in configs.items() if config.get("cleanup.policy") == "delete"}
         expected = {
@@ -240,10 +255,11 @@ class RelayRun:
     def _yield_to_earlier_relay(
         self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Delete the first checkpoints again, and raise Refused, if another relay has written its own before.
+        """Give up the new partitions if another relay has written its first checkpoints for the same copies earlier.
 
-        Relays that start together cannot see each other. Each writes its first checkpoints and reads again: the relay that
-        wrote first continues.
+        Relays that start at the same time cannot see each other's checkpoints. Each relay therefore writes its first
+        checkpoints and then reads the checkpoint topic again. The relay that wrote first continues. The other relay deletes its
+        first checkpoints and raises CopyRefused.
         """
         if not new:
             return
@@ -273,7 +289,7 @@ class RelayRun:
                 worker.add(assigned)
 
     def _add_new_partitions(self) -> None:
-        """Also copy new partitions, and new topics that match a pattern."""
+        """Start to copy partitions that were added to the source topics, and new topics that match a pattern."""
         names = [
             name
             for name, topic in self._watches[0].found.items()
@@ -306,12 +322,15 @@ class RelayRun:
         log.info("also copying %s", in_ranges((pair.name, number) for pair, number in partitions))
 
     def _copied(self) -> dict[Partition, int]:
-        """Return the next source offsets in the last committed checkpoints."""
+        """Return the next source offset of each partition, as of its last committed checkpoint."""
         routes = [item for worker in self._workers for item in list(worker.state.routes.items())]
         return {partition: route.committed for partition, route in routes}
 
     def _store_source_snapshot(self) -> None:
-        """Write the last snapshot of the source beside the checkpoints: after a loss of the source nothing else is known."""
+        """Write a new snapshot of the source, if there is one, to the checkpoint topic.
+
+        After a loss of the source nothing else is known about it. Raises the error that has ended the source poller.
+        """
         if self._source_poller is None:
             return
         if self._source_poller.failure is not None:

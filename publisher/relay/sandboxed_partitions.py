@@ -1,8 +1,8 @@
 """The partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
-A process that a batch has killed leaves no record of the partition, and a relay stores none. A lane therefore reads each
-partition in the sandbox when it first copies it in a process, and again if the client reports a batch that it cannot
-decompress.
+The sandbox is a child process that reads a partition whose content may kill its reader. A process that was killed by a batch
+cannot report the partition, and a relay stores nothing about it. A lane therefore reads a partition in the sandbox whenever a
+new process begins to copy it, and again if the client reports a batch that it cannot decompress.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from publisher.relay.transform import Route
 
 
 class SandboxedPartitions:
-    """The sandboxed partitions of one lane, whose thread owns it.
+    """The partitions of one lane that are read in its sandbox. The lane's thread owns the instance.
 
     Args:
         sandbox: the sandbox of the lane.
@@ -33,7 +33,11 @@ class SandboxedPartitions:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Add the routes that are new in this process. Return the others, which the lane's consumer reads."""
+        """Read in the sandbox those routes that this process has not copied before.
+
+        Returns:
+            The other routes, which the lane's consumer reads.
+        """
         others = []
         for route in routes:
             partition = route.topic, route.partition
@@ -49,7 +53,7 @@ class SandboxedPartitions:
         self._reported.add(partition)
 
     def take_reported(self) -> set[Partition]:
-        """Return the partitions that were reported since the last call."""
+        """Return the partitions that were passed to `report` since the last call."""
         reported = self._reported
         self._reported = set()
         return reported
@@ -72,6 +76,9 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the rows for the next transaction: at most `most`, and a row with unreadable headers only alone."""
+    """Return the first rows, for the next transaction: at most `most`.
+
+    A row with unreadable headers is returned alone.
+    """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

@@ -10,7 +10,7 @@ from prometheus_client.samples import Sample
 
 ANSWER_SECONDS = 2.0
 LOCAL_ADDRESSES = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-"""Where a process that listens on all addresses is reached."""
+"""The address to connect to, for a process that listens on all addresses."""
 LANE_METRICS: dict[str, tuple[str, type]] = {
     "lag_records": ("publisher_lag_records", int),
     "lag_seconds": ("publisher_lag_seconds", float),
@@ -20,12 +20,12 @@ LANE_METRICS: dict[str, tuple[str, type]] = {
     "refused": ("publisher_records_refused", int),
     "checkpoint_age_seconds": ("publisher_checkpoint_age_seconds", float),
 }
-"""The fields of a lane, and the metrics that they are read from."""
+"""The name and type of the metric from which each field of LaneStatus is read."""
 
 
 @dataclass(frozen=True)
 class LaneStatus:
-    """The state of one lane; counts are totals since the start of its process.
+    """The state of one lane, as its metrics report it. Counts are totals since the start of the process.
 
     Attributes:
         lane: the number of the lane.
@@ -58,7 +58,7 @@ class ProcessStatus:
         copying: whether records are copied now.
         restarts: how often copying was restarted after a failure.
         last_error: the error that interrupted copying last; None if there was none.
-        last_error_ms: when it happened (Unix ms).
+        last_error_ms: when this error happened (Unix ms); None if there was none.
         lanes: the state of each lane.
         stopped: the partitions that are no longer copied, with the reasons.
     """
@@ -72,7 +72,7 @@ class ProcessStatus:
 
 
 def fetch_process(listen: str, name: str) -> ProcessStatus | None:
-    """Return the state of the relay `name` with this `http.listen`; None if it does not answer."""
+    """Return the state that the relay `name` serves at `listen`; None if it does not answer, or another relay answers."""
     host, _, port = listen.rpartition(":")
     url = f"http://{LOCAL_ADDRESSES.get(host, host)}:{port}/metrics"
     try:
@@ -84,7 +84,7 @@ def fetch_process(listen: str, name: str) -> ProcessStatus | None:
 
 
 def parse_process(text: str, relay: str) -> ProcessStatus | None:
-    """Parse metrics in Prometheus' text format; return None if they are not those of `relay`.
+    """Parse metrics in Prometheus' text format; return None if they are the metrics of another relay.
 
     A metric that an older version does not have counts as 0.
 

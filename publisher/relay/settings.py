@@ -64,7 +64,7 @@ class ClusterSettings(Section):
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Return the settings of its clients."""
+        """Return the settings of the cluster's clients."""
         return self.reached(bootstrap_servers=self.bootstrap_servers, security=self.security, extra=self.extra)
 
     @model_validator(mode="after")
@@ -97,7 +97,7 @@ class DestinationSettings(ClusterSettings):
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Return the settings of its clients."""
+        """Return the settings of the cluster's clients, with the transaction timeout."""
         return super().kafka.model_copy(update={"transaction_timeout_ms": self.transaction_timeout_ms})
 
 
@@ -166,7 +166,10 @@ class RelaySettings(Configuration):
         return [f"{self.transactional_prefix}{lane}/{number}" for number in range(PRODUCERS)]
 
     def lane(self, topic: str, partition: int) -> int:
-        """Return the lane that copies a partition. The assignment is fixed, and balanced even for few topics."""
+        """Return the number of the lane that copies a partition.
+
+        The assignment is fixed as long as `lanes` is, and balanced even for few topics.
+        """
         return (sum(topic.encode()) + partition) % self.lanes
 
 

@@ -1,7 +1,8 @@
 """Poll the source once a second: the end offsets of its partitions, and the positions of the followed consumer groups.
 
-The last snapshot is stored at the destination, beside the checkpoints. After the loss of the source it is all that is known of
-it. A thread of its own queries the source, which may not answer; the thread that supervises the lanes writes the snapshots.
+The last snapshot of these values is stored in the checkpoint topic at the destination. After a loss of the source nothing else
+is known about it. A separate thread queries the source, which may not answer; the thread that supervises the lanes writes the
+snapshots.
 """
 
 import logging
@@ -26,7 +27,7 @@ from publisher.runtime.context import now_ms
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 1.0
-MOST_SNAPSHOTS = 120  # whose end offsets may still be ahead of the copy
+MOST_SNAPSHOTS = 120  # that are kept while their end offsets are ahead of the copies
 
 
 class EndSnapshot(NamedTuple):
@@ -37,21 +38,24 @@ class EndSnapshot(NamedTuple):
 
 
 class Completeness:
-    """Computes up to which time every record of the source has been copied. Pure."""
+    """Computes the latest time at which all records that the source contained are copied by now. Pure.
+
+    `complete_ms` is this time in Unix ms, initially the time that an earlier run has stored; 0 if none is known.
+    """
 
     def __init__(self, complete_ms: int = 0) -> None:
         self.complete_ms = complete_ms
         self._snapshots: deque[EndSnapshot] = deque(maxlen=MOST_SNAPSHOTS)
 
     def add(self, snapshot: EndSnapshot) -> None:
-        """Add the end offsets of a poll."""
+        """Add the end offsets that a poll of the source has returned."""
         self._snapshots.append(snapshot)
 
     def update(self, copied: Mapping[Partition, int]) -> int:
-        """Return the time of the latest snapshot whose end offsets are all copied (Unix ms); 0 if there is none.
+        """Return the time of the latest snapshot whose records are all copied (Unix ms); 0 if there is none.
 
         Args:
-            copied: the next offset of each partition.
+            copied: for each partition, the source offset up to which its copies are committed.
         """
         for snapshot in reversed(self._snapshots):
             if all(copied.get(partition, 0) >= end for partition, end in snapshot.ends.items()):
@@ -69,11 +73,11 @@ class SourcePoller:
         settings: the settings of the relay.
         cluster: the id of the source cluster.
         source: the topics of the source.
-        copied: returns the next offset of each partition whose copies are committed.
-        stored: the snapshot that an earlier run has stored.
+        copied: returns, for each partition, the source offset up to which its copies are committed.
+        stored: the snapshot that an earlier run has stored; None if there is none.
 
     Attributes:
-        failure: the error that has ended the thread.
+        failure: the error that has ended the thread; None while it runs.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class SourcePoller:
         self._thread.start()
 
     def take(self) -> SourceSnapshot | None:
-        """Return the snapshot to store; None if it equals the one returned before."""
+        """Return the latest snapshot to store; None if there is none, or if it equals the last returned one."""
         copied = self._copied()
         with self._lock:
             latest = self._latest

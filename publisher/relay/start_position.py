@@ -1,6 +1,7 @@
-"""Decide where the copy of a partition starts, from its checkpoint and the facts of both clusters. Pure.
+"""Decide at which source offset the copy of a partition starts, from its checkpoint and the state of both clusters. Pure.
 
-A relay never guesses: if two facts contradict each other, the error names both, and the command that continues deliberately.
+A relay never guesses. If the checkpoint contradicts the state of a cluster, the error names both, and the command with which an
+operator continues deliberately.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,7 +14,14 @@ from publisher.relay.checkpoints import Checkpoint, CheckpointKey
 
 @dataclass(frozen=True)
 class CopyEndpoint:
-    """The source or the destination of a copy: the cluster's id, the topic, and the partition's bounds."""
+    """The source or the destination of the copy of one partition.
+
+    Attributes:
+        cluster: the id of the cluster.
+        name: the name of the topic.
+        topic: the id and the number of partitions of the topic.
+        bounds: the start and end offsets of the partition.
+    """
 
     cluster: str
     name: str
@@ -22,14 +30,17 @@ class CopyEndpoint:
 
 
 class CopyRefused(Fatal):
-    """The facts contradict each other: an operator must decide how to continue. The command ends with 3."""
+    """The relay (or a failover) refuses to continue, because the stored positions contradict the state of the clusters.
+
+    Also raised if another process has taken over. An operator must decide how to continue. The command ends with exit code 3.
+    """
 
     def __init__(self, fact: str, hint: str) -> None:
         super().__init__(fact, hint, REFUSED)
 
 
 class OutOfRange(Exception):
-    """The source does not contain the next offset of a partition."""
+    """The log of a source partition does not contain the next offset to copy."""
 
     def __init__(self, message: str, topic: str | None, partition: int | None) -> None:
         super().__init__(message)
@@ -38,7 +49,7 @@ class OutOfRange(Exception):
 
 
 def continue_hint(key: CheckpointKey, to: str = "earliest|latest|OFFSET") -> str:
-    """Return the hint with the command that sets the position."""
+    """Return the hint that names the command with which an operator sets the position `key` to the offset `to`."""
     return (
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to {to}"
     )
@@ -52,18 +63,18 @@ def start(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> int:
-    """Return the offset at which the copy of a partition starts.
+    """Return the source offset at which the copy of a partition starts.
 
     Args:
         key: the partition, as the key of its checkpoint.
-        checkpoint: its checkpoint; None if there is none.
+        checkpoint: the checkpoint of the partition; None for a partition that was not copied before.
         others: the checkpoints of other relays.
-        source: the partition at the source.
-        destination: its copy at the destination.
-        checkpointed: the partitions of the topic that have a checkpoint.
+        source: the current state of the source partition.
+        destination: the current state of the destination partition.
+        checkpointed: the numbers of the partitions of the topic that have a checkpoint.
 
     Raises:
-        Refused: if the facts contradict each other.
+        CopyRefused: if the checkpoint is lost, or contradicts the state of a cluster, or another relay writes the same copy.
     """
     refuse_second_writer(key, others, source, destination)
     if checkpoint is None:
@@ -85,7 +96,7 @@ def start(
 def refuse_second_writer(
     key: CheckpointKey, others: Mapping[CheckpointKey, Checkpoint], source: CopyEndpoint, destination: CopyEndpoint
 ) -> None:
-    """Raise Refused if another relay copies the same partition into the same topic."""
+    """Raise CopyRefused if another relay has a checkpoint for the same source partition and the same destination topic."""
     for other, position in others.items():
         same_source = (position.cluster, other.topic, other.partition) == (source.cluster, key.topic, key.partition)
         if same_source and (position.destination_cluster, position.destination_topic) == (
@@ -101,14 +112,14 @@ def refuse_second_writer(
 
 
 def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> CopyRefused:
-    """Return the error for a destination partition without the last copy of its checkpoint.
+    """Return the error for a destination partition that does not contain the last copy that its checkpoint names.
 
     Args:
-        key: the partition.
+        key: the source partition.
         copied: the source offset of the last copy, according to the checkpoint.
         destination: the destination topic.
         last: the source offset of the last existing copy; -1 if there is none.
-        low: the start of the source's log.
+        low: the first retained offset of the source partition.
     """
     tail = f"ends with the copy of offset {last}" if last >= 0 else "contains no copy"
     return CopyRefused(
@@ -119,7 +130,7 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
 
 
 def missing_topic(topic: str, region: str) -> CopyRefused:
-    """Return the error for a topic that was deleted."""
+    """Return the error for a copied topic that does not exist any longer in `region`."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
         "recreate it and set its position (publisher checkpoint set), or remove it from source.topics",
@@ -140,7 +151,11 @@ def _refuse_lost_checkpoint(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> None:
-    """Raise Refused if the checkpoint of a partition is lost: to start again would copy every record twice."""
+    """Raise CopyRefused if a partition without a checkpoint was copied before.
+
+    A new start would copy every record a second time. A lost checkpoint is recognized by the checkpoints of higher partitions,
+    and by records in a destination partition into which no other relay copies.
+    """
     if any(number > key.partition for number in checkpointed):
         raise CopyRefused(
             f"{key.topic}[{key.partition}] has no checkpoint, but higher partitions have: it is lost", continue_hint(key)
@@ -159,7 +174,7 @@ def _refuse_lost_checkpoint(
 def _refuse_changed_endpoints(
     key: CheckpointKey, checkpoint: Checkpoint, source: CopyEndpoint, destination: CopyEndpoint
 ) -> None:
-    """Raise Refused if the checkpoint belongs to another cluster or topic, at the source or the destination."""
+    """Raise CopyRefused if the checkpoint names another cluster or topic than the current one, at either end of the copy."""
     if checkpoint.cluster != source.cluster:
         raise CopyRefused(
             f"the checkpoint of {key.topic}[{key.partition}] is of cluster {checkpoint.cluster}, {key.region} now is cluster "

@@ -10,12 +10,12 @@ from publisher.transactions.protocol import Counters
 
 log = logging.getLogger(__name__)
 
-SILENT_SECONDS = 2.0  # if the source has not answered for longer, the lag is at least that
+SILENT_SECONDS = 2.0  # if the source has not answered for longer, the lag in seconds is at least this silence
 
 
 @dataclass
 class LaneState:
-    """The state of a lane over all runs. Times are monotonic seconds.
+    """The state of a lane, a thread that copies a fixed part of the partitions, over all runs. Times are monotonic seconds.
 
     Attributes:
         number: the number of the lane.
@@ -25,7 +25,7 @@ class LaneState:
         heartbeat: when the lane's thread last showed that it still moves.
         checkpoint_at: when the last transaction was committed.
         routes: the partitions that the lane copies in this run.
-        stopped: the partitions that it no longer copies in this run, with the reason.
+        stopped: the partitions that the lane no longer copies in this run, with the reason.
         begun: the partitions that the lane has begun to copy in any run of this process.
     """
 
@@ -40,13 +40,14 @@ class LaneState:
     begun: set[Partition] = field(default_factory=set)
 
     def lag_records(self) -> int:
-        """Return the number of source offsets that are not yet committed at the destination."""
+        """Return the number of source offsets whose copies are not yet committed at the destination."""
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """Return the largest age among partitions with a backlog; 0 without a backlog.
+        """Return the lag of the lane in seconds: the largest lag of a partition with a backlog; 0 without a backlog.
 
-        The age of a partition is the time since its last copied record, or since it last had no backlog.
+        The lag of a partition is the shorter of the time since the timestamp of its last copied record, and the time since it
+        last had no backlog.
         """
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
         last_level = [max(route.timestamp_ms, route.level_ms) for route in behind]
@@ -56,7 +57,13 @@ class LaneState:
 
 @dataclass(frozen=True)
 class RunFailure:
-    """The error that ended a run of the relay: its family, its text, and the time (Unix ms)."""
+    """The error that ended a run of the relay.
+
+    Attributes:
+        family: the name of the error class in lower case, or "out of range".
+        text: the message of the error.
+        at_ms: when the run ended (Unix ms).
+    """
 
     family: str
     text: str
@@ -69,13 +76,13 @@ class RelayState:
     Attributes:
         name: the relay's name.
         lanes: the state of each lane.
-        restarts: number of runs after the first that began to copy.
-        registered: whether this process has ever registered.
+        restarts: number of later runs that began to copy; the first such run does not count.
+        registered: whether this process has ever written its registration to the checkpoint topic.
         copying_since: when the first run began to copy (monotonic seconds); None before that.
         copying: whether records are copied now.
-        topics_checked_at: when the topics of both clusters were last found unchanged (monotonic seconds).
-        last_failure: the last failure.
-        failures: number of failures by family.
+        topics_checked_at: when the topic ids of both clusters were last confirmed to be unchanged (monotonic seconds).
+        last_failure: the error that ended the last failed run; None if no run has failed.
+        failures: number of failed runs, by the `family` of their errors.
         retention: how long the source retains the records of each topic that it deletes by age (seconds).
         unreadable: number of keys of the checkpoint topic whose newest record was unreadable.
     """
@@ -112,19 +119,22 @@ class RelayState:
         self.failures[family] = self.failures.get(family, 0) + 1
 
     def silence(self, now: float) -> float:
-        """Return how many seconds ago the source last answered; 0 if that is within SILENT_SECONDS."""
+        """Return the seconds since the source last answered; 0 for at most SILENT_SECONDS. `now` is monotonic."""
         age = now - max(self.topics_checked_at, self.copying_since or now)
         return age if age > SILENT_SECONDS else 0.0
 
     def not_ready(self) -> str | None:
-        """Return why records are not copied; None if they are."""
+        """Return why the relay is not ready: it does not copy, or the source does not answer. None if it is ready."""
         if not self.copying:
             return self.last_failure.text if self.last_failure else "starting"
         silence = self.silence(time.monotonic())
         return f"the source has not answered for {silence:.1f} s" if silence else None
 
     def not_live(self, limit: float) -> str | None:
-        """Return which lanes have not moved for `limit` seconds while records are copied; None if all have."""
+        """Return a message that names the lanes without a heartbeat for `limit` seconds; None if all lanes are live.
+
+        While no records are copied, all lanes count as live.
+        """
         now = time.monotonic()
         stuck = [lane.number for lane in self.lanes if self.copying and now - lane.heartbeat > limit]
         return f"lanes {stuck} have not moved for {limit:.0f} s" if stuck else None

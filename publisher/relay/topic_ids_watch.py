@@ -1,8 +1,8 @@
-"""Check that the copied topics are not recreated.
+"""Check continuously that the copied topics were not recreated.
 
-A topic that is recreated under the same name has a new log, in which a known offset means another record. The client continues
-in the new log without an error. A lane therefore commits a transaction only if the ids were confirmed a few seconds ago at most
-(`TopicIdWatch.seen`).
+A topic that is recreated under the same name has a new log, in which an offset of the old log names another record. The client
+continues in the new log without an error. A lane therefore commits a transaction only if the topic ids were confirmed within
+the last seconds (`TopicIdWatch.seen`).
 """
 
 import logging
@@ -24,9 +24,9 @@ class TopicPoller:
     """Queries the topics of a cluster repeatedly, in a thread of its own.
 
     Attributes:
-        found: the last answer; another object only if its content has changed.
-        seen: when the last answer was requested (monotonic seconds).
-        failure: the error that has ended the thread.
+        found: the topics of the last accepted answer, by name. The object is replaced only if its content has changed.
+        seen: when the last accepted answer was requested (monotonic seconds).
+        failure: the error that has ended the thread; None while it runs.
     """
 
     def __init__(self, cluster: Topics, name: str, topics: Iterable[str]) -> None:
@@ -41,7 +41,7 @@ class TopicPoller:
         self._thread.start()
 
     def hurry(self) -> None:
-        """Make the next query at once."""
+        """Start the next query at once, instead of at the end of PERIOD_SECONDS."""
         self._soon.set()
 
     def close(self) -> None:
@@ -65,12 +65,12 @@ class TopicPoller:
             self._soon.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
 
     def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - subclasses use them
-        """Return whether the answer counts. May raise."""
+        """Return whether `found` and `seen` are updated with this answer. An error that it raises ends the thread."""
         return True
 
 
 class TopicIdWatch(TopicPoller):
-    """Fails if a topic has another id than expected, or has been missing for ABSENT_SECONDS."""
+    """Polls the ids of topics. `failure` is set if a topic has another id than expected, or is missing for ABSENT_SECONDS."""
 
     def __init__(self, cluster: Topics, region: str, expected: Mapping[str, Topic]) -> None:
         self.region = region
@@ -79,7 +79,7 @@ class TopicIdWatch(TopicPoller):
         super().__init__(cluster, region, expected)
 
     def add(self, topics: Mapping[str, Topic]) -> None:
-        """Check these topics too."""
+        """Also check these topics, which must keep their current ids."""
         self._names |= topics.keys()
         self._expected_ids = self._expected_ids | {name: topic.id for name, topic in topics.items()}
 

@@ -27,7 +27,7 @@ class TopicPair(NamedTuple):
     destination: Topic
 
     def checkpoint(self, route: Route, clusters: tuple[str, str], now_ms: int) -> Checkpoint:
-        """Return the checkpoint of a route; `clusters` are the ids of source and destination."""
+        """Return the checkpoint of a route in this topic; `clusters` are the ids of the source and destination clusters."""
         return Checkpoint(
             next=route.next,
             cluster=clusters[0],
@@ -57,7 +57,7 @@ def has_patterns(settings: RelaySettings) -> bool:
 
 
 def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return the conflicts between the names of destination topics, one line each. Pure."""
+    """Return the conflicts between the destination topics of the source topics `names`, one line each. Pure."""
     conflicts = []
     sources: dict[str, str] = {}
     for name in names:
@@ -86,7 +86,7 @@ def pairs(
     Raises:
         Retriable: if a cluster does not answer.
         NotAllowed: if a destination topic may not be written.
-        Refused: if a destination topic has fewer partitions than its source.
+        CopyRefused: if a destination topic has fewer partitions than its source.
         Fatal: with exit code 2 if names conflict or a destination topic is missing.
     """
     if conflicts := clashes(settings, list(topics)):
@@ -119,7 +119,16 @@ def smallest_limit(destination: Topics, copied: Iterable[TopicPair]) -> int:
 
 
 def ensure_relay_topics(settings: RelaySettings, destination: Topics, *, create: bool) -> None:
-    """Check that the checkpoint topic and the refusal topic can be used, or create them. Raises Fatal (2)."""
+    """Check that the checkpoint topic and the refusal topic exist and can be used.
+
+    Args:
+        settings: the settings of the relay.
+        destination: the topics of the destination cluster.
+        create: whether to create a missing topic.
+
+    Raises:
+        Fatal: with exit code 2 if a topic is missing, or if the checkpoint topic is not compacted.
+    """
     name = settings.checkpoint_topic
     _ensure(destination, "checkpoint", name, frozenset({READ, WRITE}), checkpoint.TOPIC_CONFIG, create)
     if settings.refusal_topic:
@@ -147,7 +156,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
 
 
 def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
-    """Create missing topics and partitions; return whether any were missing."""
+    """Create the destination topics and partitions that are missing; return whether any were missing."""
     existing = destination.topics(targets.values())
     missing = [name for name, target in targets.items() if target not in existing]
     configs = source.configs(missing)

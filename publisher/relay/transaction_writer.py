@@ -1,6 +1,6 @@
 """Publish the transactions of a lane: records, and the checkpoints after them, atomically.
 
-It owns the lane's transactional session. It does not read the source, and does not decide what happens after a rejected
+The writer owns the lane's transaction session. It does not read the source, and does not decide what happens after a rejected
 transaction.
 """
 
@@ -23,11 +23,11 @@ from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import Produce, TransactionSession
 from publisher.transactions.protocol import Record
 
-CHECKPOINT_SECONDS = 1.0  # positions also advance without records: past transaction markers and filtered records
-SEEN_SECONDS = 5.0  # largest age of the check of the topics' ids when a transaction begins; a busy broker needs 2 s
+CHECKPOINT_SECONDS = 1.0  # between transactions without copies: positions also advance past markers and filtered records
+SEEN_SECONDS = 5.0  # when a transaction begins, the topic ids must have been confirmed so recently; a busy broker needs 2 s
 USUAL_COMMIT_SECONDS = 0.005
 LONGEST_REST_SECONDS = 0.050  # after a small transaction, because every transaction is work for the broker
-SMALL = 500  # records
+SMALL = 500  # a transaction of fewer records is small
 
 Fill = Callable[[Produce], tuple[int, int]]
 """Produces the records of a transaction; returns how many records were read for it, and the bytes of their values."""
@@ -36,25 +36,26 @@ Fill = Callable[[Produce], tuple[int, int]]
 def rest_after(commit_seconds: float) -> float:
     """Return how long to wait after a small transaction, from the duration of its commit (both in seconds).
 
-    It is as long as the commit, and longer in proportion if the broker is busy, so that many lanes do not overload it.
+    The wait is as long as the commit. If the broker is busy, and commits are slower than USUAL_COMMIT_SECONDS, the wait is
+    longer than the commit in the same proportion, so that many lanes do not overload the broker.
     """
     return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
 
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The values that the workers of one run share.
+    """The values that the copy workers of one run share.
 
     Attributes:
         settings: the settings of the relay.
         checkpoint: returns the checkpoint record of a route.
-        topics_checked_at: returns when the topics' ids were last found unchanged (monotonic seconds).
+        topics_checked_at: returns when the topic ids were last confirmed to be unchanged (monotonic seconds).
         context: as in TransactionSession.
         wait_until_decided: as in TransactionSession.
-        batch_bytes: the largest batch that every topic accepts.
-        rate_limit: the limit of all workers together.
-        stopping: the workers end when it is set.
-        ended: set by a worker when it has ended.
+        batch_bytes: the largest batch that every destination topic accepts.
+        rate_limit: the limit of bytes per second for all workers together.
+        stopping: the workers end when this event is set.
+        ended: a worker sets this event when it ends.
     """
 
     settings: RelaySettings
@@ -98,17 +99,17 @@ class TransactionWriter:
         self._session.open()
 
     def publish(self, fill: Fill) -> tuple[int, int]:
-        """Publish what `fill` produces, and the checkpoints after it, in one transaction.
+        """Publish the records that `fill` produces, and the checkpoints after them, in one transaction.
 
-        The transaction is dropped if the topics' ids cannot be confirmed before the end of the run, or if there is neither a
-        record nor a due checkpoint.
+        The transaction is aborted if the run ends before the topic ids are confirmed, or if there is neither a record nor a due
+        checkpoint.
 
         Returns:
-            What `fill` returns; (0, 0) if it was not called.
+            The result of `fill`; (0, 0) if it was not called.
 
         Raises:
             TransactionRejected: if the destination rejects one of the records. Only `recover` is allowed then.
-            Exception: any other error ends the worker.
+            Exception: any other error, after which the worker must end.
         """
         state = self._state
         before = replace(state.tally)
@@ -148,11 +149,11 @@ class TransactionWriter:
         self._open_session.recover()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Make new partitions of these topics known to the producers."""
+        """Refresh the producers' metadata of these destination topics, so that they know new partitions."""
         self._open_session.refresh_metadata(topics)
 
     def wait_for_same_topics(self) -> bool:
-        """Wait until the topics' ids were confirmed a moment ago. Return False if the run ends before that."""
+        """Wait until the topic ids were confirmed within the last SEEN_SECONDS. Return False if the run ends before that."""
         while not self._shared.stopping.is_set():
             now = self._state.heartbeat = time.monotonic()
             if self._shared.topics_checked_at() >= now - SEEN_SECONDS:
@@ -171,9 +172,10 @@ class TransactionWriter:
         return self._session
 
     def _ownership_record(self) -> Record:
-        """Return the current checkpoint of a route; before there is one, the registration.
+        """Return the record for the session's ownership check: the current checkpoint of any route of the lane.
 
-        A repeated registration would hide that of a process that has replaced this one.
+        Before the lane has a route, it is the registration. Later the registration must not be written again: it would hide the
+        registration of a process that has replaced this one.
         """
         for route in self._state.routes.values():
             return self._shared.checkpoint(route)

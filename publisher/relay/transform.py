@@ -1,9 +1,9 @@
-"""Turn source records into their copies, which differ in three headers only. Decides no positions.
+"""Turn source records into their copies, which differ from them in three headers only. Decides no positions.
 
-`x-origin` is the position where a record was first written, and further copies retain it; `x-hops` counts the copies;
-`x-copied-to` names the partition that the copy was written to. A program that forwards headers writes them to another
-partition: such a record is not a copy, and receives an origin of its own. `copy` is the only loop that runs per record, so it
-does no avoidable work.
+`x-origin` is the position at which a record was first written; a copy of a copy retains it. `x-hops` counts the copies.
+`x-copied-to` names the partition that the copy was written to. A program may forward the headers of a copy to a record of its
+own, in another partition. As `x-copied-to` names the first partition, this record is not taken for a copy, and receives its own
+origin. `copy` is the only loop that runs per record, so it does no avoidable work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition
 from publisher.kafka.source_position import COPIED_TO, HOPS, ORIGIN, OWN, Position, address, origin_of
 
-HEADER_BYTES = 1_024  # that the headers may add to a record: two region names and two topic names of the largest length
+HEADER_BYTES = 1_024  # the most that the three headers add to a record: two region names and two topic names of full length
 FIRST_HOP = (HOPS, b"1")
 LONGEST_COUNT = 9  # digits; a longer value is not a count of hops
 
@@ -25,26 +25,26 @@ Headers = list[tuple[str, Any]]
 
 
 class Route:
-    """The copy of one partition: its source, its destination and its progress.
+    """A source partition, the destination topic that it is copied to, and the progress of the copy. Offsets are source offsets.
 
     Attributes:
         topic: the source topic.
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
-        origin: the prefix of the `x-origin` of its records.
-        tail: the headers that follow the origin in the first copy of a record.
+        origin: the `x-origin` of the partition's records, without the offset at its end.
+        tail: the headers that follow `x-origin` in the first copy of a record.
         next: the next offset to read.
-        read: the offset after the last record that was read.
+        read: the offset after the last record that was read; `next` may be higher, past offsets without a record.
         copied: the last offset that was copied; -1 if none.
-        end: the end of the source's log, as of the last answer.
-        timestamp_ms: the timestamp of the last record; -1 if none.
-        epoch: the leader epoch of the last record; -1 if none.
+        end: the end of the source partition, as of the last answer of the source.
+        timestamp_ms: the timestamp of the last record before `next`; -1 if none.
+        epoch: the leader epoch of the last record before `next`; -1 if none.
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
-        copies_from: as in the checkpoint.
-        level_ms: when there was last no backlog behind the committed records (Unix ms); -1 if never.
-        sent: the last record that was copied and is not settled yet.
-        passed: the last record that was not copied and is not settled yet.
+        copies_from: as in `Checkpoint`.
+        level_ms: when all records of the partition were last committed (Unix ms); -1 if never.
+        sent: the last copied record that `settle` has not included in `next` yet.
+        passed: the last record that was not to be copied, and that `settle` has not included in `next` yet.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Route:
         self.passed: Message | None = None
 
     def settle(self) -> bool:
-        """Advance past the records that were sent or passed; return whether a checkpoint has anything new to commit."""
+        """Advance `next` past the records `sent` and `passed`. Return whether `next` differs from the committed checkpoint."""
         for message in (self.sent, self.passed):
             if message is not None:
                 offset = message.offset()
@@ -97,19 +97,22 @@ class Route:
         return self.next != self.committed
 
     def reach(self, end: int, now_ms: int) -> None:
-        """Advance to the end of the partition, past offsets without a record. All records before it have been read."""
+        """Advance `next` to the end of the partition, past offsets without a record.
+
+        The consumer reports this end after it has returned all records before it.
+        """
         self.settle()
         self.next = max(self.next, end)
         if self.read <= self.committed:
             self.level_ms = now_ms
 
     def confirm(self) -> None:
-        """Record that a checkpoint of the settled progress is committed."""
+        """Record that a checkpoint with the current `next` and `copied` is committed."""
         self.committed = self.next
         self.confirmed = self.copied
 
     def rewind(self) -> None:
-        """Return to the last committed checkpoint."""
+        """Reset the progress to the last committed checkpoint, to read the records after it again."""
         self.sent = self.passed = None
         self.next = self.committed
         self.copied = self.confirmed
@@ -118,13 +121,13 @@ class Route:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of a lane's records, as plain integers.
+    """The numbers of records that a lane has read, by their treatment.
 
     Attributes:
         copied: records that were copied.
         looped: records that came from the destination and were not copied.
         filtered: records that the filter excluded.
-        derived: copied records that carried the origin of another record.
+        derived: copied records that carried the headers of another copy, and received their own origin.
         refused: records that were produced to the refusal topic.
     """
 
@@ -136,15 +139,20 @@ class Tally:
 
     @property
     def written(self) -> int:
-        """Return the number of records that were produced."""
+        """Return the number of records that were produced: copies and dead letters."""
         return self.copied + self.refused
 
 
 class Rules:
-    """Decides which records of region `source` are copied.
+    """Decides which records of the region `source` are copied to the region `destination`, and with which headers.
 
-    Records that were first written in `destination` are not copied back. With a filter, a record must have one of the values
-    of each header that the filter names. `renaming` is the form of destination topics.
+    Records that were first written in `destination` are not copied back.
+
+    Args:
+        source: the region of the source.
+        destination: the region of the destination.
+        wanted: the filter: a record must have, for each header named here, one of the values. Empty for no filter.
+        renaming: the setting `destination.topic`, from which the names of destination topics are formed.
     """
 
     def __init__(self, source: str, destination: str, wanted: Mapping[str, Sequence[str]], renaming: str = "{topic}") -> None:
@@ -154,7 +162,17 @@ class Rules:
         self.wanted = {name: frozenset(value.encode() for value in values) for name, values in wanted.items()}
 
     def copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
-        """Return the headers of the copy; None if the record was first written at the destination. May change `headers`."""
+        """Return the headers for the copy of a record. May change `headers`.
+
+        Args:
+            headers: the headers of the record.
+            route: the route of its partition.
+            offset: its source offset.
+            tally: the counts to increase.
+
+        Returns:
+            The headers of the copy; None if the record is not copied, because it was first written at the destination.
+        """
         for name, _ in headers:
             if name == ORIGIN:
                 return self._further_copy_headers(headers, route, offset, tally)
@@ -163,12 +181,12 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """Return the origin of a record of the source; None if it is not a copy, or was first written in this region."""
+        """Return the `x-origin` of a record in a source partition; None unless the record is a copy from another region."""
         origin = origin_of(headers, partition, self._renaming)
         return None if origin is None or origin.startswith(self._source) else origin
 
     def is_home(self, origin: bytes) -> bool:
-        """Return whether a record of this `x-origin` was first written at the destination."""
+        """Return whether a record with this `x-origin` was first written at the destination."""
         return origin.startswith(self._destination)
 
     def passes(self, headers: Headers | None) -> bool:
@@ -209,7 +227,7 @@ def copy(
         rules: decide which records are copied.
         produce: as `Producer.produce`.
         tally: the counts to increase.
-        skip_unreadable: whether to continue behind a record whose headers the client cannot read. Otherwise the route of its
+        skip_unreadable: whether to continue after a record whose headers the client cannot read. Otherwise the route of its
             partition is removed from `routes`, so that no later record of the partition is copied.
 
     Returns:

@@ -1,8 +1,9 @@
 """Check that destination partitions still contain the last copy that their checkpoints name. Reads partitions backwards.
 
-A partition is reported only if the loss is certain. Copies have the order of their source, and retention deletes the oldest
-records. So the end of the log was lost if its last copy is an older one, or if no copy exists although nothing was deleted.
-Compaction may delete any record: compacted topics must not be passed.
+The tail of a partition is its last copies. A lost tail is reported only if the loss is certain. Copies have the order of their
+source, and retention deletes the oldest records first. The tail was therefore lost if the last existing copy is older than the
+last copy in the checkpoint, or if no copy exists although retention has deleted nothing. Compaction may delete any record, so
+callers must not pass compacted topics.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,21 +14,31 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import PartitionBatch, TopicReader
 from publisher.kafka.source_position import offset_of, origin_of
 
-FIRST_SPAN = 64  # offsets of a partition; transaction markers are among them
-LARGEST_SPAN = 100_000  # offsets: behind more records of other writers nothing is certain
+FIRST_SPAN = 64  # offsets that are read first, transaction markers included
+LARGEST_SPAN = 100_000  # offsets; if so many at the end contain no copy, the search ends without a result
 
 
 class ExpectedTail(NamedTuple):
-    """The last copy of a source partition: the prefix of its `x-origin`, and its source offset `copied`."""
+    """The last copy of a source partition, according to its checkpoint.
+
+    Attributes:
+        origin: the `x-origin` of copies of this partition, without the offset at its end.
+        copied: the source offset of the last copy.
+    """
 
     origin: bytes
     copied: int
 
 
 def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTail]) -> dict[Partition, int]:
-    """Return the destination partitions without their last copy, with the source offset of the last existing copy.
+    """Find the destination partitions that do not contain their last copy.
 
-    The offset is -1 if no copy exists.
+    Args:
+        reader: reads the destination.
+        expected: the last copy by destination partition.
+
+    Returns:
+        For each partition with a lost tail, the source offset of the last existing copy; -1 if no copy exists.
 
     Raises:
         Fatal: if a partition cannot be read.
@@ -52,7 +63,7 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
 
 
 def _last_copies(batches: Iterable[PartitionBatch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
-    """Return the source offset of the last copy in each partition."""
+    """Return the source offset of the last copy in each partition that has a copy among these records."""
     last: Offsets = {}
     for batch in batches:
         prefix = expected[batch.partition].origin
