@@ -1,4 +1,4 @@
-"""The rights that the broker's ACLs must allow, and the messages for missing ones: right, resource and remedy. Pure."""
+"""The rights that the broker's ACLs must grant, and the error messages for missing rights, with the remedy. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -23,7 +23,13 @@ Operations = frozenset[AclOperation]
 
 
 class Right(NamedTuple):
-    """One operation on one resource. `kind` is an option of kafka-acls; a `name` that ends with `*` is a prefix."""
+    """The right to one operation on one resource.
+
+    Attributes:
+        operation: the operation.
+        kind: the kind of the resource, which is also the name of an option of kafka-acls.sh.
+        name: the name of the resource; with `*` at its end, the prefix of several names.
+    """
 
     operation: AclOperation
     kind: str
@@ -35,17 +41,23 @@ class Right(NamedTuple):
 
 
 def to_read(*topics: str) -> dict[str, Operations]:
-    """Return the operations for topics whose records are read."""
+    """Return the operations that a client needs on topics whose records it reads."""
     return dict.fromkeys(topics, frozenset({READ}))
 
 
 def to_describe(*topics: str) -> dict[str, Operations]:
-    """Return the operations for topics of which only the start and end offsets are read."""
+    """Return the operations that a client needs on topics of which it reads only the start and end offsets."""
     return dict.fromkeys(topics, frozenset({DESCRIBE}))
 
 
 def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations | None]) -> list[Right]:
-    """Return the missing rights on topics. None stands for a broker that does not report rights: nothing is missing."""
+    """Return the rights on topics that a client needs but does not have.
+
+    Args:
+        needed: the operations that the client needs, by topic.
+        granted: the operations that the broker allows, by topic. For a topic with None, or without an entry, the rights are
+            unknown, and none counts as missing.
+    """
     rights = []
     for topic, operations in needed.items():
         allowed = granted.get(topic)
@@ -59,14 +71,14 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
 
 def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
-    """Return the error for missing rights, with the commands that grant them as its hint."""
+    """Return the error that names the missing `rights`. Its hint has the commands that grant them."""
     missing_rights = list(rights)
     names = "; ".join(f"no right to {right}" for right in missing_rights)
     return NotAllowed(f"the broker refuses: {names}", grants(settings, missing_rights))
 
 
 def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
-    """Return the commands with which an administrator grants the rights."""
+    """Return the kafka-acls.sh commands with which an administrator grants the rights."""
     user = settings.security.username or "NAME"
     return "; ".join(
         f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{user} "

@@ -1,6 +1,6 @@
-"""The header of a record batch (magic 2), found in bytes of memory. Pure.
+"""Search bytes of memory for the header of a record batch (magic 2). Pure.
 
-librdkafka gives no access to it: for a batch that cannot be decompressed it reports at most the first offset.
+librdkafka gives no access to this header. For a batch that cannot be decompressed it reports at most the first offset.
 """
 
 import re
@@ -11,13 +11,21 @@ from typing import NamedTuple
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 CODEC_BITS = 0x07
 HEADER = struct.Struct(">qiibIhiqqqhii")
-BEFORE_LENGTH = 12  # bytes of a batch that its own length does not count
+BEFORE_LENGTH = 12  # bytes at the start of a batch that are not included in its field `batchLength`
 MAGIC_AT = 16
 MAGIC = re.compile(rb"\x02(?=[\s\S]{4}\x00[\x01-\x3f])")  # magic, checksum, and attributes with a codec
 
 
 class BatchHeader(NamedTuple):
-    """A compressed batch: its first and last offset, its codec, its bytes in the log, and its number of records."""
+    """The header of a compressed batch.
+
+    Attributes:
+        first: the first offset of the batch.
+        last: the last offset of the batch.
+        codec: the name of the compression codec.
+        size: the bytes of the batch in the log.
+        records: the number of records.
+    """
 
     first: int
     last: int
@@ -27,7 +35,10 @@ class BatchHeader(NamedTuple):
 
 
 def headers_in(data: bytes, offset: int) -> Iterator[BatchHeader]:
-    """Yield everything in `data` that looks like the header of a complete compressed batch with this offset."""
+    """Yield the headers in `data` of complete compressed batches that contain this offset.
+
+    Other bytes may look like a header, for example in the value of a record.
+    """
     for match in MAGIC.finditer(data):
         at = match.start() - MAGIC_AT
         if at < 0 or at + HEADER.size > len(data):

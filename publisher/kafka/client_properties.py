@@ -112,7 +112,7 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Properties that `extra` must not state, and why."""
+"""Properties that `extra` must not state, each with the reason."""
 
 SECRET = frozenset(
     {
@@ -241,17 +241,20 @@ ALLOWED = frozenset(
 LOWEST: Mapping[str, tuple[int, str]] = MappingProxyType(
     {"topic.metadata.refresh.interval.ms": (1, "partitions that are added would never be read")}
 )
-"""The least value of a property that is allowed, and why."""
+"""The lowest allowed value of a property that `extra` may state, and the reason."""
 
 
 def faults(extra: Mapping[str, object]) -> dict[str, str]:
-    """Return, for each property that `extra` must not state, the reason and the remedy. No text holds a value."""
+    """Return a text for each property of `extra` that it must not state: the reason and the remedy.
+
+    No text contains the value of a property, which may be secret.
+    """
     rejected = {key: _fault(key, value) for key, value in sorted(extra.items())}
     return {key: text for key, text in rejected.items() if text is not None}
 
 
 class PropertyFaults(ValueError):
-    """Properties that `extra` must not state. `faults` has the reason and the remedy for each."""
+    """`extra` states properties that it must not state. `faults` has the reason and the remedy, by property."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__(property_lines("extra", faults))
@@ -259,7 +262,7 @@ class PropertyFaults(ValueError):
 
 
 def property_lines(section: str, faults: Mapping[str, str]) -> str:
-    """Return a line for each faulty property of a section."""
+    """Return one line for each faulty property of the section `section`."""
     return "\n".join(f"{section}.{key}: {text}" for key, text in faults.items())
 
 
@@ -270,7 +273,7 @@ def check(extra: Mapping[str, object]) -> None:
 
 
 def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
-    """Return the lines for what `check` has raised in this section, or None for another fault."""
+    """Return the lines for one of pydantic's errors in this section; None if it was not raised by `check`."""
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
 

@@ -19,7 +19,7 @@ from publisher.kafka import security as security_section
 from publisher.kafka.error_codes import NO_CONNECTION, REFUSED, UNKNOWN_CLIENT
 from publisher.kafka.security import SecuritySettings
 
-RETRY_BACKOFF_MS = 250  # large on purpose: a commit slower than 0.75 of this may have been sent twice (`TransactionSession`)
+RETRY_BACKOFF_MS = 250  # large on purpose: a commit that takes 0.75 of it may have been sent twice (`TransactionSession`)
 LARGEST_MESSAGE = 1_000_000_000  # bytes, the maximum of librdkafka: the broker enforces the limit of each topic
 LARGEST_BATCH = 1_000_000  # bytes, the default of librdkafka: a larger record is a batch by itself
 FIRST_ANSWER_SECONDS = 1.0
@@ -68,8 +68,8 @@ class KafkaSettings(BaseModel):
 def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> bool:
     """Return whether the value of a setting or client property must never be printed.
 
-    In `security` and `extra` every value is secret unless its name is known to be harmless: a misspelt name may have a
-    password.
+    In `security` and `extra` every value is secret unless its name is known to be harmless, because a misspelt name may have a
+    password as its value.
 
     Args:
         key: The name of the setting, with its sections.
@@ -88,7 +88,11 @@ def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> boo
 
 
 def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Return the properties that all clients share; `extra` has precedence. Raises Fatal (2) for a bad password file."""
+    """Return the properties that all clients share; `extra` has precedence.
+
+    Raises:
+        Fatal: with exit code 2 if a password file cannot be used.
+    """
     try:
         proof = security_section.properties(settings.security)
     except (OSError, ValueError) as error:
@@ -106,7 +110,7 @@ def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
 
 
 def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
-    """Return the properties of a group member that does not commit by itself."""
+    """Return the properties of a consumer that joins `group` and does not commit automatically."""
     properties: dict[str, Any] = {
         "group.id": group,
         "group.protocol": settings.group_protocol,
@@ -129,8 +133,9 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
 class ErrorWatch:
     """An error callback that stores errors of a client.
 
-    `fatal` is the first error that a retry cannot fix, although librdkafka retries it for ever. `last` is the most recent
-    error, except that the error "no broker is connected" replaces no other one.
+    Attributes:
+        fatal: the first error that a retry cannot cure, although librdkafka retries for ever; None if there was none.
+        last: the most recent error; None if there was none. The error "no broker is connected" does not replace another error.
     """
 
     def __init__(self) -> None:
@@ -147,9 +152,10 @@ class ErrorWatch:
 
 @contextlib.contextmanager
 def unwrap_kafka_errors() -> Iterator[None]:
-    """Raise the KafkaException of a fatal error within this context, for a producer that can be fenced.
+    """Raise KafkaException instead of the SystemError that confluent-kafka causes for a fatal error of a producer.
 
-    confluent-kafka calls the logger while the exception is set, and Python then raises a SystemError caused by it.
+    confluent-kafka calls the logger while the KafkaException is set. Python then raises a SystemError whose cause is the
+    KafkaException.
     """
     try:
         yield
@@ -160,7 +166,7 @@ def unwrap_kafka_errors() -> Iterator[None]:
 
 
 class Plugin(Protocol):
-    """A librdkafka plugin that fetches or produces for a client."""
+    """A native plugin of librdkafka that fetches or produces records by the handle of a client. `path` is its library."""
 
     path: str
 
@@ -169,13 +175,16 @@ class Plugin(Protocol):
 
 
 class HandledConsumer(Consumer):
-    """A consumer with its handle in librdkafka."""
+    """A consumer with its librdkafka handle, a pointer for a plugin; 0 without a plugin."""
 
     handle = 0
 
 
 class HandledProducer(Producer):
-    """A producer with its handle in librdkafka, and the text of its timeout setting for error messages."""
+    """A producer with its librdkafka handle, a pointer for a plugin; 0 without a plugin.
+
+    `timeout_setting` names the transaction timeout in error messages.
+    """
 
     handle = 0
     timeout_setting = "transaction_timeout_ms"
@@ -188,7 +197,7 @@ Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 def _create_with_handle(
     plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]
 ) -> Handled:
-    """Create a client, with its handle if there is a plugin."""
+    """Create a client. With a plugin, load the plugin into the client and set the client's handle."""
     if plugin is None:
         return _create(settings, kind, properties)
     created = _create(settings, kind, properties | {"plugin.library.paths": plugin.path})
@@ -197,7 +206,11 @@ def _create_with_handle(
 
 
 def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
-    """Create a client. Its errors go to `error_cb`. Raises Fatal (2) if librdkafka rejects the properties."""
+    """Create a client, which reports its errors to the property `error_cb`, by default to an ErrorWatch.
+
+    Raises:
+        Fatal: with exit code 2 if librdkafka rejects the properties.
+    """
     try:
         return kind({"error_cb": ErrorWatch()} | properties, logger=library_log)
     except KafkaException as error:
@@ -214,9 +227,15 @@ def consumer(
     on_commit: Callable[[KafkaError | None, list[TopicPartition]], None],
     plugin: Plugin | None = None,
 ) -> Consumer:
-    """Create a group member for scoring, which reads committed events only and does not commit by itself.
+    """Create a consumer for scoring. It joins `group`, reads committed events only, and does not commit automatically.
 
-    `on_commit` receives the result of an asynchronous commit during a poll.
+    Args:
+        settings: the connection.
+        client_id: the client id.
+        group: the consumer group.
+        watch: called with the errors of the client.
+        on_commit: called during a poll with the result of an asynchronous commit.
+        plugin: a plugin that fetches records.
     """
     properties = consumer_properties(settings, client_id, group)
     return _create_with_handle(plugin, settings, HandledConsumer, properties | {"on_commit": on_commit, "error_cb": watch})
@@ -236,8 +255,8 @@ def transactional_producer(
         settings: The connection and the transaction timeout.
         transactional_id: The transactional id.
         client_id: The client id.
-        batch_bytes: The smallest batch limit of the topics that it writes to.
-        plugin: Provides the handle of the producer.
+        batch_bytes: The largest batch that every topic which it writes to accepts.
+        plugin: A plugin that produces records.
         more: Properties with precedence over all others.
     """
     timeout = settings.transaction_timeout_ms
@@ -262,11 +281,11 @@ def transactional_producer(
 
 
 def warm_up(client: Client, topic: str) -> Client:
-    """Connect a client by requesting the metadata of a topic that it may use, and return it. A failure is ignored.
+    """Connect a client to a broker by requesting the metadata of `topic`, and return the client. A failure is ignored.
 
-    `init_transactions` requests the coordinator and `assign` the partition leaders at once. Without a connection, librdkafka
-    (2.16) repeats the request only half a second later. The first of the two requests here replaces the configured address by
-    the name of its broker.
+    The client must have a right on the topic. Later, `init_transactions` immediately requests the coordinator, and `assign` the
+    partition leaders. Without a connection librdkafka (2.16) repeats such a request only half a second later. Two requests are
+    sent here: with the answer to the first, the client replaces the configured address by the name of its broker.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
@@ -283,10 +302,10 @@ def checkpoint_producer(
     singly: bool = False,
     plugin: Plugin | None = None,
 ) -> Producer:
-    """Create the producer of an at-least-once session. `on_delivery` receives only failed records.
+    """Create the idempotent producer of an at-least-once session. `on_delivery` is called for failed records only.
 
-    With `singly`, each record is a batch by itself. Records never expire: the session discards them together, so that the order
-    is kept.
+    With `singly`, the producer sends each record as a batch of its own. Records do not expire: if one fails, the session
+    discards all unconfirmed records, so that no later record overtakes it.
     """
     properties = {
         "enable.idempotence": True,
@@ -315,22 +334,23 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
     """Create a consumer for assigned partitions, which reads committed records only and joins no group.
 
-    librdkafka still requires a group id. Without rights to that group it reports one error, see `is_group_auth_noise`.
+    librdkafka still requires a group id. If the client has no right to that group, it reports one error
+    (`is_group_auth_noise`).
     """
     return plugged_reader(settings, client_id, None, **properties)
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """Create a reader like `reader`, with a plugin if there is one."""
+    """Create a consumer as `reader` does; with a plugin, which fetches its records, if it is not None."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
     return _create_with_handle(plugin, settings, HandledConsumer, properties)
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether the error is only that a `reader` has no right to its group, which it does not use."""
+    """Return whether the error only means that a `reader` has no right to its group id, which it does not use."""
     return REFUSED.reason(error) == "group"
 
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """Create an administrative client. Its errors go to `watch` while it is polled."""
+    """Create an administrative client. It calls `watch` with its errors while it is polled."""
     return _create(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

@@ -1,6 +1,6 @@
-"""The first connection to a broker. It fails within seconds, with a one-line error that has the reason and the remedy.
+"""The first connection of a command to a broker: it fails within seconds, with the reason and the remedy in one line each.
 
-librdkafka retries for ever with a wrong password or an untrusted certificate, so each command connects here first.
+librdkafka retries for ever with a wrong password or an untrusted certificate, so each command first connects with `connect`.
 """
 
 import time
@@ -19,10 +19,11 @@ FIRST_TIMEOUT_SECONDS = 0.25
 
 
 def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SECONDS) -> AdminClient:
-    """Return an administrative client after a broker has answered within this time.
+    """Return an administrative client that has received an answer from a broker.
 
     Raises:
-        Fatal: 2 for settings that the client rejects, 3 if broker and client reject each other, 4 if no broker answers.
+        Fatal: with exit code 2 if the client rejects the settings, 3 if the broker rejects the client or the client the broker,
+            4 if no broker answers within `seconds`.
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)
@@ -49,7 +50,7 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
 
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    """Return the error for a fault that retrying does not cure: a wrong password, an untrusted certificate, a fenced member."""
+    """Return the error for a fault that a retry does not cure: a wrong password, an untrusted certificate, a fenced member."""
     security = settings.security
     section = f"{settings.section}.security"
     if error in WRONG_LOGIN:

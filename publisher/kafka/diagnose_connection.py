@@ -1,7 +1,7 @@
-"""Diagnose why a broker is unreachable: connect to the first reachable address like a client with these settings.
+"""Diagnose why a Kafka client cannot use a broker, by a TLS handshake with the first address that accepts a connection.
 
-The Kafka client reports only that a handshake failed. The handshake of this module returns OpenSSL's error codes. It is used
-only after the client has failed.
+The Kafka client reports only that a handshake has failed. The handshake of this module returns OpenSSL's error codes. The
+module is used only after the client has failed.
 """
 
 import contextlib
@@ -15,14 +15,20 @@ from publisher.kafka.clients import KafkaSettings
 
 CONNECT_SECONDS = 2.0
 ALERT_SECONDS = 0.5  # a broker rejects a client certificate right after the handshake
-# X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+# the error codes of OpenSSL: X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
 EXPIRED = 10
 NOT_YET = 9
 OTHER_NAME = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 
 
 class ConnectionDiagnosis(NamedTuple):
-    """The fault and the remedy. Not `certain` if a starting or stopping broker may cause the same fault."""
+    """Why a client cannot use a broker.
+
+    Attributes:
+        problem: the fault.
+        hint: the remedy.
+        certain: False if a broker that starts or stops may show the same fault, so that a retry may succeed.
+    """
 
     problem: str
     hint: str
@@ -30,7 +36,10 @@ class ConnectionDiagnosis(NamedTuple):
 
 
 def diagnose(settings: KafkaSettings) -> ConnectionDiagnosis | None:
-    """Return the fault; None if no address accepts a connection, or TLS works."""
+    """Connect as a client with these settings, and return the fault.
+
+    None if no address accepts a connection, or if the TLS handshake succeeds.
+    """
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as connection:
             if not settings.security.tls:
@@ -47,7 +56,7 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 
 def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault of a broker that does not answer a client without TLS."""
+    """Return the fault of a broker that accepts connections, but does not answer a client without TLS."""
     protocol = settings.security.protocol
     setting = f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -106,7 +115,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault if the broker aborts the handshake: it does not trust our certificate, or does not use TLS."""
+    """Return the fault of a broker that aborts the handshake: it rejects the client's certificate, or does not use TLS."""
     security = settings.security
     section = f"{settings.section}.security"
     if "ALERT" not in str(error.reason):

@@ -1,13 +1,13 @@
 """The meanings of Kafka's error codes: one table per meaning, with a reason for each code. Use `error in FENCED`.
 
-No other module reads a code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
+No other module interprets an error code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
 """
 
 from confluent_kafka import KafkaError, KafkaException
 
 
 class Codes(dict[int, str]):
-    """Codes of one meaning, each with its reason. An error is contained if its code is."""
+    """A table of error codes with one meaning, each with its reason. `error in table` tests the code of a KafkaError."""
 
     def __init__(self, *reasons: tuple[int, str]) -> None:
         super().__init__(reasons)
@@ -16,7 +16,7 @@ class Codes(dict[int, str]):
         return super().__contains__(error.code() if isinstance(error, KafkaError) else error)
 
     def reason(self, error: KafkaError) -> str | None:
-        """Return the reason of this error's code; None if it has another meaning."""
+        """Return the reason for the code of this error; None if the table does not contain the code."""
         return self.get(error.code())
 
 
@@ -25,16 +25,16 @@ FENCED = Codes(
     (KafkaError.PRODUCER_FENCED, "a newer producer has the transactional.id"),
     (KafkaError.INVALID_PRODUCER_EPOCH, "a newer producer has the transactional.id (older brokers)"),
 )
-"""Another producer uses this transactional.id."""
+"""Another producer has taken over the transactional.id."""
 EVICTED = Codes(
     (KafkaError.ILLEGAL_GENERATION, "the group has rebalanced"),
     (KafkaError.UNKNOWN_MEMBER_ID, "the group has removed this member"),
     (KafkaError.STALE_MEMBER_EPOCH, "the group has rebalanced (KIP-848)"),
     (KafkaError.FENCED_MEMBER_EPOCH, "the group has removed this member (KIP-848)"),
 )
-"""The group rejects a commit after a rebalance. The producer remains usable."""
+"""The group rejects a commit of offsets after a rebalance. The producer remains usable."""
 LOST = Codes((KafkaError._FATAL, "the client repeats its fatal error"))
-"""The client cannot be used any longer."""
+"""The client has failed permanently, and must be replaced."""
 
 REFUSED = Codes(
     (KafkaError.TOPIC_AUTHORIZATION_FAILED, "topic"),
@@ -42,11 +42,11 @@ REFUSED = Codes(
     (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional-id"),
     (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "cluster"),
 )
-"""A right is missing; the reason is the kind of its resource, as in `acls`."""
+"""A right is missing. The reason is the kind of the resource, as in `Right.kind`."""
 WRONG_LOGIN = Codes((KafkaError._AUTHENTICATION, "user, password or mechanism"))
 NO_TRUST = Codes((KafkaError._SSL, "a certificate, or no TLS at all"))
 UNKNOWN_CLIENT = Codes(*WRONG_LOGIN.items(), *NO_TRUST.items())
-"""The broker or the client rejects the connection. librdkafka retries for ever."""
+"""The broker rejects the client, or the client the broker. librdkafka retries for ever."""
 
 UNFIT_RECORD = Codes(
     (KafkaError.MSG_SIZE_TOO_LARGE, "too-large"),
@@ -54,7 +54,7 @@ UNFIT_RECORD = Codes(
     (KafkaError.INVALID_RECORD, "invalid-record"),
     (KafkaError.INVALID_TIMESTAMP, "invalid-timestamp"),
 )
-"""The broker never accepts the record. The reason is used in dead letters and refused records."""
+"""The broker never accepts the record. The reason is written to dead letters."""
 UNFIT_NEIGHBOUR = Codes((KafkaError._INVALID_DIFFERENT_RECORD, "the broker rejected another record of the batch"))
 NOT_WRITTEN = Codes(
     *UNFIT_RECORD.items(),
@@ -65,12 +65,12 @@ NOT_WRITTEN = Codes(
     (KafkaError._UNKNOWN_PARTITION, "the client does not know the partition"),
     (KafkaError._PURGE_QUEUE, "the record was purged before it was sent"),
 )
-"""The record is certainly not in the log. After other errors it may be."""
+"""The record is certainly not in the log. After an error that is not in this table, it may be in the log."""
 BEHIND_UNFIT = Codes(
     (KafkaError._STATE, "the transaction has failed already"),
     (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "the rejected request before it left a gap"),
 )
-"""The client's errors for records and requests after the rejected one."""
+"""The errors of the client for records and requests that follow a rejected record."""
 
 COORDINATOR_UNAVAILABLE = Codes(
     (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator reads its log"),
@@ -84,7 +84,7 @@ INIT_LATER = Codes(
     *COORDINATOR_UNAVAILABLE.items(),
     (KafkaError._STATE, "the previous call has not finished in the client"),
 )
-"""A repeated `init_transactions` succeeds later."""
+"""`init_transactions` may succeed if it is repeated."""
 ANSWERED_LATER = Codes(
     (KafkaError.FENCED_LEADER_EPOCH, "the client's metadata is old"),
     (KafkaError.UNKNOWN_LEADER_EPOCH, "the broker's metadata is old"),
@@ -95,7 +95,7 @@ ANSWERED_LATER = Codes(
     (KafkaError.UNSTABLE_OFFSET_COMMIT, "a transaction with this position is not decided"),
     (KafkaError._WAIT_COORD, "the client is finding the coordinator"),
 )
-"""A repeated request for offsets succeeds later."""
+"""A request for offsets may succeed if it is repeated."""
 NO_CONNECTION = Codes((KafkaError._ALL_BROKERS_DOWN, "no broker is connected"))
 NO_ANSWER = Codes((KafkaError._TIMED_OUT, "the broker does not answer in time"))
 PASSING = Codes(*NO_CONNECTION.items(), *NO_ANSWER.items(), (KafkaError._TRANSPORT, "the connection was closed"))
@@ -109,7 +109,7 @@ UNDECODABLE = Codes(
     (KafkaError._NOT_IMPLEMENTED, "the client does not know its codec or its version"),
     (KafkaError.MSG_SIZE_TOO_LARGE, "it is larger than the largest fetch"),
 )
-"""A batch cannot be read. The client repeats the same fetch for ever."""
+"""The client cannot read a batch, and repeats the same fetch for ever."""
 UNDECODABLE_HINT = (
     "a batch there expands beyond receive.message.max.bytes, or is damaged: start after it, or delete the records up to it"
 )
@@ -133,10 +133,10 @@ NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "the group has no members 
 
 
 def no_answer(message: str) -> KafkaException:
-    """Return the error for a broker that does not answer while the library still waits."""
+    """Return a time-out error, for a caller that stops waiting before librdkafka does."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, message))
 
 
 def no_leader(message: str) -> KafkaException:
-    """Return the error for an answer that lacks the values that only a partition's leader has."""
+    """Return the error for an answer without the values that only the leader of a partition can return."""
     return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

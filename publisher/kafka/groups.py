@@ -1,7 +1,7 @@
-"""Consumer groups of a cluster: committed positions, members, and moving the positions of a group without members. Thin I/O.
+"""The consumer groups of a cluster: read their committed positions and members, and move the positions of a group. Thin I/O.
 
-Long-lived processes request positions with consumers that join no group: the administrative client may end the process if a
-coordinator fails during an answer (librdkafka #4605, #5397).
+Long-lived processes request positions with a consumer that does not join the group (`GroupReader`), because the administrative
+client may end the process if a coordinator fails during an answer (librdkafka #4605, #5397).
 """
 
 import logging
@@ -20,8 +20,8 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import EVICTED, NO_ANSWER, NO_SUCH_GROUP, REFUSED, no_answer
 from publisher.kafka.partitions import Partition
 
-DECIDED_SECONDS = 0.3  # the coordinator returns the positions of decided transactions within this time
-NO_PARTITION = 2**31 - 1
+DECIDED_SECONDS = 0.3  # the coordinator answers within this time unless one of the positions is in an open transaction
+NO_PARTITION = 2**31 - 1  # a partition number for which no group commits a position
 ANSWER_SECONDS = 5.0
 LONGEST_SHOWN = 100  # characters of a client id
 
@@ -29,7 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """The committed, or planned, position of a consumer group in a partition, with the metadata of the commit."""
+    """The committed or planned position of a consumer group in a partition.
+
+    Attributes:
+        topic: the topic.
+        partition: the partition.
+        next: the next offset to read.
+        metadata: the metadata of the commit.
+    """
 
     topic: str
     partition: int
@@ -38,10 +45,10 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
 
 class GroupReader:
-    """The committed positions of one group, read by a consumer that does not join it.
+    """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    `decided`: wait for positions of open transactions. Methods raise KafkaException if the coordinator does not answer or
-    rejects the request.
+    With `decided`, the coordinator does not return a position while an open transaction may change it. Otherwise it returns the
+    last committed one. Methods raise KafkaException if the coordinator does not answer or rejects the request.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -53,7 +60,10 @@ class GroupReader:
     def committed(self, partitions: Iterable[Partition], seconds: float, *, partly: bool = False) -> list[TopicPartition]:
         """Return the committed offset (negative if none) and metadata of each partition.
 
-        `partly` omits partitions for which the coordinator reports an error, which is raised otherwise.
+        Args:
+            partitions: the partitions.
+            seconds: how long to wait for the answer.
+            partly: whether to omit partitions for which the coordinator reports an error, instead of raising the error.
         """
         self._consumer.poll(0)  # otherwise its connection errors accumulate
         positions = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
@@ -63,7 +73,17 @@ class GroupReader:
         return [partition for partition in positions if partition.error is None]
 
     def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
-        """Return the committed positions. Raises Retriable if the `cluster` does not answer, Fatal (3) if it refuses."""
+        """Return the committed positions of those partitions that have one.
+
+        Args:
+            partitions: the partitions.
+            seconds: how long to wait for the answer.
+            cluster: the name of the cluster in error messages.
+
+        Raises:
+            Retriable: if the cluster does not answer.
+            NotAllowed: if a right is missing.
+        """
         try:
             return _positions(self.committed(partitions, seconds))
         except KafkaException as exception:
@@ -73,11 +93,19 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Return the partitions whose position belongs to an open transaction, and possibly others.
+        """Return the partitions whose position is undecided, because an open transaction may change it.
 
-        Further calls with `singly` remove the others. The client repeats a request while one of its partitions is undecided,
-        and sends no other request until then. So a call requests all partitions together and, with `singly`, each partition
-        until one is undecided. The next call requests that partition last.
+        The result may also contain decided partitions, which further calls with `singly` remove. The reason is that the client
+        repeats a request while one of its partitions is undecided, and sends no other request until then. A call therefore
+        first requests all partitions together. If one of them is undecided, a call with `singly` then requests the partitions
+        one by one, up to the first undecided one. The result has this partition last, and omits the decided ones before it.
+
+        Args:
+            partitions: the partitions, in the order of the last result.
+            singly: whether to request the partitions one by one.
+
+        Raises:
+            KafkaException: if the coordinator does not answer at all.
         """
         if not partitions:
             return []
@@ -105,9 +133,10 @@ class GroupReader:
 
 
 class ConsumerGroups:
-    """The groups of one cluster; `name` is its name in messages.
+    """Reads and moves the positions of the consumer groups of one cluster; `name` is the name of the cluster in messages.
 
-    Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
+    Methods raise Retriable if the cluster does not answer within `answer_seconds`, and Fatal with exit code 3 if it rejects the
+    request.
     """
 
     def __init__(self, admin: AdminClient, settings: KafkaSettings, name: str, answer_seconds: float) -> None:
@@ -134,7 +163,7 @@ class ConsumerGroups:
             raise _failure(self._settings, exception.args[0], self._name, Right(DESCRIBE, GROUP, group)) from exception
 
     def move(self, group: str, targets: Iterable[GroupPosition]) -> None:
-        """Commit these positions. Raises Fatal (3) if the group has members."""
+        """Commit these positions for the group. Raises Fatal with exit code 3 if the group has members."""
         offsets = [TopicPartition(t.topic, t.partition, t.next, t.metadata) for t in targets]
         if not offsets:
             return
@@ -156,7 +185,10 @@ class ConsumerGroups:
 
 
 class GroupMember(NamedTuple):
-    """A member of a consumer group, and its number of partitions. Foreign clients choose their ids."""
+    """A member of a consumer group, with the number of partitions that are assigned to it.
+
+    `client_id` may contain any text, because foreign programs may join the group.
+    """
 
     client_id: str
     host: str
@@ -169,7 +201,7 @@ class GroupMember(NamedTuple):
 
 
 def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
-    """Return the group's members now. Raises KafkaException if the coordinator does not answer."""
+    """Return the current members of the group. Raises KafkaException if the coordinator does not answer."""
     described = _described(admin, group, seconds)
     return sorted(GroupMember(m.client_id, m.host, len(m.assignment.topic_partitions or ())) for m in described)
 
@@ -180,7 +212,11 @@ def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> 
 
 
 def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
-    """Return the ids of the group's members under a client id. Raises KafkaException if the coordinator does not answer."""
+    """Return the member ids of the group's members with this client id.
+
+    Raises:
+        KafkaException: if the coordinator does not answer.
+    """
     return frozenset(member.member_id for member in _described(admin, group, seconds) if member.client_id == client_id)
 
 
@@ -195,7 +231,7 @@ def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDes
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
-    """Raise NotAllowed if the broker denies this client the use of the group."""
+    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, the right is unchecked."""
     descriptions = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     missing_rights = [Right(READ, GROUP, group)]
     try:
@@ -215,7 +251,10 @@ def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...
 
 
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
-    """Return the error. It names each of the `needed` rights that may be missing."""
+    """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable.
+
+    NotAllowed names those of the `needed` rights that may be the missing one.
+    """
     if error in REFUSED:
         kind = REFUSED.reason(error)
         return acls.refused(settings, [right for right in needed if right.kind == kind] or needed)

@@ -1,4 +1,4 @@
-"""The headers of untrusted records."""
+"""Read the headers of untrusted records, in which a header name may be invalid."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,14 @@ Headers = list[tuple[str, str | bytes | None]] | None
 
 
 def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Exception]]:
-    """Return the headers of each message, and by index the errors of unreadable ones (whose headers are None).
+    """Return the headers of each message, and the errors of messages with unreadable headers.
 
-    `Message.headers()` fails if a header name is not UTF-8. It is called once per message, because a second call returns an
-    invalid list that ends the process, and through `map`, because otherwise a later call may raise the error (confluent-kafka
-    2.16).
+    `Message.headers()` fails if a header name is not UTF-8. The method is called only once per message, because a second call
+    returns an invalid list that ends the process. It is called through `map`, because otherwise a later, unrelated call may
+    raise the error (confluent-kafka 2.16).
+
+    Returns:
+        The headers of each message, None if they are unreadable or the message has none; and the errors by message index.
     """
     remaining = iter(messages)
     headers: list[Headers] = []

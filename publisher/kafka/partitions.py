@@ -11,7 +11,7 @@ Partition = tuple[str, int]
 """(topic, partition)"""
 Offsets = dict[Partition, int]
 Spans = Mapping[Partition, tuple[int, int]]
-"""Offsets from (inclusive), to (exclusive), by partition."""
+"""For each partition a range of offsets: the first (inclusive) and the last (exclusive)."""
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -26,7 +26,7 @@ def in_ranges(partitions: Iterable[Partition]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers with runs as ranges."""
+    """Format ascending numbers, consecutive numbers as a range: `0-2,5`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -43,10 +43,12 @@ def offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Offsets:
-    """Return the offset of each partition for `spec` at this isolation level; -1 if no record is as late as a timestamp.
+    """Return the offset of each partition that `spec` names: EARLIEST, LATEST, or the first one at or after a timestamp.
+
+    The offset is -1 if no record is at or after the timestamp. With READ_COMMITTED, LATEST is the last stable offset.
 
     Raises:
-        KafkaException: An offset is missing in the answer: a broker that has just restarted may omit it.
+        KafkaException: if the broker does not answer, or omits an offset, as after a restart.
     """
     specs = {TopicPartition(*partition): spec for partition in partitions}
     answers = admin.list_offsets(specs, isolation_level=isolation, request_timeout=seconds) if specs else {}
@@ -63,7 +65,11 @@ def offsets(
 
 
 def leaders(client: AdminClient | Consumer, topic: str, seconds: float) -> dict[Partition, int]:
-    """Return the leader of each partition, negative if it has none. Raises KafkaException, also for a missing topic."""
+    """Return the broker id of the leader of each partition of a topic; negative if a partition has no leader.
+
+    Raises:
+        KafkaException: if no broker answers, or the topic does not exist.
+    """
     metadata = client.list_topics(topic, timeout=seconds).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)

@@ -1,7 +1,7 @@
-"""Read ranges of topics once, from given offsets to given offsets, in bounded memory and outside any group.
+"""Read ranges of partitions once, from a start offset to an end offset, in bounded memory and without a consumer group.
 
-Reads committed records by default. Each request for offsets names its isolation level, because a topic has two ends: the last
-stable offset, and the high watermark, which includes open transactions.
+Only committed records are read by default. Each request for offsets names its isolation level, because a partition has two
+ends: the last stable offset, and the high watermark, which includes records of open transactions.
 """
 
 import contextlib
@@ -27,28 +27,28 @@ from publisher.kafka.sandboxed_reads import messages_of, sandboxed
 from publisher.kafka.topic_ids import topic_id
 from publisher.kafka.topics import Bounds
 
-STALL_SECONDS = 30.0  # the longest time without a record; longer than a transaction stays open
+STALL_SECONDS = 30.0  # without a record for this long a read fails; longer than a transaction stays open
 HINT_SECONDS = 2.0  # for requests that only improve an error message
 AGAIN_SECONDS = 0.1  # before a request is repeated, for example for a topic that was just created
 CALL_RECORDS = 10_000  # the most that one call of librdkafka returns
 CALL_SECONDS = 0.1
 CALL_BYTES = 32 << 20  # of records per call, estimated from the previous call
-FEW = 1_000  # up to this many records are read one at a time
+FEW = 1_000  # spans of at most so many offsets are read one record per call, longer ones first so many records per call
 QUEUE_KIBIBYTES = 131_072  # of prefetched records in all partitions
 EXPANDED_BYTES = 256 << 20  # the memory for one batch in the sandbox: the default of the scorer and the relay
-POLL_SECONDS = 1.0  # for an answer of the sandbox
+POLL_SECONDS = 1.0  # one wait for an answer of the sandbox
 
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 Range = tuple[int, int]
-"""Offsets from (inclusive), to (exclusive)."""
+"""A range of offsets: the first (inclusive) and the last (exclusive)."""
 Unread = Callable[[Partition, Range], None]
-"""Called with the offsets of a batch that cannot be read."""
+"""Called with the partition and the offsets of a batch that cannot be read and is skipped."""
 
 
 class PartitionBatch(NamedTuple):
-    """Records of one partition in order, with their `offsets`."""
+    """Consecutive records of one partition: their `offsets`, and their `messages` in the same order."""
 
     partition: Partition
     offsets: list[int]
@@ -64,13 +64,14 @@ class UnreadablePartition(Fatal):
 
 
 class TopicReader:
-    """Queries topics and reads their records.
+    """Queries the offsets of topics, and reads their records, without a consumer group.
 
-    Every method raises Fatal: 4 if the broker does not answer, 3 if it rejects the request, 2 for a missing topic.
+    Every method raises Fatal: with exit code 4 if the broker does not answer, 3 if it rejects the request, 2 if a topic does
+    not exist.
     """
 
     def __init__(self, settings: kafka.KafkaSettings, client_id: str, answer_seconds: float = 10.0) -> None:
-        """Connect; `answer_seconds` limits each answer of the broker. Raises Fatal like `connect`."""
+        """Connect to the cluster. `answer_seconds` limits the wait for each answer. Raises Fatal as `connect` does."""
         self._answer_seconds = answer_seconds
         self._settings = settings
         self._client_id = client_id
@@ -89,39 +90,48 @@ class TopicReader:
         return [(topic, number) for topic in names for number in sorted(existing[topic].partitions)]
 
     def _hidden(self, topics: list[str]) -> list[str]:
-        """Return the unlisted topics that this client may not describe."""
+        """Return those topics that this client has no right to describe, whether or not they exist."""
         descriptions = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
         return [name for name, answer in descriptions.items() if _refused(answer.exception())]
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return the id of each topic, as far as the broker reports it."""
+        """Return the ids of the topics, by name. A topic that the broker does not describe is omitted."""
         descriptions = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=self._answer_seconds)
         return {name: topic_id(answer.result()) for name, answer in descriptions.items() if answer.exception() is None}
 
     def earliest(self, partitions: Iterable[Partition]) -> Offsets:
-        """Return the first retained offsets."""
+        """Return the first retained offset of each partition."""
         return self._offsets(partitions, EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def visible(self, partitions: Iterable[Partition]) -> Offsets:
-        """Return the last stable offsets: the end for readers of committed records."""
+        """Return the last stable offset of each partition: the end for readers of committed records."""
         return self._offsets(partitions, LATEST, IsolationLevel.READ_COMMITTED)
 
     def written(self, partitions: Iterable[Partition]) -> Offsets:
-        """Return the high watermarks: the ends including records of open transactions."""
+        """Return the high watermark of each partition: the end that includes records of open transactions."""
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
-        """Return the retained offsets up to the last stable offset; with `undecided` up to the end."""
+        """Return the range of retained offsets of each partition, up to the last stable offset.
+
+        With `undecided`, up to the high watermark.
+        """
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
 
     def since(self, unix_ms: int, ends: Offsets) -> Offsets:
-        """Return the first offsets with a timestamp of at least `unix_ms`, but at most the given ends."""
+        """Return, for each partition in `ends`, the first offset with a timestamp of at least `unix_ms`.
+
+        If there is no such record before the end of the partition in `ends`, return this end.
+        """
         offsets = self._offsets(ends, OffsetSpec.for_timestamp(unix_ms), IsolationLevel.READ_UNCOMMITTED)
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
-        """Return the group's committed offsets after pending transactions; 0 if it has none."""
+        """Return the group's committed offset in each partition, after waiting for open transactions; 0 if it has none.
+
+        Raises Fatal with exit code 2 if the group has no committed offset in any of the partitions.
+        """
         requested = list(partitions)
         with contextlib.closing(GroupReader(self._settings, self._client_id, group, decided=True)) as reader:
             self._check_right_to_see(group)
@@ -132,18 +142,18 @@ class TopicReader:
         return {(place.topic, place.partition): max(0, place.offset) for place in committed}
 
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
-        """Yield the records, in batches, after waiting for transactions that are open in the spans.
+        """Yield the committed records of these spans, in batches. Waits for transactions that are open in the spans.
 
-        A batch that the client cannot decompress is read in the sandbox. If it does not fit there either, it is skipped and
-        `unread` is called with its offsets.
+        If the client cannot decompress a batch, the partition is read in the sandbox. If the sandbox cannot decompress the
+        batch either, the batch is skipped, and `unread` is called with its offsets.
 
         Args:
-            spans: The first offset of each partition, and the offset after its last record.
-            undecided: Do not wait, and also yield records of open and aborted transactions. No batch is skipped.
-            unread: By default a skipped batch is logged.
+            spans: for each partition, the first offset to read and the offset after the last one.
+            undecided: whether to yield the records of open and aborted transactions too, without waiting. No batch is skipped.
+            unread: called for a skipped batch; by default the batch is logged.
 
         Raises:
-            UnreadablePartition: With `undecided`, a batch cannot be decompressed.
+            UnreadablePartition: if a batch cannot be decompressed and `undecided` is set.
         """
         if undecided:
             yield from self._read(spans, undecided=True)
@@ -168,7 +178,11 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Yield records from the sandbox while it reads the partition, and the next offset."""
+        """Read a partition in the sandbox, from `at`, until `stop` or until the partition no longer needs the sandbox.
+
+        Yields:
+            Batches of records, empty for a skipped batch, and the next offset to read.
+        """
         sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
         sandbox.add(partition, at)
         deadline = time.monotonic() + STALL_SECONDS
@@ -214,9 +228,12 @@ class TopicReader:
             consumer.close()
 
     def _until_done(self, consumer: Consumer, remaining: Offsets, most: int) -> Iterator[PartitionBatch]:
-        """Yield batches of up to `most` records per call.
+        """Yield batches until every partition has reached its stop offset in `remaining`.
 
-        A call waits up to CALL_SECONDS for the records. If `most` is more than 1, it is adapted to CALL_BYTES.
+        Args:
+            consumer: the consumer, with the partitions assigned.
+            remaining: the stop offset of each partition. Completed partitions are removed.
+            most: the largest number of records of the first call. Unless it is 1, it is adapted to CALL_BYTES for later calls.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
@@ -243,7 +260,7 @@ class TopicReader:
         return self._ask(lambda: offsets(self._admin, partitions, spec, self._answer_seconds, isolation))
 
     def _check_right_to_see(self, group: str) -> None:
-        """Raise NotAllowed if the broker denies access to the group: a consumer would wait for its offsets for ever."""
+        """Raise NotAllowed if this client may not describe the group: a consumer would wait for its offsets for ever."""
         descriptions = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(descriptions[group].exception()):
             raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])
@@ -269,7 +286,11 @@ def _refused(answer: BaseException | None) -> bool:
 
 
 def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[PartitionBatch], list[Partition]]:
-    """Group records by partition, drop records from the stop offset on, and return the partitions that reached it."""
+    """Group messages by partition, and drop records at or after the stop offset of their partition.
+
+    Returns:
+        The batches, and the partitions that have reached their stop offset in `remaining`.
+    """
     by_partition: dict[tuple[str | None, int | None], list[Message]] = {}
     ends: dict[Partition, int] = {}
     for message in messages:

@@ -1,8 +1,10 @@
-"""A program that reads partitions for another process in limited memory, and may die from their content.
+"""The sandbox: a program that reads partitions for its parent process in limited memory, and may die from their content.
 
-`sandboxed_reads.py` starts it and sends requests. librdkafka decompresses a whole batch before it returns a record, and aborts
-the process if an allocation fails. In this program, the aborting thread is stopped instead. Another thread then answers with
-the offsets of the batch, which it reads from the header of the fetched batch in memory.
+`sandboxed_reads.py` starts the program and sends requests. librdkafka decompresses a whole batch before it returns a record,
+and aborts the process if an allocation fails. In this program, the thread that calls `abort` is stopped instead. The main
+thread then answers with the offsets of the batch, which it reads from the header of the fetched batch in memory.
+
+A process in careful mode fetches each batch alone, so that it knows which batch cannot be read.
 """
 
 import contextlib
@@ -31,16 +33,17 @@ from publisher.kafka.headers import headers_of
 LENGTH = struct.Struct(">I")
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.05
-GATHER_SECONDS = 0.05  # the wait for more batches if each is fetched alone
-RECORDS = 1_000  # the most in one answer; fewer if they are large
+GATHER_SECONDS = 0.05  # the wait for more batches in careful mode
+RECORDS = 1_000  # the largest number in one answer; fewer if they are large
 ANSWER_BYTES = 4 << 20
 SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads
-LEAST_BYTES = 32 << 20
+LEAST_BYTES = 32 << 20  # the limit is not lower, even if the container has less memory left
 SHARE = 0.7  # of the memory that the container has left
-LARGEST_REGION = 1 << 30  # bytes; larger regions contain decompressed data
-DIED = b"Assertion"
+LARGEST_REGION = 1 << 30  # bytes; larger regions of memory contain decompressed data and are not searched
+DIED = b"Assertion"  # in the standard error of a thread that calls `abort`
 CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
-"""A fetch returns one batch, the one with the position; the next starts after all of its records are consumed."""
+"""The properties of careful mode: a fetch returns only the batch that contains the position. The next fetch starts after all
+records of this batch are consumed."""
 
 REJECTED = Codes(*OUT_OF_RANGE.items(), *ABSENT.items(), *REFUSED.items())
 
@@ -50,11 +53,17 @@ FIXED: dict[str, Any] = {
     "fetch.wait.max.ms": 10,
     "log_level": 3,
 }
-"""Only memory limits a fetch, so that a batch that is too large is fetched and its header can be read."""
+"""The properties of every sandbox: only memory limits a fetch, so that the header of a batch that is too large can be read."""
 
 
 class SandboxStart(msgspec.Struct, array_like=True):
-    """The first request. `client` is pickled: settings, client id and further properties. `limit` is in bytes."""
+    """The first message to the sandbox.
+
+    Attributes:
+        client: the pickled settings, client id and further properties of the consumer.
+        limit: the memory for one batch (bytes).
+        careful: whether to fetch each batch alone.
+    """
 
     client: bytes
     limit: int
@@ -62,7 +71,7 @@ class SandboxStart(msgspec.Struct, array_like=True):
 
 
 class Read(msgspec.Struct, array_like=True):
-    """Read the partition from this offset."""
+    """A request to read a partition from an offset."""
 
     topic: str
     partition: int
@@ -70,7 +79,7 @@ class Read(msgspec.Struct, array_like=True):
 
 
 class Row(msgspec.Struct, array_like=True):
-    """One record. `unread` has the error of unreadable headers."""
+    """One record that the sandbox has read. `unread` is the error if its headers cannot be read; otherwise None."""
 
     offset: int
     key: bytes | None
@@ -82,24 +91,38 @@ class Row(msgspec.Struct, array_like=True):
 
 
 class Records(msgspec.Struct, array_like=True, tag=True):
-    """The next records of the partition; `ended` if it is the current end for readers of committed records."""
+    """An answer: the next records of the partition.
+
+    `ended` means that the partition has no further committed records at present.
+    """
 
     rows: list[Row]
     ended: bool = False
 
 
 class Ended(msgspec.Struct, array_like=True, tag=True):
-    """The current end for readers of committed records."""
+    """An answer without records: `offset` is the current end of the partition for readers of committed records."""
 
     offset: int
 
 
 class Again(msgspec.Struct, array_like=True, tag=True):
-    """A batch at or after the offset cannot be read: another process must read carefully from the offset."""
+    """An answer: a batch at or after the requested offset cannot be read.
+
+    The parent must start another process in careful mode, and repeat the request.
+    """
 
 
 class Unreadable(msgspec.Struct, array_like=True, tag=True):
-    """The batch with the offset cannot be read. `last` is its last offset, or the offset itself if that is unknown."""
+    """An answer: the batch that contains the requested offset cannot be read.
+
+    Attributes:
+        last: the last offset of the batch; the requested offset if the header was not found.
+        codec: the compression codec; empty if unknown.
+        size: the bytes of the batch in the log; 0 if unknown.
+        records: the number of records; 0 if unknown.
+        reason: why the batch cannot be read.
+    """
 
     last: int
     codec: str
@@ -109,29 +132,30 @@ class Unreadable(msgspec.Struct, array_like=True, tag=True):
 
 
 class Failed(msgspec.Struct, array_like=True, tag=True):
-    """The client reports another error."""
+    """An answer: the Kafka client reports an error that no other answer describes."""
 
     error: str
 
 
 class Rejected(msgspec.Struct, array_like=True, tag=True):
-    """The broker rejects the fetch: the offset is out of range, the topic does not exist, or a right is missing.
+    """An answer: the broker rejects the fetch.
 
-    The usual reader gets the same answer, and handles it.
+    The offset is out of range, the topic does not exist, or a right is missing. The sandbox does not handle these errors,
+    because the parent's own consumer receives the same error.
     """
 
     error: str
 
 
 class Nothing(msgspec.Struct, array_like=True, tag=True):
-    """No answer arrived in time."""
+    """An answer: neither a record nor an error has arrived from the broker within ANSWER_SECONDS."""
 
 
 Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
 
 
 def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
-    """Write a message with its length, and flush the stream."""
+    """Write a message to the stream, preceded by its length, and flush the stream."""
     body = msgspec.msgpack.encode(message)
     stream.write(LENGTH.pack(len(body)))
     stream.write(body)
@@ -139,7 +163,7 @@ def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
 
 
 def read_frame(stream: IO[bytes], kind: Any) -> Any:
-    """Read the next message; None at the end of the stream."""
+    """Read the next message of the type `kind`; return None at the end of the stream."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -149,7 +173,11 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 
 
 class IsolatedReader:
-    """The state of this process. `died` is the pipe with the standard error of librdkafka's threads."""
+    """Answers the requests of the parent with one consumer in limited memory.
+
+    `died` is the descriptor of a pipe from which the standard error of this process is read: an assertion in it shows that a
+    thread of librdkafka has stopped.
+    """
 
     def __init__(self, start: SandboxStart, died: int) -> None:
         settings, client_id, properties = pickle.loads(start.client)
@@ -188,7 +216,7 @@ class IsolatedReader:
         self._consumer.assign([TopicPartition(request.topic, request.partition, request.offset)])
 
     def _taken(self) -> list[Message]:
-        """Return the next messages, about as many as fit in an answer."""
+        """Poll the consumer, and return about as many messages as fit into an answer; empty if none has arrived."""
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
             return first
@@ -244,7 +272,7 @@ class IsolatedReader:
         return self._dead
 
     def _trouble(self, request: Read, fresh: bool, error: str) -> Answer:
-        """Return the answer for an unreadable batch. Only a process that fetched the batch alone can identify it."""
+        """Return the answer for an unreadable batch: Unreadable if the batch was fetched alone, otherwise Again."""
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return Again()
@@ -265,7 +293,7 @@ def _bytes(value: str | bytes | None) -> bytes | None:
 
 
 def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
-    """Yield headers of batches with this offset in the writable memory of this process."""
+    """Search the writable memory of this process, and yield the headers of batches that contain this offset."""
     regions = [line.split()[:2] for line in Path("/proc/self/maps").read_text().splitlines()]
     with Path("/proc/self/mem").open("rb", buffering=0) as content:
         for place, rights in regions:
@@ -277,12 +305,15 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Return the bytes that this process may allocate: a batch of `limit` bytes, or less if the container has less."""
+    """Return how many bytes this process may allocate in addition: `limit` for a batch and SPARE_BYTES.
+
+    The result is lower if the container has less memory left.
+    """
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 
 
 def main() -> None:
-    """Answer requests until the stream ends."""
+    """Answer requests from the standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     died, standard_error = os.pipe()

@@ -1,8 +1,8 @@
-"""Partitions that are read through a child process, because their content may end the process that reads it.
+"""Read partitions through a child process, the sandbox, because their content may end the process that reads it.
 
-A compressed batch may expand to any size. If the last reader of a partition died, or cannot decompress a batch of it, the
-partition is read through the sandbox (`sandbox_program.py`) until the bad batch is skipped, or until enough bytes were read
-without a bad batch.
+A compressed batch may expand to any size. If the last reader of a partition died, or if the reader cannot decompress a batch,
+the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. The reader itself
+continues after ENOUGH_BYTES, or at the end of the partition.
 """
 
 import contextlib
@@ -40,16 +40,26 @@ from publisher.kafka.sandbox_program import (
 
 log = logging.getLogger(__name__)
 
-ENOUGH_BYTES = 8 << 20  # of records: more than the usual uncommitted fetches of a reader
-CAREFUL_BYTES = 2 << 20  # of records: a usual fetch of a partition holds half of it
-SILENT_SECONDS = 3 * ANSWER_SECONDS
-RESTART_SECONDS = 1.0  # after a process without an answer
-BLIND_DEATHS = 2  # deaths of careful processes at one position without an answer
+ENOUGH_BYTES = 8 << 20  # of records until a partition leaves the sandbox: more than a reader usually fetches uncommitted
+CAREFUL_BYTES = 2 << 20  # of records until careful mode ends: a usual fetch of a partition returns half of it
+SILENT_SECONDS = 3 * ANSWER_SECONDS  # a process without an answer for this long is replaced
+RESTART_SECONDS = 1.0  # before the next request, after an error or the death of a careful process
+BLIND_DEATHS = 2  # after so many deaths of careful processes at one offset, the record at this offset is skipped
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """An unreadable batch, or its remainder. `codec` is "" and `size` (bytes in the log) 0 if unknown."""
+    """A batch that the sandbox cannot read, or the rest of a batch from the requested offset on.
+
+    Attributes:
+        partition: the partition.
+        first: the first offset that is skipped.
+        last: the last offset that is skipped.
+        codec: the compression codec; empty if unknown.
+        size: the bytes of the batch in the log; 0 if unknown.
+        records: the number of records in the batch; 0 if unknown.
+        reason: why the batch cannot be read.
+    """
 
     partition: Partition
     first: int
@@ -66,9 +76,14 @@ class UnreadableBatch:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The result of a read: records, or an unreadable batch. `cleared` if the partition no longer needs the sandbox.
+    """A result of the sandbox for one partition.
 
-    A partition is also cleared if the broker rejects the fetch: the usual reader handles that.
+    Attributes:
+        partition: the partition.
+        rows: the records; may be empty.
+        unreadable: the batch that cannot be read and is skipped; None if there is none.
+        cleared: whether the sandbox no longer reads the partition, so that the reader itself must continue. This also happens
+            if the broker rejects the fetch, because the reader itself handles that error.
     """
 
     partition: Partition
@@ -78,9 +93,10 @@ class Taken:
 
 
 class Child(Protocol):
-    """A process that reads, with one request at a time.
+    """The contract of a sandbox process: it reads partitions, one request at a time.
 
-    `answer` returns None while there is no answer, and raises EOFError after the death of the process.
+    `ask` sends a request. `answer` waits up to `seconds` for its answer, returns None if there is none yet, and raises EOFError
+    after the death of the process. `close` ends the process.
     """
 
     def ask(self, question: Read) -> None: ...
@@ -91,7 +107,10 @@ class Child(Protocol):
 
 
 class ReaderProcess:
-    """Implements `Child`. `limit` is the memory for one batch in bytes; `careful` is as in `sandbox_program.py`."""
+    """A sandbox process, which runs `sandbox_program.py`; implements `Child`.
+
+    `limit` is the memory for one batch in bytes. With `careful` the process fetches each batch alone.
+    """
 
     def __init__(
         self, settings: KafkaSettings, client_id: str, limit: int, properties: Mapping[str, Any], *, careful: bool
@@ -139,7 +158,13 @@ class ReaderProcess:
 
 @dataclass(slots=True)
 class _Suspect:
-    """A sandboxed partition: its next offset, the bytes `left` to read here, and `deaths` of careful processes."""
+    """A partition that is read in the sandbox.
+
+    Attributes:
+        at: the next offset.
+        left: the bytes of records to read before the partition leaves the sandbox.
+        deaths: how many careful processes have died at this offset.
+    """
 
     at: int
     left: int
@@ -147,9 +172,10 @@ class _Suspect:
 
 
 class Sandboxed:
-    """The sandboxed partitions of one reader, owned by its thread.
+    """Reads the sandboxed partitions of one reader through one child process. The reader's thread owns the instance.
 
-    `child(careful)` starts a process. No process runs while there are no sandboxed partitions.
+    `child(careful)` starts a process. No process runs while there are no sandboxed partitions. `partition in sandboxed` tests
+    whether a partition is read here.
     """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
@@ -172,7 +198,7 @@ class Sandboxed:
         return iter(list(self._suspects))
 
     def add(self, partition: Partition, offset: int) -> None:
-        """Read this partition in the sandbox, from this offset."""
+        """Read this partition in the sandbox, from this offset on."""
         self._suspects.setdefault(partition, _Suspect(offset, ENOUGH_BYTES)).at = offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
@@ -182,7 +208,10 @@ class Sandboxed:
         self._end_if_unused()
 
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
-        """Return the next result of a partition that is `readable` within this time; None for nothing."""
+        """Return the next result of the sandbox, after waiting up to `seconds`; None if there is none yet.
+
+        A request is sent only for a partition for which `readable` returns True.
+        """
         if self._requested is None and not self._ask(readable):
             return None
         assert self._child is not None
@@ -253,20 +282,26 @@ class Sandboxed:
         return None
 
     def _be_careful(self) -> None:
-        """Continue in a process that fetches each batch alone."""
+        """End the process. The next one fetches each batch alone, until CAREFUL_BYTES were read."""
         self._end()
         self._careful = True
         self._careful_left = CAREFUL_BYTES
 
     def _read_carefully(self, size: int) -> None:
-        """Continue normally once the bad batch must have been passed: a usual fetch is smaller than CAREFUL_BYTES."""
+        """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
+
+        The unreadable batch was in a fetch that was smaller, so it would have been reached.
+        """
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
             self._end()
             self._careful = False
 
     def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
-        """Continue after an unreadable batch in a new process: a thread of the old process is stopped for ever."""
+        """Skip an unreadable batch, and return it as the result.
+
+        The process is replaced, because one of its threads is stopped for ever.
+        """
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.reason)
         log.warning("%s[%d]: %s", *partition, batch)
@@ -277,7 +312,10 @@ class Sandboxed:
         return Taken(partition, unreadable=batch)
 
     def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
-        """Handle the death or silence of the process. If it repeats, the batch at the position is the cause."""
+        """Handle the death or silence of the process during a request for this partition.
+
+        After BLIND_DEATHS of careful processes at one offset, the batch there is the cause, and the offset is skipped.
+        """
         careful = self._careful
         self._be_careful()
         if suspect is None:
@@ -294,7 +332,7 @@ class Sandboxed:
         return result
 
     def _end_if_unused(self) -> None:
-        """End the process if no partition needs it."""
+        """End the process if no partition is read in the sandbox."""
         if not self._suspects:
             self._end()
             self._careful = False
@@ -307,12 +345,12 @@ class Sandboxed:
 
 
 def sandboxed(settings: KafkaSettings, client_id: str, limit: int, **properties: Any) -> Sandboxed:
-    """Create the sandbox of a reader with these settings; `limit` is the memory for one batch in bytes."""
+    """Create the sandbox of a reader with these client settings; `limit` is the memory for one batch in bytes."""
     return Sandboxed(lambda careful: ReaderProcess(settings, client_id, limit, properties, careful=careful))
 
 
 def messages_of(partition: Partition, rows: Iterable[Row]) -> list[Message]:
-    """Return these records as messages of the client."""
+    """Convert records of the sandbox to confluent-kafka messages."""
     topic, number = partition
     return [
         Message(

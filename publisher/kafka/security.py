@@ -1,7 +1,7 @@
 """Authentication and encryption: the section `security` of `kafka:`, and of a relay's `source:` and `destination:`.
 
-Combinations that cannot work are rejected when the settings are loaded, with the name of the setting, its value and the remedy.
-Passwords come from files or the environment, are read again by each new client, and are never printed.
+Combinations of settings that cannot work are rejected when the settings are loaded. The error has the name of the setting, its
+value and the remedy. Passwords come from files or the environment, are read again for each new client, and are never printed.
 """
 
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ class SecuritySettings(BaseModel):
 
     @property
     def login(self) -> bool:
-        """Whether the client authenticates with a name and a password."""
+        """Whether the client logs in with a name and a password."""
         return self.protocol.startswith("SASL_")
 
     @property
@@ -108,7 +108,7 @@ class SecuritySettings(BaseModel):
                 _fail(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
 
     def _refuse(self, names: tuple[str, ...], condition: str, protocol: str) -> None:
-        """Raise for settings that have no effect with this protocol."""
+        """Raise SecurityFault if one of the settings `names` is set, because it has no effect with this protocol."""
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):
@@ -124,11 +124,16 @@ def check_not_repeated(security: SecuritySettings, extra: Mapping[str, Any], sec
 
 
 OPEN = frozenset(SecuritySettings.model_fields) - {"password"}
-"""The settings whose values are not secret."""
+"""The settings of the section whose values are not secret."""
 
 
 def properties(security: SecuritySettings) -> dict[str, str]:
-    """Return librdkafka's properties, passwords included. Raises OSError or ValueError if a password file has changed."""
+    """Return the properties of librdkafka for this section, passwords included.
+
+    Raises:
+        OSError: if a password file can no longer be read.
+        ValueError: if a password file no longer contains one line.
+    """
     result: dict[str, str] = {}
     if security.protocol != "PLAINTEXT":
         result["security.protocol"] = security.protocol
@@ -154,7 +159,12 @@ def properties(security: SecuritySettings) -> dict[str, str]:
 
 
 def resolve(around: Any, base: Path) -> None:
-    """Make the relative paths in the raw section absolute, from the location where they were written."""
+    """Make relative paths in the section `security` absolute, before it is validated.
+
+    Args:
+        around: the raw values of the section that contains `security`; they are changed.
+        base: the folder from which relative paths begin.
+    """
     section: Any = around.get("security") if isinstance(around, dict) else None
     for name in FILES if isinstance(section, dict) else ():
         if isinstance(section.get(name), str):
@@ -162,7 +172,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return one line for a fault of this section: the setting, its value and the remedy; None for pydantic's own faults."""
+    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

@@ -4,18 +4,18 @@ import logging
 from collections import Counter
 
 SHOWN = 5
-"""Number of records per topic that are logged one by one; later only the 10th, 100th and so on."""
+"""The number of skipped records per topic that are logged one by one. Later only the 10th, the 100th and so on are logged."""
 
 
 class SkippedRecords:
-    """Counts unreadable records. `counts` are by topic."""
+    """Counts and logs the unreadable records that a reader skips. `counts` has the number of records by topic."""
 
     def __init__(self, log: logging.Logger) -> None:
         self.counts: Counter[str] = Counter()
         self._log = log
 
     def skip(self, topic: str, partition: int, offset: int, fault: object) -> None:
-        """Count a record, and log its position and fault."""
+        """Count a skipped record, and log its position and fault, unless too many of its topic were logged before."""
         self.counts[topic] += 1
         count = self.counts[topic]
         if count <= SHOWN or str(count).strip("0") == "1":

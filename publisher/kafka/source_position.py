@@ -1,6 +1,7 @@
 """A position in a Kafka topic, and its form in headers: `<region>/<topic>/<partition>/<offset>`.
 
-ASCII; region and topic are percent-encoded, so that neither contains the separator. Lowest layer of the package.
+The text is ASCII; region and topic are percent-encoded, so that neither contains the separator. The module imports no other
+module of the product.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ OWN = frozenset({ORIGIN, HOPS, COPIED_TO})
 
 
 class Position(NamedTuple):
-    """The position of a record. `str()` gives the form in headers; `parse` reads it."""
+    """The position of a record: region, topic, partition and offset. `str()` returns its form in headers; `parse` reads it."""
 
     region: str
     topic: str
@@ -31,7 +32,8 @@ def parse(text: str | bytes) -> Position:
     """Parse a position, from text or the bytes of a header. The region may be empty, the topic may not.
 
     Raises:
-        ValueError: The text, which the message contains, is not four parts with two integers in range at the end.
+        ValueError: if the text does not have four parts, of which the last two are integers in range. The message contains the
+            text.
     """
     try:
         name = text.decode("ascii") if isinstance(text, bytes) else text
@@ -49,7 +51,7 @@ def parse(text: str | bytes) -> Position:
 
 
 def parse_offset(text: str | bytes) -> int:
-    """Parse an offset, from text or the bytes of a header. Raises ValueError with the text."""
+    """Parse an offset, from text or the bytes of a header. Raises ValueError, whose message contains the text."""
     try:
         return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
     except ValueError:
@@ -57,7 +59,7 @@ def parse_offset(text: str | bytes) -> int:
 
 
 def offset_of(text: bytes, begins: bytes) -> int:
-    """Return the offset of a position with this prefix (`<region>/<topic>/<partition>/`); -1 for any other text."""
+    """Return the offset in a position that begins with `begins` (`<region>/<topic>/<partition>/`); -1 for any other text."""
     try:
         return _number(text.removeprefix(begins).decode("ascii"), LARGEST_OFFSET) if text.startswith(begins) else -1
     except ValueError:
@@ -71,15 +73,22 @@ def _number(text: str, largest: int) -> int:
 
 
 def renamed(form: str, region: str, topic: str) -> str:
-    """Return the name of a topic's copy; `form` is the setting `destination.topic`, `region` the source's."""
+    """Return the name of the destination topic into which a source topic is copied.
+
+    Args:
+        form: the setting `destination.topic`, which may contain {topic} and {region}.
+        region: the region of the source.
+        topic: the source topic.
+    """
     return form.replace("{topic}", topic).replace("{region}", region)
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Return the origin of a copy in `partition`; None for a record that no relay wrote there.
+    """Return the `x-origin` of a record in `partition`; None unless a relay has written this record there.
 
-    A copy without `x-copied-to` was written before that header existed. It counts as a copy, unless `renaming` (the form of
-    destination topics) maps its origin to another topic.
+    A record with the headers of a copy in another partition was written by a program that forwards headers. A copy without
+    `x-copied-to` was written before that header existed. It counts as a copy, unless `renaming` (the setting
+    `destination.topic`) maps its origin to another partition.
     """
     if not headers:
         return None
@@ -101,5 +110,5 @@ def _leads(renaming: str, origin: bytes, partition: tuple[str, int]) -> bool:
 
 
 def address(topic: str, partition: int) -> bytes:
-    """Return a partition as `topic/number`, the form of the relay's headers and record keys."""
+    """Return `topic/number`, the form of a partition in the header `x-copied-to`."""
     return f"{topic}/{partition}".encode()

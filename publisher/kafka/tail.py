@@ -1,4 +1,4 @@
-"""Follow topics as they grow, for observers: committed records only, outside any group."""
+"""Read topics to their end and follow them as they grow: committed records only, without a consumer group."""
 
 import heapq
 import math
@@ -18,16 +18,29 @@ from publisher.kafka.reader import TopicReader
 
 CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
-HELD_RECORDS = 100_000  # the buffered records of faster partitions
-SILENCE_SECONDS = 10.0  # a topic without a record for this time before its end counts as unreadable
+HELD_RECORDS = 100_000  # that are buffered at most, while slower partitions are read
+SILENCE_SECONDS = 10.0  # without a record for this long before the end of a topic, reading fails
 OPEN_HINT = "later records are shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
 
 class TopicFollower:
-    """Follows the existing `needed` topics. `unread` are the partitions whose initial end is not reached yet.
+    """Reads the records of topics in all their partitions, up to their ends or as they grow.
 
-    Methods raise Fatal: 2 if a `required` topic is missing, 3 if the broker rejects the request, 4 if it does not answer.
-    Errors in `passing` are ignored.
+    The constructor and the methods raise Fatal: with exit code 2 if a required topic is missing, 3 if the broker rejects the
+    request, 4 if it does not answer.
+
+    Args:
+        settings: the connection.
+        client_id: the client id.
+        needed: the topics, with the operations that the caller needs. Topics that do not exist are ignored.
+        required: those of the topics that must exist.
+        passing: the errors of the consumer that are ignored.
+
+    Attributes:
+        topics: the existing topics.
+        unread: the partitions that are not read to their initial end yet. This is the high watermark at the start of `to_end`
+            or `oldest_first`; with `poll` alone, the first end that the consumer reports.
+        consumer: the consumer.
     """
 
     def __init__(
@@ -49,7 +62,7 @@ class TopicFollower:
         self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
 
     def begin(self, offset: int) -> None:
-        """Start every partition at this offset."""
+        """Start to read every partition at this offset, which may be a logical one (beginning or end)."""
         for name in list(self.topics)[:1]:
             kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
@@ -72,15 +85,15 @@ class TopicFollower:
                 self._handle_error(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
-        """Yield every record up to the current ends, after waiting for open transactions."""
+        """Yield every record up to the current ends. Waits for transactions that are open there."""
         for messages in self._batches_to_end():
             yield from messages
 
     def oldest_first(self) -> Iterator[Message]:
-        """Yield every record up to the current ends, by timestamp.
+        """Yield every record up to the current ends, the records of all partitions merged by timestamp.
 
-        Each partition keeps its order. At most HELD_RECORDS are buffered, so records of a much slower partition are out of
-        order. If Fatal is raised, all records read so far have been yielded.
+        The order within each partition is kept. At most HELD_RECORDS are buffered, so the records of a much slower partition
+        may come too late. Before Fatal is raised, all records that were read are yielded.
         """
         newest: dict[Partition, int] = {}
         pending: list[tuple[int, Partition, int, Message]] = []
@@ -98,11 +111,14 @@ class TopicFollower:
             raise
 
     def _written(self) -> Offsets:
-        """Return the current ends including open transactions: a commit is acknowledged before all readers see it."""
+        """Return the high watermarks. They include transactions whose commit is acknowledged but not yet visible."""
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _record_end(self, partition: Partition, at: int) -> None:
-        """Record the current end for readers of committed records."""
+        """Handle the offset `at` that the consumer reports as the end for readers of committed records.
+
+        The partition is read completely if `at` has reached its high watermark. Otherwise a transaction is open there.
+        """
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)
         else:

@@ -1,6 +1,6 @@
-"""Read PEM files and passwords. Errors name the fault, never a secret.
+"""Read PEM files and password files. Errors name the fault, and never contain a secret.
 
-The parser of certificates (7 MB, a tenth of a start) is imported on demand.
+The parser of certificates (7 MB, a tenth of the start time of a command) is imported on demand.
 """
 
 import datetime as dt
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def secret(path: Path) -> str:
-    """Return the only line of a password file. Raises OSError, ValueError."""
+    """Return the only line of a password file. Raises OSError, or ValueError if it is not one line of text."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -23,7 +23,7 @@ def secret(path: Path) -> str:
 
 
 def certificates(path: Path) -> "list[x509.Certificate]":
-    """Return the certificates of a PEM file, at least one. Raises OSError, ValueError."""
+    """Return the certificates of a PEM file. Raises OSError, or ValueError if it contains none."""
     from cryptography import x509
 
     try:
@@ -33,7 +33,12 @@ def certificates(path: Path) -> "list[x509.Certificate]":
 
 
 def check_key(path: Path, password: str | None, certificate: Path) -> None:
-    """Check that a PEM key can be read with this password and belongs to the first certificate. Raises OSError, ValueError."""
+    """Check that a PEM key can be decrypted with `password`, and is the key of the first certificate in `certificate`.
+
+    Raises:
+        OSError: if a file cannot be read.
+        ValueError: if the key cannot be decrypted, or belongs to another certificate.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
     data = path.read_bytes()
@@ -53,6 +58,6 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
 
 
 def expired(path: Path) -> dt.datetime | None:
-    """Return the end of the first certificate's validity if it has passed. Raises OSError, ValueError."""
+    """Return when the first certificate of a PEM file has expired; None if it is still valid. Raises OSError, ValueError."""
     end = certificates(path)[0].not_valid_after_utc
     return end if end <= dt.datetime.now(dt.UTC) else None

@@ -1,4 +1,4 @@
-"""Names of topics as people give them. Pure."""
+"""Check topic names that users have entered. Pure."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,10 @@ from publisher.errors import USAGE, Fatal
 
 
 def check(names: Iterable[str]) -> None:
-    """Raise Fatal (2) if a name is not UTF-8: confluent-kafka 2.x ends the process for one in `describe_topics`."""
+    """Raise Fatal with exit code 2 if a name cannot be encoded as UTF-8.
+
+    With such a name, `describe_topics` of confluent-kafka 2.x would end the process.
+    """
     for name in names:
         try:
             name.encode()

@@ -1,6 +1,6 @@
-"""The topics of a cluster: ids, partitions, offsets, configuration; and creating them.
+"""Query the topics of a cluster (ids, partitions, offsets, configuration), and create topics.
 
-Ids distinguish a recreated topic from its predecessor. Thin I/O without decisions.
+The id of a topic distinguishes a recreated topic from the deleted topic of the same name. Thin I/O without decisions.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, 
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.topic_ids import topic_id
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.25  # between checks for a fatal error of the client during a wait for an answer
 RENEW_SECONDS = 1.0  # the minimum time between two new clients
 COPIED_CONFIG = (
     "cleanup.policy",
@@ -38,24 +38,35 @@ COPIED_CONFIG = (
     "segment.bytes",
     "segment.ms",
 )
-"""The configuration that a destination topic copies: the entries that affect its readers. Replication is up to the cluster."""
+"""The configuration entries that a destination topic takes over from its source: those that affect its readers.
+
+Replication follows the defaults of the destination cluster.
+"""
 
 
 class Topic(NamedTuple):
-    """The id of a topic, which a recreated topic does not share, and its number of partitions."""
+    """A topic: its id, which changes if the topic is recreated, and its number of partitions."""
 
     id: str
     partitions: int
 
 
 class Bounds(NamedTuple):
-    """The offsets of a partition: from `low` (inclusive) to `high` (exclusive)."""
+    """The range of retained offsets of a partition: from `low` (inclusive) to `high` (exclusive)."""
 
     low: int
     high: int
 
     def offset(self, to: str, where: str) -> int:
-        """Return the offset for `to` (earliest, latest, or a number) in the partition `where`. Pure. Raises Fatal (2)."""
+        """Return the offset that the option `to` names: earliest, latest, or a number. Pure.
+
+        Args:
+            to: the value of the option.
+            where: the name of the partition, for the error message.
+
+        Raises:
+            Fatal: with exit code 2 if the offset is outside this range.
+        """
         if to in ("earliest", "latest"):
             return self.low if to == "earliest" else self.high
         if not to.isdigit() or not self.low <= int(to) <= self.high:
@@ -65,15 +76,16 @@ class Bounds(NamedTuple):
 
 
 class Topics:
-    """Queries the topics of one cluster; `name` is its name in messages.
+    """Queries and creates the topics of one cluster; `name` is the name of the cluster in messages.
 
-    Methods raise Retriable if it does not answer within `answer_seconds`, Fatal (3) if it rejects the request.
+    Methods raise Retriable if the cluster does not answer within `answer_seconds`, and Fatal with exit code 3 if it rejects the
+    request.
     """
 
     def __init__(
         self, settings: KafkaSettings, client_id: str, name: str, answer_seconds: float, admin: AdminClient | None = None
     ) -> None:
-        """`admin` is the first client to use. Raises Fatal (2) for properties that the client rejects."""
+        """Create the client, unless `admin` is given. Raises Fatal with exit code 2 if the client rejects its properties."""
         self.name = name
         self._settings = settings
         self._client_id = client_id
@@ -95,11 +107,11 @@ class Topics:
         return [name for name in self._metadata() if not name.startswith("__")]
 
     def hint(self, missing: str, remedy: str, used: Collection[str] = ()) -> str:
-        """Return the hint for a missing topic: a topic with a similar name, if there is one, and the remedy.
+        """Return the hint for a missing topic: the question whether a topic with a similar name is meant, and the remedy.
 
         Args:
             missing: The name of the missing topic.
-            remedy: The remedy if there is no similar name.
+            remedy: The text of the remedy.
             used: Topics that the configuration uses for another purpose; they are not suggested.
         """
         try:
@@ -109,11 +121,19 @@ class Topics:
         return f"{suggestions.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics that exist. Raises NotAllowed if the right to describe one is missing."""
+        """Return those of the named topics that exist, by name.
+
+        Raises:
+            NotAllowed: if this client may not describe one of them.
+        """
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Return the topics that exist. Raises NotAllowed with every denied operation of `needed`."""
+        """Return those of the topics in `needed` that exist, by name, after checking the client's rights.
+
+        Raises:
+            NotAllowed: if an operation in `needed` is denied. The error names every denied operation.
+        """
         topic_names.check(needed)
         names = TopicCollection(sorted(needed))
         options = {"include_authorized_operations": True}
@@ -136,14 +156,14 @@ class Topics:
         return topics
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
-        """Return the offsets of each partition, open transactions included."""
+        """Return the range of retained offsets of each partition, up to the high watermark."""
         requested = list(partitions)
         with self._reported():
             lows, highs = (offsets(self._admin, requested, spec, self._seconds) for spec in (EARLIEST, LATEST))
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective configuration of existing topics; empty without the right to read it."""
+        """Return the effective configuration of existing topics, by topic; {} if this client may not read it."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         descriptions = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
         configs: dict[str, dict[str, str]] = {}
@@ -163,23 +183,27 @@ class Topics:
     def create_all(self, plans: list[NewTopic]) -> None:
         """Create topics, unless they exist.
 
-        Each has its own request: Apache Kafka creates at most 10,000 partitions per request.
+        Each topic is created with a request of its own, because Apache Kafka creates at most 10,000 partitions per request.
         """
         futures = [self._admin.create_topics([plan], operation_timeout=self._seconds) for plan in plans]
         for name, created in (item for future_by_name in futures for item in future_by_name.items()):
             self._finish(created, f"create topic {name}", Right(CREATE, TOPIC, name), CREATED_ALREADY)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Increase the number of partitions of a topic, unless it has them."""
+        """Increase the number of partitions of a topic to `partitions`, unless another process has already done so."""
         plan = NewPartitions(name, partitions)
         future = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._finish(future, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
-        """Wait until each topic has this number of partitions, all with a leader.
+        """Wait until each topic has the given number of partitions with a leader.
+
+        Args:
+            partitions: the number of partitions by topic.
+            seconds: how long to wait; None for the `answer_seconds` of this instance.
 
         Raises:
-            Retriable: It takes longer than `seconds`, or than the time for an answer.
+            Retriable: if a topic still has fewer such partitions.
         """
         deadline = time.monotonic() + (seconds or self._seconds)
         while True:
@@ -212,7 +236,7 @@ class Topics:
             raise Fatal(f"{self.name} does not {action}: {error.str()}", hint, 3) from exception
 
     def _wait(self, future: "Future[Any]") -> Any:
-        """Return the answer. Raises KafkaException, or Fatal (3) if cluster and client reject each other."""
+        """Return the answer of a request. Raises KafkaException, or Fatal with exit code 3 for a fatal error of the client."""
         while True:
             try:
                 return future.result(LOOK_SECONDS)
@@ -259,8 +283,14 @@ def existing(
 ) -> dict[str, Topic]:
     """Return the topics in `needed` that exist, for a command that uses them.
 
+    Args:
+        settings: the connection.
+        client_id: the client id.
+        needed: the operations that the command needs, by topic.
+        required: the topics that must exist.
+
     Raises:
-        Fatal: 2 if a `required` topic is missing, 3 if the broker denies an operation, 4 if it does not answer.
+        Fatal: with exit code 2 if a required topic is missing, 3 if the broker denies an operation, 4 if it does not answer.
     """
     client = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
     with retriable_as_fatal("see its log; try again"):
@@ -273,7 +303,11 @@ def existing(
 
 
 def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
-    """Return the retention of each topic that deletes records by age."""
+    """Return the retention in seconds of each topic that deletes records by age. Other topics are omitted.
+
+    Args:
+        configs: the configuration by topic.
+    """
     retentions = {
         name: int(config["retention.ms"]) / 1_000
         for name, config in configs.items()
@@ -283,7 +317,10 @@ def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, flo
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
-    """Return the configuration of a destination topic like its source, with `room` more bytes per record for added headers."""
+    """Return the configuration for a destination topic: the COPIED_CONFIG of its source topic.
+
+    The largest size of a record is increased by `room` bytes, for the headers that the relay adds.
+    """
     config = {name: source[name] for name in COPIED_CONFIG if name in source}
     if "max.message.bytes" in config:
         config["max.message.bytes"] = str(int(config["max.message.bytes"]) + room)
