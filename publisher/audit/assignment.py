@@ -1,8 +1,8 @@
-"""Check that each event was answered by the arm of its key. Pure: keys, arms and traffic splits in, faults out.
+"""Check that each event was answered by the arm of its key, champion or canary. Pure: keys, arms and splits in, faults out.
 
-The split is recomputed from the topics alone, without the registry: a swap record states from which offset on which share of
-the keys is the canary's, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; p percent own the buckets below 100
-p. An event without a key is hashed by its position, `topic/partition/offset`.
+The traffic split is recomputed from the topics alone, without the registry. A swap record contains the offset from which a
+split applies, the canary's share of the keys, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; a canary with p
+percent owns the buckets below 100 p. For an event without a key, its position `topic/partition/offset` is hashed.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,14 @@ CANARY = "canary"
 
 
 class Shares(NamedTuple):
-    """From `offset` on, under `revision`, the canary has this percentage of the keys, hashed with `seed`."""
+    """A traffic split of one input partition, which applies from `offset` up to the offset of the next split.
+
+    Attributes:
+        offset: the first offset.
+        revision: the channel revision of the split.
+        percent: the canary's share of the keys.
+        seed: the seed of the hash of keys.
+    """
 
     offset: int
     revision: int
@@ -29,7 +36,14 @@ class Shares(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The arm and role in the score of one event, and the event's key."""
+    """The parts of one score that are checked.
+
+    Attributes:
+        offset: the input offset of the event.
+        key: the key of the event; None if it has none.
+        arm: the arm that the score names for the event.
+        role: the role of the version that has scored the event: this arm, or the champion in place of the canary.
+    """
 
     offset: int
     key: bytes | None
@@ -38,18 +52,21 @@ class Answered(NamedTuple):
 
 
 class Assignment:
-    """The cut-overs of one input partition."""
+    """Checks the arms in the scores of one input partition against the traffic splits of the partition."""
 
     def __init__(self, source: Partition) -> None:
         self._source = source
         self._shares: list[Shares] = []
 
     def add(self, shares: Shares) -> None:
-        """Add a cut-over; several records may describe the same one."""
+        """Add a traffic split. It may be added several times, because several swap records may contain the same split."""
         self._shares = sorted({*self._shares, shares})
 
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
-        """Return the offsets answered by another arm than the key's, or by neither their arm nor the champion."""
+        """Return the input offsets of misassigned events.
+
+        The score of such an event names another arm than that of its key, or a role that is neither this arm nor the champion.
+        """
         starts = [shares.offset for shares in self._shares]
         return [answer.offset for answer in answers if not self._right(answer, starts)]
 

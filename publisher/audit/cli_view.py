@@ -31,7 +31,7 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report, with the verdict on stderr. Raises Exit (1) if the report has a fault."""
+    """Print the report, and without JSON the verdict on stderr. Raises typer.Exit with code 1 if the report has a fault."""
     print_data(as_json, report.to_dict(), lambda: table(report))
     faults = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:

@@ -1,8 +1,8 @@
 """Count repeated ids in bounded memory: a table of 64-bit hashes, thinned by hash when it is full.
 
-Thinning keeps or drops an id with all its occurrences, so that a sample of 1 in k ids estimates the count when multiplied by k
-(distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 are expected in 100 million
-ids.
+Thinning keeps or drops an id with all its occurrences. The repetitions in a sample of one in k ids, multiplied by k, therefore
+estimate all repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 such
+pairs are expected in 100 million ids.
 """
 
 import numpy as np
@@ -16,7 +16,10 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4
 
 
 class RepeatedIds:
-    """Counts occurrences beyond the first of each id. `sampled` is k: 1 means that the count is exact."""
+    """Counts repeated ids: the occurrences of each id after its first occurrence.
+
+    `sampled` is k: the count is an estimate from one id in k; with k = 1 it is exact.
+    """
 
     def __init__(self, limit: int = TABLE_LIMIT, pending_limit: int = PENDING_LIMIT) -> None:
         self.sampled = 1
@@ -36,7 +39,7 @@ class RepeatedIds:
             self._merge()
 
     def count(self) -> int:
-        """Return the occurrences beyond the first of each id; an estimate if `sampled` is not 1."""
+        """Return the number of occurrences after the first of each id; an estimate if `sampled` is not 1."""
         self._merge()
         return int(self._repetitions.sum()) * self.sampled
 
@@ -58,7 +61,7 @@ class RepeatedIds:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Keep the sampled ids: the lowest hashes, which are the first ones of the sorted table."""
+        """Drop the ids that are not in the sample of one in `sampled`: the sample has the lowest hashes of the sorted table."""
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()

@@ -2,7 +2,7 @@
 
 Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source position (topic,
 partition, offset), because producers may repeat business ids. Memory: at most three bits per event (read, answered, and scored
-by which digest), at most 96 MiB for ids, and nothing for answers outside the window.
+by which digest), at most 96 MiB for ids, and nothing for answers to events outside the audited offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +34,13 @@ class Kind(IntEnum):
 class Window:
     """The audited offsets [lo, hi) of one input partition.
 
-    `end` is the first offset that did not exist when the answers were read: an answer to it is a phantom. `due` is the
-    committed position before that: unanswered events behind it are pending, not missing. Both default to `hi`.
+    Attributes:
+        lo: the first audited offset.
+        hi: the offset after the last audited one.
+        end: the first offset that did not exist when the answers were read: answers to it and to later offsets are phantoms.
+            None stands for `hi`.
+        due: the position that the group had committed before that: unanswered events at or after it are pending, not missing.
+            None stands for `hi`.
     """
 
     lo: int
@@ -46,10 +51,15 @@ class Window:
 
 @dataclass(frozen=True)
 class AuditedAnswers:
-    """A batch of one output partition, in its order: answers to events of one input partition.
+    """Answers to events of one input partition, in the order in which one output partition contains them.
 
-    `offsets`, `kinds` (values of Kind) and, if given, `ids` (64-bit hashes) are (n,); `digests` are the models' of the whole
-    batch, or one per event. Dead letters have no digest: use "".
+    Attributes:
+        output: the output partition.
+        source: the input partition.
+        offsets: (n,) input offsets of the answered events.
+        kinds: (n,) values of Kind.
+        digests: the digest of the model version that has given all answers, or one digest per answer; "" for dead letters.
+        ids: (n,) 64-bit hashes of the ids; None if the answers have no ids.
     """
 
     output: Partition
@@ -119,7 +129,11 @@ class _Ledger:
 
 
 class Audit:
-    """Accepts what was read, in any mixture of calls; only the batches of one output partition must come in order."""
+    """Counts the events and answers that were read, and their faults.
+
+    The methods may be called in any order, with two exceptions: the batches of one output partition must be added in their
+    order, and `assigned` must follow all calls of `swap`.
+    """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
         """Create the audit; `windows` names every input partition."""
@@ -130,14 +144,24 @@ class Audit:
         self._ids = RepeatedIds()
 
     def inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """Add (n,) offsets of an input partition (transactions leave gaps). Raises KeyError for one without a window."""
+        """Add the (n,) offsets of the events of an input partition. Offsets may have gaps, which transactions leave.
+
+        Raises:
+            KeyError: if the partition has no window.
+        """
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def swap(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
-        """Add a swap record, with the canary's share in percent and the seed of its hash.
+        """Add the content of a swap record: a version that takes over a partition, and the traffic split from there on.
 
-        Ignored for a partition without a window.
+        A partition without a window is ignored.
+
+        Args:
+            partition: the input partition.
+            swap: the cut-over to the version.
+            percent: the canary's share of the keys.
+            seed: the seed of the hash of keys.
         """
         if partition in self._ledgers:
             ledger = self._ledgers[partition]
@@ -146,7 +170,7 @@ class Audit:
             ledger.split = ledger.split or percent > 0
 
     def assigned(self, source: Partition, answers: Sequence[Answered]) -> None:
-        """Add the arms in the scores of one input partition, after all swap records."""
+        """Check the arms that scores of one input partition name. All swap records must have been added before."""
         ledger = self._ledgers.get(source)
         if ledger is None or not (ledger.split or any(answer.arm != CHAMPION or answer.role != CHAMPION for answer in answers)):
             return
@@ -155,9 +179,12 @@ class Audit:
         self._count_fault("misassigned", len(misassigned), source, misassigned)
 
     def committed(self, partition: Partition, offset: int) -> None:
-        """Set the committed position after the answers were read; answers from there on are uncommitted.
+        """Set the position that the group has committed in an input partition, requested after the answers were read.
 
-        Without this call no answer is uncommitted. Raises KeyError for a partition without a window.
+        Answers to events at or after this position count as uncommitted. Without this call no answer does.
+
+        Raises:
+            KeyError: if the partition has no window.
         """
         self._ledgers[partition].committed = offset
 
@@ -170,7 +197,7 @@ class Audit:
         self._report.gone += count
 
     def answers(self, answers: AuditedAnswers) -> None:
-        """Add a batch of scores, expired answers or dead letters. Those outside the window are ignored."""
+        """Add a batch of scores, expired answers or dead letters. Answers to events outside the window are ignored."""
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
             self._count_fault("phantoms", len(answers.offsets), answers.source, answers.offsets)
@@ -190,7 +217,7 @@ class Audit:
             self._ids.add(answers.ids[inside][fresh])
 
     def unread_inputs(self, partition: Partition, start: int, stop: int) -> None:
-        """Count all of [start, stop) as events: an unreadable batch. Raises KeyError like `inputs`."""
+        """Add the offsets [start, stop) of an unreadable batch: each offset counts as an event. Raises KeyError as `inputs`."""
         window = self._ledgers[partition].window
         start = max(start, window.lo)
         stop = min(stop, window.hi)
@@ -198,7 +225,10 @@ class Audit:
             self._ledgers[partition].inputs.add_range(start, stop)
 
     def dead_range(self, source: Partition, start: int, stop: int) -> None:
-        """Count one dead letter that stands for all of [start, stop), which are events whether or not they can be read."""
+        """Add a dead letter for an unreadable batch: it answers every offset in [start, stop).
+
+        Each of these offsets counts as an event, even if the audit does not read it.
+        """
         ledger = self._ledgers.get(source)
         end = 0 if ledger is None else ledger.end
         beyond = range(max(start, end), stop)
@@ -229,9 +259,9 @@ class Audit:
         return report
 
     def _order(self, answers: AuditedAnswers, inside: NDArray[np.bool_]) -> None:
-        """Check that scores of one input partition rise within an output partition, which implies order per key.
+        """Check that the answers to one input partition have rising input offsets within an output partition.
 
-        Dead letters are excluded: they have their own topic.
+        This implies the order per key. Dead letters are excluded, because they are in another topic.
         """
         offsets = answers.offsets[inside & (answers.kinds != Kind.DEAD)]
         if not len(offsets):
@@ -260,7 +290,7 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return the faults that are known only at the end: fault -> (count, first offsets)."""
+    """Return the faults that are known only after everything was added: by fault, the count and the first offsets."""
     phantoms = ledger.answered.minus(ledger.inputs)
     faults = {
         "missing": (unanswered.count(0, due_offset), unanswered.first(EXAMPLES, 0, due_offset)),

@@ -9,11 +9,11 @@ from pyroaring import BitMap64
 
 Offsets = NDArray[np.int64]
 
-EVERYTHING = 2**63 - 1
+EVERYTHING = 2**63 - 1  # larger than every offset
 
 
 class Bitmap:
-    """A set of offsets >= 0. Memory: a few bytes for a run without gaps, at most 1 bit per offset with many gaps."""
+    """A set of offsets >= 0. Memory: a few bytes for a range without gaps, at most 1 bit per offset with many gaps."""
 
     def __init__(self, offsets: BitMap64 | None = None) -> None:
         self._offsets = BitMap64() if offsets is None else offsets
@@ -30,7 +30,7 @@ class Bitmap:
         return first & ~np.isin(offsets, np.array(repeated, np.int64))
 
     def add_range(self, start: int, stop: int) -> None:
-        """Add all of [start, stop)."""
+        """Add all offsets in [start, stop)."""
         self._offsets.add_range(start, stop)
 
     def minus(self, other: "Bitmap") -> "Bitmap":

@@ -44,9 +44,10 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The events that a dead letter stands for: from the offset `first` to the position `source`.
+    """The events that a dead letter answers: those from the offset `first` to the position `source`, both inclusive.
 
-    `ranged`: they are an unreadable batch, possibly of one record.
+    `ranged` is whether the dead letter is for an unreadable batch, which may have one record only. Otherwise it is for one
+    event.
     """
 
     first: int
@@ -55,13 +56,16 @@ class DeadSource(NamedTuple):
 
 
 class SwapShares(msgspec.Struct, frozen=True, gc=False):
-    """The traffic split of a swap record: the canary's share of the keys in percent."""
+    """The traffic split in a swap record. `canary` is the canary's share of the keys in percent."""
 
     canary: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
 
 
 class SwapRecord(msgspec.Struct, gc=False):
-    """The used fields of a swap record. See `Logs` for `topic_id` and the two `_from`."""
+    """The fields of a swap record that the audits use. A scorer writes it when another version takes over a partition.
+
+    `Logs` explains `topic_id`, `scores_from` and `letters_from`.
+    """
 
     topic: str
     partition: PartitionNumber
@@ -76,11 +80,11 @@ class SwapRecord(msgspec.Struct, gc=False):
 
 
 class Logs:
-    """Distinguishes answers to a deleted and recreated topic from answers to the current one.
+    """Distinguishes answers to a deleted input topic from answers to the current topic of the same name.
 
-    A swap record names the id of its topic. The first one under a new id states where the answers to that topic begin, by
-    partition of the scores and of the dead letters. `ids` are the current ids of the topics; topics without one are not
-    distinguished.
+    A swap record contains the id of its input topic. The first swap record under a new id contains the offsets at which the
+    answers to the new topic begin: for each partition of the scores (`scores_from`) and of the dead letters (`letters_from`).
+    `ids` are the current ids by topic. For a topic without an id no answer counts as deleted.
     """
 
     def __init__(self, ids: Mapping[str, str]) -> None:
@@ -89,7 +93,7 @@ class Logs:
         self._from: dict[Partition, tuple[list[int], list[int]]] = {}
 
     def present(self, record: SwapRecord) -> bool:
-        """Add a swap record; return whether its topic is the current one."""
+        """Add a swap record; return whether it belongs to the current topic, not to a deleted one."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
             self._gone.add(source)
@@ -99,7 +103,14 @@ class Logs:
         return True
 
     def is_deleted(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
-        """Return whether the answer at this offset of the scores, or `dead` letters, belongs to a deleted topic."""
+        """Return whether an answer belongs to a deleted input topic.
+
+        Args:
+            source: the input partition of the answered event.
+            output: the partition that contains the answer.
+            offset: the offset of the answer there.
+            dead: whether the answer is a dead letter.
+        """
         if source not in self._from:
             return source in self._gone
         begins = self._from[source][dead]
@@ -122,7 +133,7 @@ def decoded(
 
 
 def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None]]:
-    """Yield each dead letter's offset and the events that it stands for; None if its headers do not name them."""
+    """Yield the offset of each dead letter, and the events that it answers; None if its headers do not name them."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
             yield offset, dead_source(headers or ())
@@ -131,9 +142,12 @@ def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None
 
 
 def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
-    """Read the headers `dead.source` and `dead.first` of a dead letter. Raises ValueError.
+    """Parse the headers `dead.source` and `dead.first` of a dead letter.
 
-    The last `dead.source` counts, and a `dead.first` after it: earlier headers are the event's own.
+    The last `dead.source` counts, and a `dead.first` after it. Earlier headers of these names are part of the event.
+
+    Raises:
+        ValueError: if the headers are missing or invalid.
     """
     source = None
     first = None
@@ -149,7 +163,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
 
 
 def feed_scores(audit: Audit, batch: PartitionBatch, logs: Logs, as_json: AsJson = bytes) -> None:
-    """Add score records of one output partition, in order."""
+    """Add a batch of score records to the audit. The batches of an output partition must be added in their order."""
     by_source: dict[Partition, list[AuditedScore]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
@@ -179,7 +193,11 @@ def _arrays(output: Partition, source: Partition, records: list[AuditedScore]) -
 
 
 def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
-    """Count dead letters; yield the offsets of unreadable batches."""
+    """Add a batch of dead letters to the audit.
+
+    Yields:
+        For each dead letter of an unreadable batch, the input partition and the range of offsets.
+    """
     columns: dict[Partition, list[int]] = {}
     for offset, event_id in dead_sources(batch):
         if event_id is None:
@@ -199,7 +217,7 @@ def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: Logs) -> Iterat
 
 
 def feed_swaps(audit: Audit, batch: PartitionBatch, logs: Logs) -> None:
-    """Add swap records; all of them come before the answers."""
+    """Add a batch of swap records to the audit. All swap records must be added before the answers."""
     for offset, record in decoded(batch, decode_swap):
         if record is None:
             audit.unreadable(batch.partition, offset)

@@ -1,8 +1,8 @@
 """The audit over regions: was every event, wherever it was first written, answered, and which were answered twice?
 
 Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same event.
-Answers in two regions are what a failover scores again (`rescored`), and must have one id; two in one region are a fault.
-Memory: 24 bytes per copy and 16 per answer, besides a few bits per event.
+After a failover an event may have answers in two regions (`rescored`), which must have the same id. Two answers in one region
+are a fault. Memory: 24 bytes per copy and 16 per answer, besides a few bits per event.
 """
 
 from collections import defaultdict
@@ -67,7 +67,10 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """A partition with copies of one home: (n,) own offsets, ascending, and (n,) offsets at home."""
+    """The copies in one partition whose originals are in one home partition.
+
+    `offsets` are the (n,) offsets of the copies, ascending; `origins` the (n,) offsets of the originals in the home partition.
+    """
 
     home: Home
     offsets: Integers
@@ -75,7 +78,7 @@ class _Copies(NamedTuple):
 
 
 class RegionsAudit:
-    """Accepts first all inputs of all regions, then the answers."""
+    """Counts the events and answers of all regions. The inputs of all regions must be added before the answers."""
 
     def __init__(self) -> None:
         self._inputs: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
@@ -93,10 +96,14 @@ class RegionsAudit:
         copies: Mapping[Home, tuple[Integers, Integers]],
         due_offset: int,
     ) -> None:
-        """Add one partition of a region.
+        """Add the events of one input partition of a region.
 
-        It has (n,) offsets of events first written there, and for each home of copies their (m,) own offsets and (m,) offsets
-        at home. The group has committed the offsets before `due_offset`.
+        Args:
+            region: the region.
+            partition: the input partition.
+            written_here: the (n,) offsets of events that were first written in this partition.
+            copies: for each home partition, the (m,) offsets of its copies here, and the (m,) offsets of the originals there.
+            due_offset: the position that the group of this region has committed in the partition.
         """
         home = Home(region, *partition)
         self._inputs[home].add(written_here)
@@ -108,7 +115,14 @@ class RegionsAudit:
         self._copies[region, partition] = copied_homes
 
     def answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
-        """Add answers in a region to (n,) events of one of its partitions, with (n,) 64-bit hashes of known ids."""
+        """Add answers of a region to events of one of its input partitions.
+
+        Args:
+            region: the region.
+            partition: the input partition in this region.
+            offsets: the (n,) offsets of the answered events in this partition.
+            ids: the (n,) 64-bit hashes of their ids; None if the answers have no ids.
+        """
         homes_here = self._copies.get((region, partition))
         if homes_here is None:
             self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
@@ -167,7 +181,11 @@ class RegionsAudit:
 
 
 def _different(columns: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """Return the offsets with more than one id."""
+    """Return the offsets that occur with more than one id.
+
+    Args:
+        columns: pairs of (n,) offsets and (n,) hashes of ids.
+    """
     if not columns:
         return np.empty(0, np.int64)
     offsets, ids = (np.concatenate(column) for column in zip(*columns, strict=True))

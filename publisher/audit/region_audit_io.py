@@ -33,7 +33,7 @@ Columns = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class Side:
-    """One region: its name in positions and scores, its cluster, and its topics (the times of the plan are not used)."""
+    """One region: its name in positions and scores, its cluster, and its topics. The time range of `plan` is not used."""
 
     region: str
     kafka: KafkaSettings
@@ -52,7 +52,7 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _Reading:
-    """The state of one region at the time of construction."""
+    """Reads one region, up to the offsets at the time of construction, and keeps its dead letters."""
 
     def __init__(self, side: Side, answer_seconds: float) -> None:
         plan = side.plan
@@ -77,9 +77,10 @@ class _Reading:
 
 
 def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
-    """Read every region and count.
+    """Read every region, and count events and answers over all of them.
 
-    Raises Fatal: 2 for a missing topic, 3 if a broker rejects the request, 4 if it does not answer.
+    Raises:
+        Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if it does not answer.
     """
     count = RegionsAudit()
     readings = [_Reading(side, answer_seconds) for side in sides]
@@ -102,7 +103,7 @@ def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_se
 
 
 def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
-    """Return the committed positions of the region's group; empty without any."""
+    """Return the committed positions of the region's group; {} if the plan names no group."""
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
@@ -176,7 +177,11 @@ def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: PartitionB
 
 
 def _feed_dead_letters(count: RegionsAudit, reading: _Reading) -> None:
-    """Count the dead letters. One beyond the end of its partition, or outside of the inputs, counts for its last event only."""
+    """Add the dead letters, which were read before the inputs, as answers.
+
+    The dead letter of an unreadable batch answers the batch's offsets within the partition. If the batch reaches beyond the end
+    of the partition, or the partition is not an input, its last offset is answered too, so that one phantom is reported.
+    """
     for partition, offsets in reading.letters.items():
         count.answers(reading.side.region, partition, np.array(offsets, np.int64), None)
     for partition, ranges in reading.unreadable.items():

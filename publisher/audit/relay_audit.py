@@ -1,8 +1,8 @@
 """The audit of copies: is every selected source record at the destination once, in its partition, in order? Pure, no Kafka.
 
 Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
-are counted too. Two records with one hash would count as a duplicate: 0.0003 are expected in 100 million. Memory: 17 bytes per
-source record and 16 per copy, of one partition at a time.
+are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
+records. Memory: 17 bytes per source record and 16 per copy, of one partition at a time.
 """
 
 from collections.abc import Collection
@@ -48,7 +48,12 @@ class CopyReport(Report):
 
 @dataclass(frozen=True)
 class OriginColumn:
-    """One partition's records in order: (n,) hashes of their origins, (n,) offsets in the log."""
+    """The records of one partition, in order.
+
+    Attributes:
+        hashes: (n,) 64-bit hashes of the positions where the records were first written.
+        offsets: (n,) offsets of the records in this partition.
+    """
 
     hashes: Hashes
     offsets: NDArray[np.int64]
@@ -56,10 +61,11 @@ class OriginColumn:
 
 @dataclass(frozen=True)
 class Copies(OriginColumn):
-    """A destination partition.
+    """The copies in one destination partition, in order.
 
-    `own` (n,): whether the origin is the source partition itself, at a retained offset. `complete`: whether nothing was deleted
-    from the start of the log.
+    Attributes:
+        own: (n,) whether the record was first written in the source partition itself, at an offset that is retained there.
+        complete: whether retention has not deleted any of the copies.
     """
 
     own: NDArray[np.bool_]
@@ -74,22 +80,22 @@ def compare(
     copies: Copies,
     refused: Collection[int] = (),
 ) -> None:
-    """Add the counts of one partition.
+    """Compare the copies of one partition with the source records, and add the counts to the report.
 
     Args:
         report: The report that receives the counts.
         place: The source topic, the destination topic and the partition.
-        source: The records at the source.
-        due_offset: The source offset up to which the relay had confirmed its copies before they were read.
+        source: The records at the source that are to be copied.
+        due_offset: The source offset up to which the relay had committed its copies, read before the copies were.
         copies: The copies at the destination.
-        refused: The source offsets in the refusal topic.
+        refused: The source offsets of the records in the refusal topic.
     """
     topic, target, partition = place
     order = np.argsort(source.hashes, kind="stable")
     at = np.searchsorted(source.hashes, copies.hashes, sorter=order)
     at = order[np.minimum(at, max(0, len(order) - 1))] if len(order) else np.zeros(len(copies.hashes), np.int64)
     matched = source.hashes[at] == copies.hashes if len(order) else np.zeros(len(copies.hashes), np.bool_)
-    where = at[matched]  # in which source record's place each copy is, in the copies' order
+    where = at[matched]  # for each copy with a source record, in the order of the copies: the index of this source record
     first = np.zeros(len(where), np.bool_)
     first[np.unique(where, return_index=True)[1]] = True
     ahead = np.maximum.accumulate(where) if len(where) else where

@@ -18,11 +18,11 @@ FAULTS = (
     "different_ids",
     "unreadable",
 )
-"""The faults of all audits; each report has those of its audit."""
-EXAMPLES = 5  # positions of each fault that are kept
+"""The names of the counts that are faults, of all audits. A report has some of them as fields."""
+EXAMPLES = 5  # positions of each fault that a report contains
 
 Progress = Callable[[str, int, int], None]
-"""Called with the current activity, its completed amount, and the maximum."""
+"""Called with the name of what is read, the completed amount, and the total amount."""
 
 
 @dataclass
@@ -54,7 +54,14 @@ class Report:
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def note(self, fault: str, count: int, partition: str, offsets: Sequence[int] | NDArray[np.int64]) -> None:
-        """Count a fault. `offsets` are the first ones in `partition`, written as `topic/partition`."""
+        """Add faults of one kind to the report.
+
+        Args:
+            fault: the name of the count.
+            count: the number of faults.
+            partition: their partition, written as `topic/partition`.
+            offsets: the first offsets of the faults in this partition. The first EXAMPLES positions are kept.
+        """
         if count:
             setattr(self, fault, getattr(self, fault) + count)
             shown = self.examples.setdefault(fault, [])

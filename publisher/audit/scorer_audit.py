@@ -1,10 +1,14 @@
-"""The audit on Kafka: which ranges of which topics are read, in which order, and their counts.
+"""The audit of scores on Kafka: which ranges of which topics are read, in which order, and their counts.
 
-The order makes the counts valid on a live system. First the committed offsets: the events before them must be answered. Then
-the ends of the answers, including records of open transactions: a commit is visible at the group a moment before it is visible
-in every output partition. Then the ends of the inputs: an answer behind them is a phantom. Everything is read after open
-transactions, and then the committed offsets are read again: no answer may be behind them. Dead letters are read before the
-inputs, completely: a batch that one of them stands for is not read again, because that might end this process too.
+The order makes the counts valid on a live system:
+
+1. The committed offsets of the group: every event before them must be answered.
+2. The ends of the answer topics, including records of open transactions, because a commit is visible in the group's offsets a
+   moment before it is visible in every output partition.
+3. The ends of the inputs: an answer to a later offset is a phantom.
+4. The records up to these ends, after waiting for open transactions. Dead letters are read completely before the inputs: a
+   batch that a dead letter names as unreadable is not read, because it might end this process too.
+5. The committed offsets again: no answer may belong to an event at or after them.
 """
 
 from collections import defaultdict
@@ -22,16 +26,23 @@ from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import PartitionBatch, Range, TopicReader
 
 CLIENT_ID = "scorestream-audit"
-NEVER = 2**63 - 1
-ANSWER_SECONDS = 10.0  # that a broker may take to answer
+NEVER = 2**63 - 1  # later than every timestamp
+ANSWER_SECONDS = 10.0  # the longest wait for one answer of a broker
 
 
 @dataclass(frozen=True)
 class AuditScope:
-    """What to audit. `group`: the scorers' consumer group; without it every unanswered event is missing.
+    """The topics and the time range to audit.
 
-    `from_ms`, `to_ms` (Unix ms) limit the inputs by timestamp. `swaps` is the topic of revisions; without it, versions rank by
-    their first appearance.
+    Attributes:
+        inputs: the input topics.
+        outputs: the score topics.
+        dead: the dead-letter topics.
+        swaps: the topics of swap records; without them versions are ordered by their first score.
+        group: the scorers' consumer group; without it every unanswered event is missing.
+        from_ms: the first timestamp of the audited inputs (Unix ms); None for no limit.
+        to_ms: the timestamp before which the audited inputs end (Unix ms); None for no limit.
+        as_json: converts a score record to JSON.
     """
 
     inputs: Sequence[str]
@@ -47,11 +58,17 @@ class AuditScope:
 def audit(
     settings: KafkaSettings, plan: AuditScope, progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> EventReport:
-    """Read the topics of the plan once, read_committed, and count. `answer_seconds` limits each answer of the broker.
+    """Read the committed records of the plan's topics once, and count events and answers.
+
+    Args:
+        settings: the connection.
+        plan: the topics and the time range.
+        progress: called with the progress.
+        answer_seconds: the longest wait for one answer of the broker.
 
     Raises:
-        Fatal: 2 for a missing topic or group or an unknown client property, 3 if the broker rejects the request or a log is
-            truncated while it is read, 4 if the broker does not answer.
+        Fatal: with exit code 2 for a missing topic, a group without committed offsets or an unknown client property, 3 if the
+            broker rejects the request or a log is truncated while it is read, 4 if the broker does not answer.
     """
     topics = TopicReader(settings, CLIENT_ID, answer_seconds)
     inputs = topics.partitions(plan.inputs)
@@ -101,7 +118,7 @@ def _windows(
 
 
 def _feed_inputs(count: Audit, batches: Iterable[PartitionBatch], *, timed: bool) -> int:
-    """Add the inputs to the audit; if `timed`, return the smallest timestamp (Unix ms)."""
+    """Add the inputs to the audit; return their smallest timestamp (Unix ms) if `timed`, otherwise NEVER."""
     oldest = NEVER
     for batch in batches:
         count.inputs(batch.partition, np.array(batch.offsets, np.int64))

@@ -1,6 +1,6 @@
-"""Read topics past unreadable compressed batches, so that no batch stops or ends an audit.
+"""Read topics and skip unreadable compressed batches, so that no batch stops an audit or ends its process.
 
-A batch that a dead letter or a refused record names is not fetched.
+A batch that a dead letter, or a record of the refusal topic, names as unreadable is not even fetched.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ Ranges = Mapping[Partition, Sequence[Range]]
 
 
 def within(span: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return the parts of `span` inside the ranges, ascending and without overlap."""
+    """Return the parts of `span` that are in at least one of the ranges, ascending and without overlap."""
     parts: list[Range] = []
     for start, stop in sorted((max(start, span[0]), min(stop, span[1])) for start, stop in ranges):
         if start >= stop:
@@ -27,7 +27,7 @@ def within(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
-    """Return the parts of `span` outside of the ranges, ascending."""
+    """Return the parts of `span` that are in none of the ranges, ascending."""
     inner = within(span, ranges)
     starts = [span[0], *(stop for _, stop in inner)]
     stops = [*(start for start, _ in inner), span[1]]
@@ -35,14 +35,25 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[PartitionBatch]:
-    """Yield the records of these spans and report progress. The log names skipped batches."""
+    """Yield the records of these spans, and report the progress. A batch that cannot be read is logged and skipped."""
     return read_past(topics, subject, spans, progress, {}, None)
 
 
 def read_past(
     topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[PartitionBatch]:
-    """Yield the records of these spans outside of the `skipped` ranges, each partition in order. See the module."""
+    """Yield the records of these spans, except those in `skipped` and in batches that cannot be read.
+
+    Each partition is read in its order.
+
+    Args:
+        topics: reads the cluster.
+        subject: what is read, for the progress.
+        spans: the offsets to read.
+        progress: called after each batch.
+        skipped: the ranges that are not fetched.
+        unread: called with each range that cannot be read and is skipped; None to log it.
+    """
     done = 0
     total = sum(stop - start for start, stop in spans.values())
     remaining = {partition: deque(outside(span, skipped.get(partition, ()))) for partition, span in spans.items()}

@@ -1,7 +1,8 @@
-"""Check whether a partition returns to an older model version. Pure: swap records and scored offsets in, a count out.
+"""Check whether an older model version has scored a partition after a newer one. Pure: swap records and scores in, counts out.
 
-A score names the digest that scored it, not the channel revision: after a rollback the same digest stands for a newer revision.
-Swap records resolve this: from its cut-over offset on, a digest stands for the highest revision that was swapped in for it.
+A score contains the digest of its model version, not the channel revision, and after a rollback the same digest stands for a
+newer revision. Swap records resolve this: from the offset of a cut-over on, the digest stands for the revision of the cut-over,
+unless an earlier cut-over of this digest has a higher revision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,10 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """In [start, stop) the digest stands for `revision`; `is_recorded` if a swap record at `start` states it."""
+    """The offsets [start, stop) of a partition, in which `digest` stands for `revision`.
+
+    `is_recorded` is whether a swap record has a cut-over to the digest at `start`.
+    """
 
     digest: str
     revision: int
@@ -29,10 +33,15 @@ class Segment(NamedTuple):
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
-    """Return the number of positions scored by an older revision than an earlier one, and the first positions.
+    """Return the number of events that an older revision than that of an earlier event has scored, and their first offsets.
 
-    `scored` holds the offsets that each digest scored. Digests before the first swap record (or without one) rank by their
-    first appearance, below every recorded revision. A digest that is neither is older than all.
+    Digests that scored before the first cut-over, or all digests if there is none, are ordered by their first score, and are
+    older than every revision of a swap record. A digest that scored only later, and that no swap record names, is the oldest.
+
+    Args:
+        scored: the offsets that each digest has scored.
+        swaps: the cut-overs of the swap records.
+        limit: the largest number of offsets to return.
     """
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
@@ -48,14 +57,14 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], l
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return the versions before the first record, oldest first, with negative revisions."""
+    """Return cut-overs, with negative revisions, for the digests that scored before the first swap record, oldest first."""
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
     return [VersionCutover(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
 
 
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
-    """Return each digest's ranges of the partition with their revisions."""
+    """Divide the offsets of the partition for each digest into segments, in which the digest stands for one revision."""
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):
@@ -71,7 +80,10 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reign(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
-    """Return (revision, first offset that no older version may score): the cut-over, or after an early score."""
+    """Return the revision of a segment, and the first offset that no older revision may score; empty if there is none.
+
+    This is the cut-over of a recorded segment. For another segment it is the offset after its first score.
+    """
     if segment.is_recorded:
         return [(segment.revision, segment.start)]
     bitmap = scored.get(segment.digest)
