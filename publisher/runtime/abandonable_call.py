@@ -26,7 +26,7 @@ class CallThread:
         return future
 
     def close(self) -> None:
-        """End the thread after the last call, if that ever returns."""
+        """End the thread after the submitted calls, if they return."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -34,9 +34,9 @@ class CallThread:
             pass
 
     def _make_next(self) -> bool:
-        """Make one call; return False at the end.
+        """Wait for the next submitted call, and make it; return False after `close`.
 
-        The locals are deleted before the thread waits again: they may hold the last reference to a client.
+        The local variables are deleted before the thread waits again, because they may hold the last reference to a client.
         """
         submitted = self._calls.get()
         if submitted is None:

@@ -1,6 +1,7 @@
-"""An HTTP server for probes and metrics whose cost is bounded: one thread, one request a connection, few descriptors.
+"""An HTTP server for probes and metrics with bounded cost: one thread, one request per connection, few file descriptors.
 
-It depends on sockets alone and must not block: an idle, slow or hostile client never delays the answer to another one.
+The server depends on sockets alone and must not block: an idle, slow or hostile client never delays the answer to another
+client.
 """
 
 import contextlib
@@ -17,27 +18,27 @@ from dataclasses import dataclass, field
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS = 64  # open at a time, at most
-DESCRIPTOR_SHARE = 8  # of the process's descriptors, the part that connections may take at most
-FEWEST_CONNECTIONS = 4
+CONNECTIONS = 64  # the largest number of simultaneous connections
+DESCRIPTOR_SHARE = 8  # connections take at most one eighth of the file descriptors that the process may open
+FEWEST_CONNECTIONS = 4  # the limit is not lower than this
 READ_SECONDS = 5.0  # from the accepted connection to the end of the request's head
-WRITE_SECONDS = 10.0  # from the answer to its last byte taken
-LINGER_SECONDS = 1.0  # for the client's close: a close with unread bytes would reset the connection and lose the answer
+WRITE_SECONDS = 10.0  # for sending the response
+LINGER_SECONDS = 1.0  # for the client's close: a close with unread bytes would reset the connection and lose the response
 HEAD_BYTES = 16_384
-ACCEPTS = 8  # in one turn: a connection is read before so many others can evict it
+ACCEPTS = 8  # the most connections that are accepted before the accepted ones are read, so that they do not evict each other
 BACKLOG = 1_024
-RESERVE = 8  # descriptors
-PAUSE_SECONDS = 0.1  # without accepting, where the process has no descriptor left
+RESERVE = 8  # descriptors that are kept open, to be released when the process has no other left
+PAUSE_SECONDS = 0.1  # without accepting connections, if the process has no descriptor left
 WARN_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
 TOO_LARGE = b"HTTP/1.0 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n"
 
 Answer = Callable[[bytes, tuple[str, int]], bytes]
-"""Gives the whole response to a request's head from a client's address. It must not wait for anything."""
+"""Returns the complete response, from the head of the request and the address of the client. It must not block."""
 
 
 def connection_limit(descriptors: int) -> int:
-    """Return how many connections a process that may open so many descriptors serves at a time."""
+    """Return the largest number of simultaneous connections of a process that may open so many file descriptors."""
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS
     return min(CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors // DESCRIPTOR_SHARE))
@@ -51,7 +52,16 @@ class _State(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    """One client. `deadline` in monotonic seconds; `answer` is what is left to write."""
+    """The connection of one client.
+
+    Attributes:
+        socket: the socket.
+        address: the address of the client.
+        deadline: when the connection is closed in its current state (monotonic seconds).
+        state: the state.
+        head: the received part of the request's head.
+        answer: the part of the response that is not written yet.
+    """
 
     socket: socket.socket
     address: tuple[str, int]
@@ -62,11 +72,11 @@ class _Connection:
 
 
 class BoundedHttpServer:
-    """Serves `answer` at an address until `close`, from a thread of its own.
+    """Serves the responses of `answer` at an address until `close`, in a thread of its own.
 
-    At the limit the oldest connection is closed for a new one; connections that wait for a request go first. Some descriptors
-    are kept in reserve, so that a probe is answered even if the rest of the process has used up all others. Raises OSError or
-    OverflowError if it cannot listen there.
+    If the largest number of connections is open, a new connection replaces the oldest one; a connection to which no response is
+    being written is replaced first. Some file descriptors are kept in reserve, so that a probe is answered even if the rest of
+    the process has used up all others. The constructor raises OSError or OverflowError if it cannot listen at the address.
     """
 
     def __init__(self, host: str, port: int, answer: Answer, read_seconds: float = READ_SECONDS) -> None:
@@ -116,7 +126,7 @@ class BoundedHttpServer:
             channel.close()
 
     def _wait(self, now: float) -> float | None:
-        """Return the seconds until something has to be done that no socket announces; None: never."""
+        """Return the seconds until the next deadline of a connection or the end of a pause; None if there is neither."""
         deadlines = [connection.deadline for connection in self._open]
         if self._paused_until is not None:
             deadlines.append(self._paused_until)
@@ -148,7 +158,7 @@ class BoundedHttpServer:
             self._step(connection)  # mostly the request has come as well: it is answered before anything can evict it
 
     def _make_room(self, error: OSError) -> None:
-        """Free a descriptor for the next turn, or pause accepting: a waiting client must not keep this thread busy."""
+        """Free a descriptor for the next connection. If that is impossible, pause, so that this thread does not spin."""
         if self._reserve:
             os.close(self._reserve.pop())
         elif self._open:
@@ -170,7 +180,7 @@ class BoundedHttpServer:
             log.warning("health port %d: %s", self.port, text)
 
     def _step(self, connection: _Connection) -> None:
-        """Read, answer or write as far as it goes without waiting."""
+        """Read the request or write the response of a connection, as far as possible without blocking."""
         if connection not in self._open:
             return
         try:
@@ -219,7 +229,7 @@ class BoundedHttpServer:
         self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def _drop(self, connection: _Connection, *, restore: bool = True) -> None:
-        """Close a connection. With `restore` its descriptor refills the reserve."""
+        """Close a connection. With `restore`, refill the reserve of descriptors."""
         del self._open[connection]
         self._selector.unregister(connection.socket)
         with contextlib.suppress(OSError):

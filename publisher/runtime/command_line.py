@@ -39,7 +39,10 @@ To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_H
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check. `hint` is the remedy if it is not ok."""
+    """The result of one check of a command: its name `check`, whether it is `ok`, and details.
+
+    `hint` is the remedy if the check is not ok.
+    """
 
     check: str
     ok: bool
@@ -48,7 +51,7 @@ class Finding:
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
-    """Print each finding as it arrives, or all of them as JSON. Raises Exit (1) if one is not ok."""
+    """Print each finding as it arrives, or all of them as JSON. Raises typer.Exit with code 1 if one is not ok."""
     printed = []
     for unredacted in findings:
         finding = replace(unredacted, detail=redacted(unredacted.detail), hint=redacted(unredacted.hint))
@@ -74,7 +77,14 @@ def print_json(value: object) -> None:
 
 
 def print_data(as_json: bool, value: object, render: Callable[[], Any], *, wide: bool = False) -> None:
-    """Print the value as JSON, or what `render` returns for people: as wide as the terminal, or unfolded if `wide`."""
+    """Print a result: `value` as JSON, or the text or table that `render` returns.
+
+    Args:
+        as_json: whether to print JSON.
+        value: the result as a JSON value.
+        render: returns the result as a renderable of rich.
+        wide: whether lines are printed unfolded, instead of as wide as the terminal.
+    """
     if as_json:
         print_json(value)
     else:
@@ -90,7 +100,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def time_range(start: str | None, end: str | None, last: str | None = None) -> TimeRange:
-    """Return the range that --from and --to name, or --last. Raises BadParameter for a text that is not a time or range."""
+    """Return the time range of the options --from and --to, or of --last.
+
+    Raises:
+        BadParameter: for a text that is not a time or duration, an empty range, or --last beside another option.
+    """
     if last is not None:
         return _since(last, alone=not (start or end))
     window = TimeRange(_unix_ms("--from", start), _unix_ms("--to", end))
@@ -133,7 +147,7 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a program by name, each imported on first use, so that `status` does not load what `bench` needs.
+    """The commands of a program by name. Each is imported on first use, so that `status` does not load the modules of `bench`.
 
     `targets` names the function, or the Typer application, of each command as `module:name`.
     """
@@ -160,7 +174,7 @@ class LazyCommands(Mapping[str, Any]):
 
 
 def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
-    """Return the application of these commands (see `LazyCommands`), with shell completion and `--version`."""
+    """Return the Typer application of these commands (see `LazyCommands`), with shell completion and `--version`."""
 
     class Group(TyperGroup):
         def __init__(self, **options: Any) -> None:
@@ -184,7 +198,12 @@ def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
 
 
 def run(app: typer.Typer, *others: type[Exception]) -> None:
-    """Run a program; an error becomes one line and a hint. `others` have a hint and an exit code, as Fatal does."""
+    """Run an application. Print an expected error as one line and a hint, and end the process with its exit code.
+
+    Args:
+        app: the application.
+        *others: expected error classes besides Fatal. They may have the attributes `hint` and `exit_code`, as Fatal.
+    """
     from publisher.runtime.configuration import SettingsError
 
     accept_any_text()

@@ -1,7 +1,8 @@
-"""Reads a configuration: flag > environment > file > default, and where each value came from. For every command's settings.
+"""Load the settings of a command from a file, the environment and flags, and record where each value came from.
 
-A YAML file, environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--set kafka.bootstrap_servers=...` name the same
-keys. `${NAME}` and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
+A flag has precedence over the environment, the environment over the file, and the file over the default. A YAML file,
+environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--set kafka.bootstrap_servers=...` name the same keys. `${NAME}`
+and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
 """
 
 import copy
@@ -37,7 +38,7 @@ SCALARS = str | int | float | bool | None
 class SettingsError(Exception):
     """The configuration is invalid.
 
-    The message has one line for each fault: the key, the remedy, and the value unless it may hold a secret.
+    The message has one line for each fault: the key, the remedy, and the value unless the value may be secret.
     """
 
     def __init__(self, message: str) -> None:
@@ -45,7 +46,7 @@ class SettingsError(Exception):
 
 
 class Section(BaseModel):
-    """A part of a configuration: immutable, without unknown keys."""
+    """A section of a configuration. It is immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -57,7 +58,7 @@ class Configuration(BaseSettings):
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return only the source that `load` has merged."""
+        """Return the values that `load` has merged as the only source, so that the environment is not read again."""
         return (sources["init_settings"],)
 
 
@@ -66,7 +67,7 @@ S = TypeVar("S", bound=Configuration)
 
 @dataclass(frozen=True)
 class Loaded(Generic[S]):
-    """Settings, and for each dotted key the place its value came from."""
+    """Loaded settings. `origins` has, for each dotted key, the source of its value: the file, the environment or `--set`."""
 
     settings: S
     origins: Mapping[str, str]
@@ -78,9 +79,17 @@ def load(
     flags: Sequence[str] = (),
     resolve: Callable[[dict[str, Any], Path], None] = lambda _values, _base: None,
 ) -> Loaded[S]:
-    """Read and merge file, environment and `--set` flags. Raises SettingsError. A mapping stands for a file.
+    """Read and merge a file, the environment and `--set` flags.
 
-    `resolve(values, folder)` makes relative paths absolute: a file's from its folder, others from the working directory.
+    Args:
+        model: the class of the settings.
+        path: the file, or a mapping with the values of a built-in configuration.
+        flags: the values of `--set`, each `key=value`.
+        resolve: called with the values of each source and a folder, makes relative paths in the values absolute. The folder is
+            that of the file, for other sources the working directory.
+
+    Raises:
+        SettingsError: if the configuration is invalid.
     """
     origins: dict[str, str] = {}
     merged: dict[str, Any] = {}
@@ -106,7 +115,7 @@ def validated(model: type[S], values: Mapping[str, Any], origins: Mapping[str, s
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted keys and the leaf values."""
+    """Yield the leaf values of nested mappings, each with its dotted key."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{key}.")
@@ -120,7 +129,7 @@ def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED
     Args:
         key: The dotted key of the value.
         value: The value.
-        properties: The keys of a map `extra` whose values may be printed.
+        properties: The client properties in `extra` whose values may be printed.
     """
     if is_secret(key, properties) and value not in (None, {}):
         return MASK
@@ -130,7 +139,7 @@ def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED
 
 
 def nearest(name: str, valid: Sequence[str]) -> str:
-    """Return `the nearest valid name is X`, or the whole list if no name is near."""
+    """Return `the nearest valid name is X`, or the list of all valid names if none is similar."""
     near = nearest_name.name(name, valid, cutoff=0.5)
     return f"the nearest valid name is {near!r}" if near else f"valid names: {', '.join(sorted(valid))}"
 
@@ -154,7 +163,10 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, Any], origin: str) -> None:
-    """Passwords of Kafka come from files of their own or from the environment. Raises SettingsError."""
+    """Raise SettingsError if a configuration file or a flag contains a Kafka password.
+
+    Passwords come from files of their own or from the environment.
+    """
     for name, section in values.items() if origin != "environment" else ():
         proof = section.get("security") if isinstance(section, Mapping) else None
         if isinstance(proof, Mapping) and "password" in proof:
@@ -164,7 +176,11 @@ def _refuse_a_written_password(model: type[Configuration], values: Mapping[str, 
 
 
 def _expand(value: Any, path: Path) -> Any:
-    """`${NAME}` and `${NAME:-default}` inside strings."""
+    """Replace `${NAME}` and `${NAME:-default}` in all strings of a value by environment variables.
+
+    Raises:
+        SettingsError: if a variable is not set and has no default.
+    """
     if isinstance(value, dict):
         return {str(k): _expand(v, path) for k, v in value.items()}
     if isinstance(value, list):
@@ -184,7 +200,7 @@ def _expand(value: Any, path: Path) -> Any:
 
 
 def _read_environment(model: type[Configuration]) -> dict[str, Any]:
-    """Return the settings in environment variables. Raises SettingsError without the value of the variable."""
+    """Return the settings in environment variables. Raises SettingsError, whose message omits the value of the variable."""
     try:
         return EnvSettingsSource(model, case_sensitive=False)()
     except EnvironmentFault as error:
@@ -219,7 +235,7 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str]) -> str:
-    """Return the line for one of pydantic's errors."""
+    """Return the line of a SettingsError for one of pydantic's errors."""
     path = [str(part) for part in fault["loc"]]
     key = ".".join(path)
     if line := security.error_line(fault, key) or client_properties.error_lines(fault, key):
@@ -239,9 +255,9 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
 
 
 def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
-    """Return whether the faulty value is that of one plain setting.
+    """Return whether the faulty value may be printed, because it is the value of a single plain setting.
 
-    A section, the whole configuration and a map of client properties may hold secrets, also if they were given as text.
+    The value of a section, of the whole configuration or of a map of client properties may contain secrets, even if it is text.
     """
     section: Any = model
     for at, part in enumerate(path):

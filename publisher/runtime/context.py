@@ -32,14 +32,14 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What work that may take long receives from its caller: the time, a way to show liveness, and a reason to stop.
+    """The clock, the liveness signal and the cancellation that a caller passes to long work.
 
     Work that waits calls `check` at least twice a second. Work that cannot be interrupted half-way, such as scoring a batch,
     calls `beat` between its steps. Both are called from the thread that does the work.
 
     Attributes:
         clock: the clocks to use instead of those of `time`.
-        beat: reports that the thread still moves. Never raises.
+        beat: reports that the thread still makes progress. Never raises.
         raise_if_cancelled: raises the error that ends the work, such as Aborted after a stop was requested.
     """
 

@@ -1,7 +1,8 @@
-"""The dependencies of a process: the error for an unavailable one, the current outages, and the wait for its return.
+"""The dependencies of a process: the error for an unavailable dependency, the current outages, and the wait for its return.
 
-A process that waits stays alive, stops when asked to, and retries for as long as it takes: one that ended would be restarted
-later and later by its supervisor. The module knows no client; the caller passes the probe of the brokers.
+A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. If it ended instead, its
+supervisor would restart it with growing delays. The module uses no Kafka client: the caller passes a function that probes the
+brokers.
 """
 
 import logging
@@ -27,7 +28,7 @@ KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY
 
 PROBE_INTERVAL_SECONDS = 5.0  # between probes of the brokers during a wait
 RETRY_SECONDS = 1.0
-STOP_SECONDS = 0.1  # the delay of a stop
+STOP_SECONDS = 0.1  # between two checks whether a stop is requested
 
 T = TypeVar("T")
 
@@ -46,7 +47,7 @@ class DependencyUnavailable(Fatal):
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments to pickle, for the way from one process to another."""
+        """Return the arguments with which another process recreates this error after pickling."""
         return DependencyUnavailable, (self.dependency, str(self), self.hint, self.retry_seconds)
 
 
@@ -67,7 +68,7 @@ class Outages:
         self._optional: set[str] = set()
 
     def begin(self, dependency: str, error: Exception | str, *, optional: bool = False) -> None:
-        """Record an outage of `dependency`. If it is `optional`, the scorer scores without it."""
+        """Record an outage of `dependency`. If the dependency is `optional`, the scorer scores without it."""
         if dependency not in self.active or optional > (dependency in self._optional):
             hint = f" ({error.hint})" if isinstance(error, Fatal) and error.hint else ""
             log.warning("%s: %s%s; %s", dependency, error, hint, "scoring continues without it" if optional else "waiting")
@@ -78,7 +79,7 @@ class Outages:
         self.active[dependency] = str(error)
 
     def end(self, dependency: str) -> None:
-        """Record that `dependency` is available, as far as is known."""
+        """Record that the outage of `dependency` has ended, if there is one."""
         if self.active.pop(dependency, None) is not None:
             log.info("%s: available again", dependency)
 
@@ -87,7 +88,7 @@ class Outages:
         return dependency in self.active
 
     def summary(self) -> str | None:
-        """Return the outages that the scorer waits for in one line, or None if it waits for none."""
+        """Return in one line the outages whose end the scorer waits for; None if it waits for none."""
         waited_for = [
             f"{dependency}: {error}" for dependency, error in list(self.active.items()) if dependency not in self._optional
         ]
@@ -95,16 +96,17 @@ class Outages:
 
 
 class DependencyWaiter:
-    """The waits of one scorer. Its `context` is for work of the owner thread that may have to wait for brokers.
+    """Lets the owner thread of one scorer wait for its dependencies, and probes the brokers meanwhile.
 
-    While the context is checked, a thread of its own probes the brokers. It reports to `outages` whether any answers, and to
-    the owner thread an error that no waiting cures, such as a login that a broker rejects.
+    The owner passes `context` to work that may have to wait for brokers. While this work checks the context, a background
+    thread probes the brokers. It records in `outages` whether a broker answers. If a probe fails with an error that waiting
+    does not cure, such as a rejected login, the next check of the context raises this error.
 
     Args:
-        probe_brokers: connects to a broker. Raises Fatal, with the code UNREACHABLE if none answers.
-        beat: reports that the owner thread moves.
+        probe_brokers: connects to a broker. Raises Fatal, with the exit code UNREACHABLE if no broker answers.
+        beat: reports that the owner thread makes progress.
         outages: the outages to update.
-        stopping: set when the scorer is to stop.
+        stopping: set when the scorer is asked to stop.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class DependencyWaiter:
 
         Raises:
             Aborted: if a stop is requested.
-            Fatal: for every error that a person has to correct.
+            Fatal: for any other error, which an operator must correct.
         """
         while True:
             future = call_in_thread("start", step)

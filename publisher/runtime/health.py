@@ -1,7 +1,7 @@
 """The HTTP endpoints /livez, /readyz and /metrics, read-only.
 
-/livez reports whether the work still moves, /readyz whether the process does its work. The caller passes both checks.
-`bounded_http.py` bounds the connections.
+/livez reports whether the threads of the process still make progress, /readyz whether the process does its work. The caller
+passes both checks. `bounded_http.py` limits the connections.
 """
 
 import io
@@ -22,13 +22,13 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class HealthServer:
-    """Serves the endpoints until `close`.
+    """Serves the endpoints until `close`. Raises Fatal with exit code 2 if it cannot listen.
 
     Args:
         listen: the address, `host:port`.
         registry: the metrics.
-        live: returns None, or the reason why the process is not live. It must not wait.
-        ready: the same for readiness.
+        live: returns None, or the reason why the process is not live. It must not block.
+        ready: returns None, or the reason why the process is not ready. It must not block.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class HealthServer:
         self._server.close()
 
     def get_app(self) -> Callable[..., Iterable[bytes]]:
-        """Return the WSGI application, as `WSGIRequestHandler` asks its server for it."""
+        """Return the WSGI application. `WSGIRequestHandler` calls this method of its server."""
         return self._answer
 
     def _respond(self, head: bytes, address: tuple[str, int]) -> bytes:

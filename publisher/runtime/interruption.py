@@ -1,4 +1,4 @@
-"""The report of how many records a command has written, whichever way it ends: success, an error, SIGINT or SIGTERM.
+"""Report how many records a command has written if it ends with an error, SIGINT or SIGTERM.
 
 A signal is raised as an exception, but never inside a step that must be counted as a whole.
 """
@@ -19,7 +19,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asks the command to end. `exit_code` is what a shell reports for it."""
+    """SIGINT or SIGTERM asks the command to end. `exit_code` is the exit code that a shell reports for this signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -27,9 +27,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interruption:
-    """Hold a signal back during the steps that must not be cut in two: `with interruption: step()`.
+    """Delays a signal during steps that must not be interrupted: `with interruption: step()`.
 
-    The first signal of a step is raised when the step ends, the second at once.
+    The first signal during a step is raised when the step ends, a second signal at once.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interruption:
         self._pending: int | None = None
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:  # noqa: ARG002
-        """Handle a signal, in the main thread. Raises Interrupted unless a step holds it back."""
+        """Handle a signal, in the main thread. Raises Interrupted, unless a step delays the signal."""
         if self._depth and self._pending is None:
             self._pending = number
             return
@@ -58,7 +58,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[Interruption]:
-    """Handle SIGINT and SIGTERM in this block, but none that the process was started to ignore (`nohup`, `&` in a script)."""
+    """Handle SIGINT and SIGTERM in this block, except signals that the process ignores from its start (`nohup`, `&`)."""
     interruption = Interruption()
     before = {number: signal.getsignal(number) for number in SIGNALS}
     handled_signals = [number for number in SIGNALS if before[number] != signal.SIG_IGN]
@@ -75,19 +75,19 @@ def handle_signals() -> Iterator[Interruption]:
 def report_progress(
     as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]
 ) -> Iterator[Interruption]:
-    """Report the progress of the command if the block fails or is interrupted.
+    """Report how much a command has done, if its block fails or is interrupted.
 
-    With `--json` the counts are printed on stdout; otherwise they are part of the message. A command that succeeds prints its
+    The counts are part of the error message; with `as_json` they are also printed on stdout. A command that succeeds prints its
     own result.
 
     Args:
-        as_json: whether the counts are printed as JSON.
+        as_json: whether to print the counts as JSON.
         counts: returns the counts as a JSON value.
-        progress: returns the counts as words, and how to continue, empty if there is nothing to continue.
+        progress: returns the counts in words, and a hint how to continue; the hint is empty if there is nothing to continue.
 
     Raises:
-        Fatal: for an error of this kind or of the Kafka client, with the counts in its message.
-        typer.Exit: with 130 for SIGINT and 143 for SIGTERM.
+        Fatal: for a Fatal or a KafkaException of the block, with the counts in the message.
+        typer.Exit: with code 130 after SIGINT and 143 after SIGTERM.
     """
 
     def report() -> None:

@@ -19,10 +19,10 @@ MOST_KINDS = 1_000
 
 
 class RepeatFilter(logging.Filter):
-    """Passes equal messages of the Kafka clients (apart from numbers) once in REPEAT_SECONDS.
+    """Limits the log messages of the Kafka clients: messages that differ in numbers only pass once in REPEAT_SECONDS.
 
-    While a broker is unavailable each connection of each client logs an error up to twenty times a second. The next message
-    that passes includes how many were held back.
+    While a broker is unavailable, each connection of each client logs an error up to twenty times a second. The next message
+    that passes includes the number of suppressed ones. Messages of other loggers always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class RepeatFilter(logging.Filter):
 
 
 class RedactionFilter(logging.Filter):
-    """Masks credentials in URLs, since libraries log the addresses that they use."""
+    """Masks credentials in the URLs of log messages, because libraries log the addresses that they use."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -60,14 +60,14 @@ class RedactionFilter(logging.Filter):
 
 
 class RedactedJson(JsonFormatter):
-    """Formats a record as one JSON object, without credentials in the URLs of a traceback."""
+    """Formats a log record as one JSON object, and masks credentials in the URLs of its traceback."""
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the name is logging's
         return redacted(str(super().formatException(ei)))
 
 
 def configure(owner: dict[str, str], level: str = "INFO") -> None:
-    """Configure logging. `owner` identifies the process in every line: {"scorer": "<name>.<replica>"}."""
+    """Configure logging. `owner` is added to every JSON line, to identify the process: {"scorer": "<name>.<replica>"}."""
     handler: logging.Handler
     if sys.stderr.isatty():
         handler = RichHandler(console=PlainConsole(stderr=True), show_path=False, rich_tracebacks=True)

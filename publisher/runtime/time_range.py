@@ -15,7 +15,7 @@ class TimeRange(NamedTuple):
     to_ms: int | None = None
 
     def contains(self, unix_ms: int) -> bool:
-        """Return whether the time lies in the range."""
+        """Return whether this time (Unix ms) is in the range."""
         after = self.from_ms is None or unix_ms >= self.from_ms
         return after and (self.to_ms is None or unix_ms < self.to_ms)
 
@@ -24,7 +24,7 @@ ALWAYS = TimeRange()
 
 
 def seconds(duration: str) -> int:
-    """Return the seconds of a duration such as 90s, 15m, 1h or 7d. Raises ValueError."""
+    """Parse a duration such as 90s, 15m, 1h or 7d, and return its seconds. Raises ValueError for any other text."""
     match = DURATION.fullmatch(duration)
     if match is None:
         raise ValueError(f"{duration!r} is no duration; write a number and a unit: 90s, 15m, 1h, 7d")

@@ -1,4 +1,4 @@
-"""The watchdog: it ends a process whose work hangs in a call. The next process continues from the committed offsets."""
+"""The watchdog ends a process whose work hangs in a call. The next process continues from the committed offsets."""
 
 import faulthandler
 import logging
@@ -14,7 +14,7 @@ CHECK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second in a thread; if it returns a reason, print all stacks and end the process (BROKEN)."""
+    """Call `stuck` each second in a thread. If it returns a reason, print all stacks and end the process with BROKEN."""
 
     def check_regularly() -> None:
         while True:
