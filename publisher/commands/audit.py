@@ -1,8 +1,9 @@
 """`publisher audit`: count lost, duplicated, invented and reordered records.
 
-It compares scores with their inputs or, with a relay's configuration, the copies with their source. Only the two clusters are
-read, never the relay's process. First the checkpoints are read: every record before them must be copied. Then the end offsets
-of the copies, then the source, then the copies, so a record that is copied in the meantime is at most pending.
+The command compares scores with their inputs or, with a relay's configuration, copies with their source. For a relay, only the
+two clusters are read, never the relay's process. The checkpoints are read first: every record before them must be copied. Then
+the end offsets of the copies are read, then the source, then the copies. A record that is copied meanwhile counts at most as
+pending.
 """
 
 from collections.abc import Callable, Iterator, Sequence

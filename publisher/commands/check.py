@@ -1,6 +1,6 @@
 """`publisher check`: report every problem before anything is copied, and create missing topics with `--create`.
 
-Nothing else is changed: the check writes no record, and its transactional id belongs to no lane.
+Nothing else is changed: the check writes no record, and initialises only a transactional id that no lane uses.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
 
 
 def _missing_rights(settings: RelaySettings, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """Report every missing right, and transactions that the destination rejects."""
+    """Yield a finding for each missing right, and one if the destination rejects a transactional producer."""
     names = selected(settings, source.names() if has_patterns(settings) else [])
     refusals = [settings.refusal_topic] if settings.refusal_topic else []
     written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
@@ -99,7 +99,7 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
 
 
 def _config_problems(pair: TopicPair, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """Report configurations of the destination topic that reject or alter copies."""
+    """Yield a finding for each configuration entry of the destination topic with which it would reject or alter copies."""
     source_config = source.configs([pair.name])[pair.name]
     destination_config = destination.configs([pair.destination_name])[pair.destination_name]
     source_limit, limit = (int(config.get("max.message.bytes", 0)) for config in (source_config, destination_config))

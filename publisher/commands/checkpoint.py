@@ -64,7 +64,7 @@ def reset_positions(
 
 @dataclass(frozen=True)
 class PositionChange:
-    """A changed position: the next offset before and after; None if there is none."""
+    """The change of a position: the next source offset `before` and `after`; None if there is no position."""
 
     topic: str
     partition: int
@@ -135,7 +135,10 @@ def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
 
 
 def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tuple[Positions, Values]:
-    """Fence the relay, then write the values for its positions. Return the positions before and the values.
+    """Fence the relay, then write the values that `make_values` returns to the checkpoint topic.
+
+    Returns:
+        The positions before the change, and the written values.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer.

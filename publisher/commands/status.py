@@ -1,4 +1,4 @@
-"""`publisher status`: print the state of a relay as tables, once or live in a terminal, or as JSON, live one object per line.
+"""`publisher status`: print the state of a relay once, or repeatedly with `--live`, as tables or as JSON.
 
 `publisher/relay/lag_report.py` collects the state; nothing is decided here.
 """
@@ -78,7 +78,7 @@ def tables(report: RelayStatus) -> Group:
 
 
 def _observe_repeatedly(observer: Observer, seconds: float) -> Iterator[RelayStatus]:
-    """Yield the state every so many seconds; while the destination does not answer, the last state with `error`.
+    """Yield the state every `seconds`. While the destination does not answer, yield the last state with `error` set.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer at first, 3 if it rejects the request.
