@@ -1,1 +1,1 @@
-"""Owns writing to Kafka: the transaction session, the audit, and the relay between regions."""
+"""Everything that talks to Kafka: clients, the transaction session, the relay between regions, failover, and the audits."""

@@ -41,7 +41,7 @@ class Evicted(Aborted):
 
 
 class RecordFailed(Aborted):
-    """A record of the transaction has failed; the broker does not report which. `code` is the broker's error code, if known."""
+    """A record of the transaction has failed, and it is unknown which one. `code` is the broker's error code, if known."""
 
     code: int | None = None
 

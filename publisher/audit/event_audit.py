@@ -22,7 +22,7 @@ from publisher.kafka.partitions import Partition
 
 
 class Kind(IntEnum):
-    """The kind of answer to an event."""
+    """The kind of an answer to an event: a score, an expired event, a dead letter, or the constant of `model.fallback`."""
 
     SCORED = 0
     EXPIRED = 1
@@ -74,8 +74,8 @@ class AuditedAnswers:
 class EventReport(Report):
     """Counts of events and of their answers.
 
-    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms, minus those
-    phantoms that are beyond the end of their partition or outside of the audited partitions.
+    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. In this sum,
+    phantoms beyond the end of their partition, or outside the audited partitions, do not count.
     """
 
     events: int = 0

@@ -1,4 +1,4 @@
-"""Decode score, dead-letter and swap records as far as the audits need, column by column."""
+"""Decode the fields of score, dead-letter and swap records that the audits use, and add them to an audit as arrays."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple, TypeVar
@@ -124,7 +124,7 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 def decoded(
     batch: PartitionBatch, decode: Callable[[bytes], Told], as_json: AsJson = bytes
 ) -> Iterator[tuple[int, Told | None]]:
-    """Yield each record's offset and its decoded form; None if `decode` rejects it."""
+    """Yield the offset of each record, and its decoded value; None if `as_json` or `decode` rejects the value."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             yield offset, decode(as_json(message.value() or b""))

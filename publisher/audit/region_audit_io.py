@@ -1,8 +1,9 @@
 """The audit over regions on Kafka: each region's cluster is read in an order that makes the counts valid on a live system.
 
-First it reads the committed offsets of the groups in every region: the events before them must be answered. Then it reads the
-end offsets of outputs and inputs, then every record, and waits for open transactions. Dead letters are read before the inputs
-(see `skip_unreadable_batches.py`). An answer is counted in the region that produced it; its copies are not counted.
+The committed offsets of the groups in all regions are read first: every event before them must be answered. Then the end
+offsets of the outputs and of the inputs are read, and then all records up to these ends, after waiting for open transactions.
+Dead letters are read before the inputs (see `skip_unreadable_batches.py`). An answer is counted in the region that produced it.
+Copies of answers are not counted.
 """
 
 from collections import defaultdict

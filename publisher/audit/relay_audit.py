@@ -18,7 +18,10 @@ Hashes = NDArray[np.int64]
 
 @dataclass
 class CopyReport(Report):
-    """Counts of records. Positions are those of the source; for phantoms those of the destination."""
+    """Counts of source records and of their copies.
+
+    The examples of a fault are positions at the source; those of phantoms are positions at the destination.
+    """
 
     source: int = 0
     """Records at the source that are to be copied."""

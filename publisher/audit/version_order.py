@@ -12,7 +12,13 @@ from publisher.audit.offset_set import EVERYTHING, Bitmap
 
 
 class VersionCutover(NamedTuple):
-    """From `offset` (the cut-over) on, a partition's events are scored by `digest`, which the channel named at `revision`."""
+    """The cut-over of a partition to a model version.
+
+    Attributes:
+        offset: the first offset that the version scores.
+        revision: the revision of the channel that named the version.
+        digest: the digest of the version.
+    """
 
     offset: int
     revision: int

@@ -59,7 +59,7 @@ class KafkaSettings(BaseModel):
 
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
-        """Reject an `extra` property that weakens a guarantee or repeats a setting of `security`: `extra` has precedence."""
+        """Reject a property in `extra` that weakens a guarantee or overrides a setting of `security`."""
         client_properties.check(self.extra)
         security_section.check_not_repeated(self.security, self.extra, self.section)
         return self

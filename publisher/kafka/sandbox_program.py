@@ -225,7 +225,7 @@ class IsolatedReader:
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
-        """Lift the memory limit while a large answer is encoded, which copies it."""
+        """Lift the memory limit while a large answer is encoded, because the encoding copies the answer."""
         rows = answer.rows if isinstance(answer, Records) else []
         large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
         if large:

@@ -68,7 +68,7 @@ class TopicFollower:
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
 
     def poll(self, seconds: float = POLL_SECONDS) -> Iterator[Message]:
-        """Yield the records that arrive within this time."""
+        """Wait up to `seconds` for a record, and yield the records that have arrived."""
         first = self.consumer.poll(seconds)
         messages = (
             [first, *self.consumer.consume(CALL_RECORDS, 0)] if first is not None else []

@@ -249,7 +249,7 @@ class CheckpointLog:
         return self.snapshots.get(self._relay)
 
     def of_relay(self, relay: str) -> dict[CheckpointKey, Checkpoint]:
-        """Return the positions of a relay."""
+        """Return the checkpoints of a relay, by key."""
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
@@ -262,7 +262,7 @@ class CheckpointLog:
         return partition != other_partition or (offset or 0) < (other_offset or 0)
 
     def _apply(self, record_key: bytes, value: bytes | None, location: tuple[int | None, int | None]) -> None:
-        """Apply the record at this partition and offset."""
+        """Apply a record of the checkpoint topic. `location` is its partition and offset."""
         try:
             key = parse_key(record_key)
         except ValueError:

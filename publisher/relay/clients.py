@@ -58,7 +58,7 @@ def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int
 
 
 def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
-    """Return the settings with short time-outs, so that clients reconnect soon after an outage."""
+    """Return a copy of the client settings with short time-outs, so that a client reconnects soon after an outage."""
     return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 

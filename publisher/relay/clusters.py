@@ -34,7 +34,7 @@ def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
 
 
 def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
-    """Return the consumer groups of a cluster."""
+    """Return the `ConsumerGroups` of a cluster."""
     settings = quick(cluster.kafka)
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 

@@ -54,11 +54,11 @@ STOPPED_HINT = (
 
 
 class CopyWorker:
-    """Copies the partitions of one lane.
+    """Copies the partitions of one lane, in a thread of its own.
 
     Attributes:
         state: the state of the lane, for metrics and health checks.
-        failure: the error that has ended the thread.
+        failure: the error that has ended the thread; None if there is none.
     """
 
     def __init__(self, shared: WorkerContext, state: LaneState) -> None:
@@ -85,7 +85,10 @@ class CopyWorker:
         self._thread = threading.Thread(target=self._run, name=settings.lane_id(state.number), daemon=True)
 
     def open(self, registered: Record) -> None:
-        """Take over the lane's transactional ids; each producer commits `registered`. Raises as TransactionSession.open."""
+        """Take over the lane's transactional ids. Raises as TransactionSession.open.
+
+        Each producer commits `registered`, the record of this process's registration.
+        """
         self._writer.open(registered)
 
     def start(self) -> None:
@@ -301,9 +304,13 @@ class CopyWorker:
         consumer.assign(_positions(route for partition, route in self._active.items() if partition not in self._sandboxed))
 
     def _refuse_or_stop(self, consumer: Consumer, record: RejectedRecord, forms: tuple[bool, ...]) -> None:
-        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop the partition.
+        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop its partition.
 
-        `forms` are the values of `bare` to try (see `RejectedRecord.dead_letter`).
+        Args:
+            consumer: the lane's consumer.
+            record: the record.
+            forms: the forms of the dead letter to try in order: False for a complete one, True for a bare one (see
+                `RejectedRecord.dead_letter`).
         """
         for bare in forms if self._settings.refusal_topic else ():
             try:
@@ -319,7 +326,7 @@ class CopyWorker:
         self._stop(consumer, record)
 
     def _report_refused_or_stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Log a record whose dead letter is committed. Without a refusal topic, stop its partition."""
+        """Log a record whose dead letter is committed; without a refusal topic, stop the partition of the record instead."""
         if self._settings.refusal_topic:
             log.warning("lane %d cannot copy %s", self.state.number, record)
         else:

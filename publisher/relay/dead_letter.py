@@ -28,7 +28,7 @@ class TransactionRejected(Exception):
     """The destination rejects one of the `written` records of the open transaction, which must be aborted.
 
     Attributes:
-        reason: the reason in the form of the refusal topic; None if it is unknown.
+        reason: the reason, as the refusal topic names it; None if it is unknown.
         written: the number of records in the transaction.
     """
 
@@ -64,7 +64,7 @@ class TransactionLimit:
         self._candidates = dict(candidates)
 
     def record_isolation(self) -> None:
-        """End the search: the rejected record was alone in its transaction."""
+        """End the search: the rejected record was alone in its transaction and is known now."""
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:

@@ -27,7 +27,7 @@ BACKOFF_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
 class Relay:
-    """Copies until `stopping` is set. `state` is for metrics and health checks."""
+    """Repeats runs of one relay until `stopping` is set. `state` is for metrics and health checks."""
 
     def __init__(self, settings: RelaySettings, stopping: threading.Event) -> None:
         self.state = RelayState(settings.lanes, settings.name)

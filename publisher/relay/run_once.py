@@ -81,7 +81,7 @@ class RelayRun:
         self._state.retention = retention_seconds(self.source.configs(self._pairs))
 
     def take_over(self, registration: Registration, on_control_owned: Callable[[], None]) -> None:
-        """Fence all other processes of the relay, and wait until their transactions are decided.
+        """Fence all other processes of the relay, and wait until their transactions are committed or aborted.
 
         Args:
             registration: the registration of this process.

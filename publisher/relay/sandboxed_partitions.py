@@ -59,7 +59,7 @@ class SandboxedPartitions:
         return reported
 
     def add(self, route: Route) -> None:
-        """Read this route in the sandbox, from its next offset."""
+        """Read the partition of this route in the sandbox, from the route's next offset on."""
         self._sandbox.add((route.topic, route.partition), route.next)
 
     def forget(self, partition: Partition) -> None:

@@ -149,7 +149,7 @@ class RelaySettings(Configuration):
         return self
 
     def destination_topic(self, topic: str) -> str:
-        """Return the name of the copy of a source topic."""
+        """Return the name of the destination topic into which a source topic is copied."""
         return renamed(self.destination.topic, self.source.region, topic)
 
     def lane_id(self, lane: int) -> str:

@@ -73,7 +73,7 @@ class TransactionWriter:
     """Publishes one transaction after another. The worker's thread owns it, except for `open`.
 
     Attributes:
-        rest_until: when the next transaction should begin (monotonic seconds).
+        rest_until: when the next transaction should begin at the earliest (monotonic seconds).
     """
 
     def __init__(self, shared: WorkerContext, state: LaneState) -> None:
@@ -84,7 +84,10 @@ class TransactionWriter:
         self._session: TransactionSession | None = None
 
     def open(self, registered: Record) -> None:
-        """Take over the lane's transactional ids; each producer commits `registered`. Raises as TransactionSession.open."""
+        """Take over the lane's transactional ids. Raises as TransactionSession.open.
+
+        Each producer commits `registered`, the record of this process's registration.
+        """
         shared = self._shared
         self._registered = registered
         self._session = session_of(

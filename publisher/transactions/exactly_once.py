@@ -132,8 +132,8 @@ class TransactionSession:
     ) -> None:
         """Publish the records and the group's `offsets` (next offset to read, with metadata) in one transaction.
 
-        Either may be empty. Returns once the broker has confirmed the commit or, with `overlap`, while another thread waits
-        for the confirmation.
+        The records or the offsets may be empty. The call returns after the broker has confirmed the commit. With `overlap` it
+        returns earlier, while the commit thread waits for the confirmation.
 
         Raises:
             Aborted: of any kind, if the transaction must not commit or its outcome is unknown. Then only `recover` is allowed.
@@ -229,7 +229,7 @@ class TransactionSession:
             self._pool.renew()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Make new partitions of these topics known to the producers. Raises as `ProducerPool.refresh_metadata` does."""
+        """Refresh the producers' metadata of these topics. Raises as `ProducerPool.refresh_metadata` does."""
         self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:

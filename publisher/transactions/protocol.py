@@ -88,10 +88,10 @@ class Session(Protocol):
 
         Args:
             records: the records, which may be a `PackedRecordBatch`.
-            offsets: the positions: the next offset to read, with metadata.
+            offsets: the positions: for each input partition the next offset to read, with metadata.
             group_metadata: the consumer's group metadata, requested after the events were read.
-            overlap: whether the call may return before the outcome is known. The next `wait_for_publish` reports it; the next
-                `publish` begins with one.
+            overlap: whether the call may return before the outcome is known. The next `wait_for_publish` reports the outcome;
+                the next `publish` calls `wait_for_publish` first.
 
         Raises:
             Aborted: if the outcome is a failure or unknown. The batch must be read again after a recovery.

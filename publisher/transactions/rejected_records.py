@@ -126,11 +126,11 @@ class RecordSender:
         self._reports_until = self._clock() + REPORTS_SECONDS
 
     def send(self, producer: Producer, records: Iterable[Record]) -> None:
-        """Produce the records. With delivery reports, return once the broker has confirmed them all.
+        """Produce the records. If delivery reports are enabled, wait until the broker has confirmed all records.
 
         Raises:
-            RecordRejected: for the records that the broker rejects.
-            Aborted: for another failure.
+            RecordRejected: if the broker, or the client itself, rejects records.
+            Aborted: if the records cannot be produced for another reason.
         """
         rejected = RejectedRecords()
         with_reports = self._clock() < self._reports_until
