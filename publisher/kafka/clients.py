@@ -206,7 +206,7 @@ def _create_with_handle(
 
 
 def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
-    """Create a client, which reports its errors to the property `error_cb`, by default to an ErrorWatch.
+    """Create a client. It calls the property `error_cb` with its errors, by default an ErrorWatch.
 
     Raises:
         Fatal: with exit code 2 if librdkafka rejects the properties.
@@ -255,7 +255,7 @@ def transactional_producer(
         settings: The connection and the transaction timeout.
         transactional_id: The transactional id.
         client_id: The client id.
-        batch_bytes: The largest batch that every topic which it writes to accepts.
+        batch_bytes: The largest batch that the topics accept to which the producer writes.
         plugin: A plugin that produces records.
         more: Properties with precedence over all others.
     """

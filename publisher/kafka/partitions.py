@@ -11,7 +11,7 @@ Partition = tuple[str, int]
 """(topic, partition)"""
 Offsets = dict[Partition, int]
 Spans = Mapping[Partition, tuple[int, int]]
-"""For each partition a range of offsets: the first (inclusive) and the last (exclusive)."""
+"""A range of offsets for each partition: the first offset, and the offset after the last one."""
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]

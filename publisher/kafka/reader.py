@@ -42,13 +42,13 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 Range = tuple[int, int]
-"""A range of offsets: the first (inclusive) and the last (exclusive)."""
+"""A range of offsets: the first offset, and the offset after the last one."""
 Unread = Callable[[Partition, Range], None]
 """Called with the partition and the offsets of a batch that cannot be read and is skipped."""
 
 
 class PartitionBatch(NamedTuple):
-    """Consecutive records of one partition: their `offsets`, and their `messages` in the same order."""
+    """Records of one partition, in order: their `offsets`, which may have gaps, and their `messages`."""
 
     partition: Partition
     offsets: list[int]

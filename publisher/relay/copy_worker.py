@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
 SANDBOX_IDLE_SECONDS = 0.01  # the longest poll of the consumer while the sandbox reads other partitions
-PIECE = 500  # records that one poll returns; they fit into the processor's cache and the producer's queue
+PIECE = 500  # records that one poll returns at most; they fit into the processor's cache and the producer's queue
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 STOPPED_HINT = (
@@ -175,11 +175,11 @@ class CopyWorker:
     def _write_copies(
         self, consumer: Consumer, messages: list[Message], unreadable: list[RejectedRecord], produce: Produce
     ) -> tuple[int, int]:
-        """Produce the copies of the messages, PIECE by PIECE, until the consumer has no more or the transaction is full.
+        """Produce the copies of the messages, and of further ones, until the consumer has no more or the transaction is full.
 
-        A record with unreadable headers is appended to `unreadable`, and its dead letter is produced. Without a refusal topic,
-        later records of its partition are not copied in this transaction; the partition is stopped only after the commit, so
-        that an abort has nothing to undo.
+        A record with unreadable headers is appended to `unreadable`. With a refusal topic, its dead letter is produced. Without
+        one, later records of its partition are not copied in this transaction. The partition is stopped only after the commit,
+        so that an abort has nothing to undo.
 
         Returns:
             The number of messages, and the bytes of their values.
@@ -225,7 +225,7 @@ class CopyWorker:
             raise Aborted(f"the source reports: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: Taken) -> None:
-        """Publish the result of the sandbox. Return a partition that no longer needs the sandbox to the consumer."""
+        """Publish a result of the sandbox. If it clears its partition, assign the partition to the lane's consumer again."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)
@@ -250,7 +250,7 @@ class CopyWorker:
         """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
 
         Returns:
-            False if the destination rejects the transaction, as `_copy_messages`.
+            False if the destination rejects the transaction; see `_copy_messages`.
         """
         record = unreadable_record(self._region, message, ValueError(error))
         if self._settings.refusal_topic:

@@ -1,7 +1,7 @@
 """The position and lag of each partition, from the checkpoints at the destination and the end offsets of the source.
 
-If the relay's process answers, its own metrics are added. The relay need not run: a field is None if its value comes from the
-source or from the process, and this does not answer.
+If the relay's process answers, its own metrics are added. The relay need not run: fields from its process are None while the
+process does not answer, and fields from the source are None while the source does not answer.
 """
 
 import contextlib

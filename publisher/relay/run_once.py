@@ -192,7 +192,7 @@ class RelayRun:
         """Check the start positions of these partitions, write the first checkpoints of new ones, and return all routes.
 
         Args:
-            partitions: pairs of topics, each with a partition number.
+            partitions: for each partition, its pair of topics and its number.
             registration: the registration to write with the first checkpoints; None to write none.
         """
         settings = self._settings

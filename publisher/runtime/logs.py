@@ -15,14 +15,14 @@ from publisher.runtime.terminal import PlainConsole
 
 CLIENTS = ("librdkafka", "publisher.kafka.clients")
 REPEAT_SECONDS = 10.0
-MOST_KINDS = 1_000
+MOST_KINDS = 1_000  # of messages that are remembered; beyond that all are forgotten
 
 
 class RepeatFilter(logging.Filter):
-    """Limits the log messages of the Kafka clients: messages that differ in numbers only pass once in REPEAT_SECONDS.
+    """Suppresses repeated messages of the Kafka clients: of those that are equal except for numbers, one passes per period.
 
-    While a broker is unavailable, each connection of each client logs an error up to twenty times a second. The next message
-    that passes includes the number of suppressed ones. Messages of other loggers always pass.
+    The period is REPEAT_SECONDS. While a broker is unavailable, each connection of each client logs an error up to twenty times
+    a second. The next message that passes includes the number of suppressed ones. Messages of other loggers always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
