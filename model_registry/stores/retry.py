@@ -46,7 +46,7 @@ class AttemptLimit:
         self._failed = 0
 
     def progressed(self, now: float) -> None:
-        """Restart both limits, because the last attempt made progress."""
+        """Restart the count of failed attempts and the time limit, because the last attempt made progress."""
         self._began = now
         self._failed = 0
 

@@ -84,7 +84,7 @@ class Logs:
 
     A swap record contains the id of its input topic. The first swap record under a new id contains the offsets at which the
     answers to the new topic begin: for each partition of the scores (`scores_from`) and of the dead letters (`letters_from`).
-    `ids` are the current ids by topic. For a topic without an id no answer counts as deleted.
+    `ids` are the current ids by topic. If the id of a topic is unknown, all answers count as answers to the current topic.
     """
 
     def __init__(self, ids: Mapping[str, str]) -> None:

@@ -55,9 +55,10 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.protocol.Session`. One thread owns it.
 
-    The group coordinator fences a session that sends consumer offsets. A session that sends no offsets (of a relay) passes an
-    `ownership_record`: its producers commit this record to check that no other process has taken over the transactional ids
-    (`ownership_check.py`). A session with an ownership record cannot recover from an unknown outcome.
+    If a session sends consumer offsets, the group coordinator fences it after another member has taken over. A session that
+    sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to check
+    that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record cannot
+    recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.

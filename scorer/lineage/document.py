@@ -63,7 +63,7 @@ class Lineage:
         signer: The signer of the version; None if it is unknown.
         bucket: The bucket of the event's key in the traffic split, of 10,000; None without a canary.
         corrections: The corrections of the answer.
-        missing: For each value that could not be read, the value and the reason.
+        missing: For each value that could not be read, its name and the reason, as a text.
     """
 
     place: InputPosition

@@ -91,7 +91,10 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read headers as columns; None if an id is not plain, a deadline has passed, or the headers differ between events."""
+    """Read the headers of all events at once, as columns; None if they must be read event by event.
+
+    That is the case if an id is not printable ASCII, if a deadline has passed, or if the header names differ between events.
+    """
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
         return None
     names = columns.get(CE_ID)

@@ -139,7 +139,7 @@ def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None,
 
 
 def _by_reason(failed: Mapping[int, str]) -> dict[str, list[int]]:
-    """Group failed rows by their reason, in the order of reasons and rows."""
+    """Return the failed rows by reason: the reasons sorted, and the rows of each reason ascending."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for row in sorted(failed):
         groups[failed[row]].append(row)

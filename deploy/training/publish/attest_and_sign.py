@@ -44,7 +44,7 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
 
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
-    """Return the attestations of one type that this key signed. Raises Unreachable, Corrupt."""
+    """Return the attestations of one type whose signature by this key is valid at `at`. Raises Unreachable, Corrupt."""
     attestations = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
     return [candidate for candidate in attestations if candidate.verified and candidate.type == type_uri(type_)]
 

@@ -66,7 +66,7 @@ def judged_by(serves: Resolution | None) -> ComparedChampion:
 
 
 def reason_of(run: str) -> str:
-    """Return the reason that the history states for a move of this run."""
+    """Return the reason that the channel's history records for a move by this training run."""
     return f"run {run}"
 
 

@@ -78,8 +78,8 @@ class Slice(msgspec.Struct, frozen=True):
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one rule of the gate.
 
-    `value` is None if there is nothing to compare with the bound. `bound` is None if the rule does not apply. `difference` is
-    the interval of which `value` is the lower or upper end.
+    `bound` is None if the rule does not apply, and `value` is None if there is nothing to compare with the bound. Some rules
+    compare the lower or upper end of a confidence interval: then `difference` is that interval, and `value` its end.
     """
 
     name: str

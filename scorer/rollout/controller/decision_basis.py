@@ -27,12 +27,11 @@ class DecisionBasis:
     Attributes:
         answers: The offset ranges that were read of scores, dead letters and shadow answers, by partition.
         records: The number of records in each of these ranges; None if the entry does not contain it.
-        joined: The offset after the last answer whose error against labels is in the sums, by partition; None if no rule needs
-            labels.
+        joined: The offset after the last answer that was compared with its label, by partition; None if no rule needs labels.
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: The output that each version with several named outputs decides on, by digest.
+        outputs: By digest of each version with several named outputs, the output from which its decision is made.
     """
 
     answers: dict[Partition, Bounds]
