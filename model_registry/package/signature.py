@@ -68,7 +68,7 @@ class InputField:
 
     @property
     def allows_nan(self) -> bool:
-        """Whether the default is NaN, which tells the model that the number is missing."""
+        """Whether the default is NaN, which the model reads as a missing number."""
         return isinstance(self.default, float) and math.isnan(self.default)
 
 
