@@ -29,7 +29,7 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
-        active_run = pipeline.begin(training, settings, shown, anew=new)
+        active_run = pipeline.begin(training, settings, shown, force_new=new)
         end = pipeline.follow(active_run, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
         document = run_report.document(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))

@@ -39,15 +39,15 @@ CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 """Exit codes of the outcomes, if they are not 0."""
 
 
-def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, anew: bool = False) -> Run:
+def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, force_new: bool = False) -> Run:
     """Return the newest run if it has not ended and was planned with these settings and this environment, else a new run.
 
-    `anew`: always return a new run, which trains even if no label has arrived since the last run.
+    `force_new`: always return a new run, which trains even if no label has arrived since the last run.
     """
     newest = next(reversed(runs(training.folder)), None)
-    if newest and not anew and _goes_on(Journal(newest / FOLDER), training, settings):
+    if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):
         return Run(training, settings, newest, progress)
-    return Run(training, settings, named(training.folder, time.time_ns() // 1_000_000), progress, anew=anew)
+    return Run(training, settings, named(training.folder, time.time_ns() // 1_000_000), progress, force_new=force_new)
 
 
 def follow(run: Run, until: str | None, done: Callable[[str, float], None]) -> RunOutcome | None:

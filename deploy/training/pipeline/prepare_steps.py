@@ -33,7 +33,12 @@ def plan(run: Run) -> RunPlan:
         raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
     champion_signature = None if champion is None else champion.to_json()
     return RunPlan(
-        _now_ms(), config(run.training, run.settings), signature.to_json(), champion_signature, environment.digest(), run.anew
+        _now_ms(),
+        config(run.training, run.settings),
+        signature.to_json(),
+        champion_signature,
+        environment.digest(),
+        run.force_new,
     )
 
 

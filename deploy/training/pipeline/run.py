@@ -58,10 +58,10 @@ class Run:
     """
 
     def __init__(
-        self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, anew: bool = False
+        self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
     ) -> None:
-        """Open the run in a folder. `anew`: train even if no label has arrived since the last run."""
-        self.anew = anew
+        """Open the run in a folder. `force_new`: train even if no label has arrived since the last run."""
+        self.force_new = force_new
         self.training = training
         self.settings = settings
         self.folder = folder
