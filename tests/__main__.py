@@ -2,7 +2,8 @@
 
 Creates the virtual environment, then runs format, lint, types, layers, Dockerfile and all tests, and ends with a table and a
 line of counts. A test that misses a Debian program is listed as NOT RUN with the line that installs it; with CI=true that is a
-failure. Standard library only.
+failure. A few failed tests are repeated without others beside them; one that passes then is listed as FLAKY. Standard library
+only.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
+from tests.support.debian import FAILED_FILE, NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, Unusable, prepare, variables, with_gpu, with_torch
 
 STEPS = {
@@ -60,17 +61,28 @@ RUNS = {
     "seeing": ("tests.benchmarks.seeing", "alerts, dashboards and runbooks with a real Prometheus"),
 }
 """The long commands by name: the module, which has its own options, and a description."""
+MOST_REPEATED = 5  # failed tests; if more fail, the machine is not the reason
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a step. `not_run` has (test, Debian package or reason)."""
+    """The result of a step.
+
+    Attributes:
+        step: the name of the step.
+        seconds: how long the step took.
+        passed: the number of tests that passed.
+        failed: the number of tests that failed.
+        not_run: (test, Debian package or reason) of each test that was not run.
+        flaky: the tests that failed, and passed when they were repeated. They count as passed.
+    """
 
     step: str
     seconds: float
     passed: int = 0
     failed: int = 0
     not_run: tuple[tuple[str, str], ...] = ()
+    flaky: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -126,27 +138,46 @@ def run(step: str, folder: Path, pytest_arguments: Sequence[str]) -> Outcome:
     arguments += pytest_arguments if step == "pytest" else []
     print(f"\n== {step}: {shlex.join([program, *arguments])}", flush=True)
     if program == "pytest":
-        return run_pytest([str(folder / "bin" / "python3"), "-m", program, *arguments], variables(folder))
+        return run_pytest([str(folder / "bin" / "python3"), "-m", program], arguments, variables(folder))
     code = subprocess.run([str(folder / "bin" / program), *arguments], cwd=ROOT, env=variables(folder), check=False).returncode
     return Outcome(step, 0.0, passed=int(code == 0), failed=int(code != 0))
 
 
-def run_pytest(command: Sequence[str], environment: dict[str, str]) -> Outcome:
-    """Run pytest and count its tests; in CI a test that did not run has failed."""
+def run_pytest(pytest: Sequence[str], arguments: Sequence[str], environment: dict[str, str], root: Path = ROOT) -> Outcome:
+    """Run pytest and count its tests; in CI a test that did not run has failed.
+
+    At most MOST_REPEATED failed tests are repeated in one process: the load of the other processes may be the reason. The
+    output has both runs.
+    """
+    outcome, failed = _run_pytest_once([*pytest, *arguments], environment, root)
+    if not 0 < outcome.failed == len(failed) <= MOST_REPEATED:
+        return outcome
+    print(f"\n== {len(failed)} failed tests again, one after the other", flush=True)
+    repeated, failed_again = _run_pytest_once([*pytest, *failed], environment, root)
+    flaky = tuple(test for test in failed if test not in failed_again)
+    if repeated.passed != len(flaky):  # pytest itself failed
+        return outcome
+    return replace(outcome, passed=outcome.passed + len(flaky), failed=outcome.failed - len(flaky), flaky=flaky)
+
+
+def _run_pytest_once(command: Sequence[str], environment: dict[str, str], root: Path) -> tuple[Outcome, list[str]]:
+    """Run pytest; return the outcome and the ids of the failed tests."""
     with tempfile.TemporaryDirectory() as folder:
-        results, list_file = Path(folder, "results.xml"), Path(folder, "not-run")
+        results, list_file, failed_file = Path(folder, "results.xml"), Path(folder, "not-run"), Path(folder, "failed")
+        files = {NOT_RUN_FILE: str(list_file), FAILED_FILE: str(failed_file)}
         code = subprocess.run(
-            [*command, f"--junit-xml={results}"], cwd=ROOT, env={**environment, NOT_RUN_FILE: str(list_file)}, check=False
+            [*command, f"--junit-xml={results}"], cwd=root, env={**environment, **files}, check=False
         ).returncode
         passed, failed, skipped = count(results.read_text()) if results.is_file() else (0, 0, ())
         lines = list_file.read_text().splitlines() if list_file.is_file() else []
+        failed_tests = failed_file.read_text().splitlines() if failed_file.is_file() else []
     not_run = tuple((test, package) for package, _, test in (line.partition("\t") for line in lines))
     not_run += tuple((test, "skipped by pytest") for test in skipped)
     if os.environ.get("CI") == "true":
         failed += len(not_run)
     if code != 0:
         failed = max(1, failed)  # pytest itself failed: nothing collected, a wrong option, an internal error
-    return Outcome("pytest", 0.0, passed, failed, not_run)
+    return Outcome("pytest", 0.0, passed, failed, not_run), failed_tests
 
 
 def count(results: str) -> tuple[int, int, tuple[str, ...]]:
@@ -171,6 +202,7 @@ def report(outcomes: Sequence[Outcome]) -> list[str]:
         lines.append(f"{outcome.step:<12}{result:<9}{outcome.seconds:>8.1f}")
     not_run = [entry for outcome in outcomes for entry in outcome.not_run]
     lines += [f"NOT RUN     {test} ({why})" for test, why in not_run]
+    lines += [f"FLAKY       {test} (failed, then passed alone)" for outcome in outcomes for test in outcome.flaky]
     packages = {why for _, why in not_run} & set(PACKAGES.values())
     if packages:
         lines.append(f"to run them: {install_line(packages)}")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support.debian import NOT_RUN_FILE, PACKAGES
+from tests.support.debian import FAILED_FILE, NOT_RUN_FILE, PACKAGES
 from tests.support.grouping import GroupScheduling, start_order
 from tests.support.shared_broker import BrokerOnDemand
 
@@ -93,6 +93,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.write_line(f"NOT RUN {test}: needs the Debian package {package}")
     if NOT_RUN_FILE in os.environ:
         Path(os.environ[NOT_RUN_FILE]).write_text("".join(f"{package}\t{test}\n" for test, package in not_run.items()))
+    if FAILED_FILE in os.environ:
+        failed = dict.fromkeys(row.nodeid for kind in ("failed", "error") for row in terminalreporter.stats.get(kind, ()))
+        Path(os.environ[FAILED_FILE]).write_text("".join(f"{test}\n" for test in failed))
 
 
 def missing_program(item: pytest.Item) -> str | None:

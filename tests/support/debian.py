@@ -17,6 +17,8 @@ PACKAGES = {
 """Program to package."""
 NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 """The environment variable that names the file for the list of tests that were not run."""
+FAILED_FILE = "SCORESTREAM_TESTS_FAILED"
+"""The environment variable that names the file for the ids of tests that failed."""
 
 
 def install_line(packages: Iterable[str]) -> str:

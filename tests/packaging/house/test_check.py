@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.__main__ import STEPS, TORCH, Outcome, attempt, count, main, report, split
+from tests.__main__ import MOST_REPEATED, STEPS, TORCH, Outcome, attempt, count, main, report, run_pytest, split
 from tests.support.debian import NOT_RUN_FILE, PACKAGES, install_line
 from tests.support.environment import ROOT, choose
 
@@ -15,6 +15,23 @@ RESULTS = """<testsuites><testsuite name="pytest">
 <testcase classname="a" name="ok"/><testcase classname="a" name="bad"><failure message="m"/></testcase>
 <testcase classname="a" name="broken"><error message="m"/></testcase><testcase classname="a" name="out"><skipped/></testcase>
 </testsuite></testsuites>"""
+ONCE = """
+from pathlib import Path
+
+def test_flaky():
+    runs = Path(__file__).with_name("runs")
+    runs.write_text("x" * (len(runs.read_text()) + 1 if runs.exists() else 1))
+    assert runs.read_text() != "x"
+
+def test_good(): pass
+"""
+BAD = """
+import pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_bad(number):
+    assert False
+"""
 NEEDY = """
 import pytest
 @pytest.mark.debian("skopeo")
@@ -74,6 +91,26 @@ def test_a_step_whose_environment_cannot_be_made_has_failed(tmp_path: Path, capf
     outcome = attempt("network", python.parents[1], [])
     assert (outcome.step, outcome.passed, outcome.failed) == ("network", 0, 1)
     assert "failed: " in capfd.readouterr().err
+
+
+def run_check(folder: Path, tests: str) -> Outcome:
+    (folder / "test_it.py").write_text(tests)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    pytest_command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    return run_pytest(pytest_command, ["test_it.py"], {**os.environ, "PYTHONPATH": str(ROOT)}, folder)
+
+
+def test_a_failed_test_that_passes_alone_is_named_as_flaky(tmp_path: Path) -> None:
+    outcome = run_check(tmp_path, ONCE)
+    assert (outcome.passed, outcome.failed, len(outcome.flaky)) == (2, 0, 1)
+    assert any(line.startswith("FLAKY") and "test_flaky" in line for line in report([outcome]))
+
+
+@pytest.mark.parametrize("count", [1, MOST_REPEATED + 1])
+def test_a_test_that_fails_again_has_failed(tmp_path: Path, count: int, capfd: pytest.CaptureFixture[str]) -> None:
+    outcome = run_check(tmp_path, BAD.format(count=count))
+    assert (outcome.passed, outcome.failed, outcome.flaky) == (0, count, ())
+    assert ("again, one after the other" in capfd.readouterr().out) == (count <= MOST_REPEATED)
 
 
 @pytest.mark.parametrize("ci", ["", "true"])
