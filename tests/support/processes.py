@@ -1,6 +1,8 @@
 """The installed commands as processes: started with a log of their own, asked over HTTP, sent signals."""
 
 import contextlib
+import http
+import http.client
 import json
 import os
 import signal
@@ -17,6 +19,7 @@ import psutil
 from scorer.demo.broker.kraft_config import free_ports
 from tests.support.waiting import STEP_SECONDS, until
 
+NO_ANSWER = 0
 LISTENING = "health and metrics on "
 """The words before the address in a service's log."""
 
@@ -99,15 +102,27 @@ class Service(Program):
         return self.address.removeprefix("http://")
 
     def get(self, path: str) -> tuple[int, str]:
+        """Return status and body of the answer; status 0 without an answer, as from a worker that is being restarted."""
         try:
             with urllib.request.urlopen(self.address + path, timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+        except (OSError, http.client.HTTPException):
+            return NO_ANSWER, ""
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's samples over its labels."""
-        rows = [line.split() for line in self.get("/metrics")[1].splitlines() if line.startswith((name + " ", name + "{"))]
+        """Return the sum of a metric's samples over its labels."""
+        pages: list[str] = []
+
+        def is_answered() -> bool:
+            status, text = self.get("/metrics")
+            pages.append(text)
+            return status == http.HTTPStatus.OK or self.ended
+
+        until(is_answered, "the metrics")
+        assert not self.ended, self.said
+        rows = [line.split() for line in pages[-1].splitlines() if line.startswith((name + " ", name + "{"))]
         return sum(float(row[-1]) for row in rows)
 
     def ready(self) -> Self:
