@@ -208,7 +208,12 @@ def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -
 
 def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
     """Return the client ids of the group's members. Raises KafkaException if the coordinator does not answer."""
-    return sorted(member.client_id for member in _described(admin, group, seconds))
+    return sorted(client_ids_by_member(admin, group, seconds).values())
+
+
+def client_ids_by_member(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> dict[str, str]:
+    """Return the client id of each member of the group, by member id. Raises KafkaException if no coordinator answers."""
+    return {member.member_id: member.client_id for member in _described(admin, group, seconds)}
 
 
 def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
@@ -217,7 +222,8 @@ def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = 
     Raises:
         KafkaException: if the coordinator does not answer.
     """
-    return frozenset(member.member_id for member in _described(admin, group, seconds) if member.client_id == client_id)
+    members = client_ids_by_member(admin, group, seconds)
+    return frozenset(member_id for member_id, member_client_id in members.items() if member_client_id == client_id)
 
 
 def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDescription]:

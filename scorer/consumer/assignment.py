@@ -44,19 +44,18 @@ class _Owned:
     level_ms: int = 0
     suspect: bool = False
 
-    def marked(self, owner: str) -> OffsetMetadata:
-        """Return the mark with this owner and the current `suspect`."""
-        return replace(self.mark, owner=owner, suspect=self.suspect)
-
 
 class AssignedPartitions:
     """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
-    `changes` counts assignments and losses. The epoch of a partition is the count at its assignment.
+    Attributes:
+        changes: the number of assignments and losses. The epoch of a partition is the count at its assignment.
+        member: the member id of this consumer in the group, which every mark has that is committed here.
     """
 
     def __init__(self) -> None:
         self.changes = 0
+        self.member = ""
         self._owned: dict[Partition, _Owned] = {}
         self._arrived: set[Partition] = set()
 
@@ -172,7 +171,7 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions to commit after a batch, with this mark, completed by topic id and `suspect` of each partition.
+        """Return the positions to commit after a batch, with this mark, completed by topic id, `suspect` and member id.
 
         `reached` has the next offsets by partition if only a part of the batch is published; None for the whole batch.
         """
@@ -182,7 +181,7 @@ class AssignedPartitions:
             owned = self._owned.get(partition)
             kind = (mark.topic_id, False) if owned is None else (owned.mark.topic_id, owned.suspect)
             if kind not in marks:
-                marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1]).encode()
+                marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1], member=self.member).encode()
             leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
             positions.append(TopicPartition(*partition, offset, marks[kind], leader_epoch))
         return positions
@@ -192,7 +191,7 @@ class AssignedPartitions:
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
-                owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect)
+                owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect, member=self.member)
                 owned.committed = offset
                 owned.leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
                 owned.answers_from = None
@@ -206,7 +205,7 @@ class AssignedPartitions:
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
-            TopicPartition(*partition, owned.next, owned.marked(owner).encode(), leader_epoch_field(None))
+            TopicPartition(*partition, owned.next, self._marked(owned, owner).encode(), leader_epoch_field(None))
             for partition, owned in rows
         ]
 
@@ -215,7 +214,7 @@ class AssignedPartitions:
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
-                owned.mark = owned.marked(owner)
+                owned.mark = self._marked(owned, owner)
                 owned.committed = position.offset
                 owned.leader_epoch = leader_epoch_field(None)
 
@@ -223,7 +222,7 @@ class AssignedPartitions:
         """Return the committed offsets of these partitions unchanged, as positions to commit with this owner in the mark."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
-            TopicPartition(*partition, owned.committed, owned.marked(owner).encode(), owned.leader_epoch)
+            TopicPartition(*partition, owned.committed, self._marked(owned, owner).encode(), owned.leader_epoch)
             for partition, owned in rows
         ]
 
@@ -231,7 +230,11 @@ class AssignedPartitions:
         """Record that the positions of `claims` are committed: the marks of these partitions now name this owner."""
         for partition in partitions:
             owned = self._owned[partition]
-            owned.mark = owned.marked(owner)
+            owned.mark = self._marked(owned, owner)
+
+    def _marked(self, owned: _Owned, owner: str) -> OffsetMetadata:
+        """Return the partition's mark with this owner, the member id (none without an owner), and the current `suspect`."""
+        return replace(owned.mark, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:
         position = start.position

@@ -20,6 +20,7 @@ from publisher.transactions.protocol import Session
 from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.batch_fetcher import BatchFetcher
+from scorer.consumer.fence_dead_owners import DeadOwners
 from scorer.consumer.group_membership import GroupMembership, check_failure
 from scorer.consumer.partition_table import (
     Doubted,
@@ -77,7 +78,7 @@ class EventConsumer:
         start_positions: StartPositions,
         session: Session,
         *,
-        fence: Callable[[Sequence[TopicPartition]], Collection[str]] = lambda _: (),
+        fence: Callable[[Sequence[TopicPartition]], DeadOwners] = lambda _: DeadOwners(),
         context: Context | None = None,
         renew: Callable[[], Consumer] | None = None,
         offsets_command: str = "scorer offsets CONFIG",
@@ -375,22 +376,23 @@ class EventConsumer:
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         if self._closing:  # the client leaves the group, and can no longer read committed offsets
             return
-        dead = self._fence(partitions) if partitions else ()
+        dead = self._fence(partitions) if partitions else DeadOwners()
         try:
             starts = self._read_positions(partitions)
         except Evicted as error:
             raise MemberLost(f"the group rejected this member right after an assignment: {error}") from error
         self.joined = True
+        self.partitions.member = self._consumer.memberid() or ""
         self.partitions.assign(starts)
         with_start = [(start.position.topic, start.position.partition) for start in starts]
         without_start = {(p.topic, p.partition) for p in partitions}.difference(with_start)
-        self._table.assign(with_start, Stage.FETCHING)
         suspects = self._suspects.suspects_among(starts, dead) if self._suspects is not None else {}
         # Only absolute offsets: after a pause the client resolves a logical offset again 500 ms later, and the answer would
         # undo a seek (librdkafka 2.16). The pause outdates a fetch that started before it: its records are not decompressed.
         leaderless = [TopicPartition(*partition, FIRST_OFFSET) for partition in sorted(without_start)]
         self._source.forward(partitions)
         self._consumer.incremental_assign([start.position for start in starts] + leaderless)
+        self._call_client(self._table.assign(with_start, Stage.FETCHING))
         self._call_client(self._table.assign(sorted(without_start), Stage.NO_LEADER))
         self._sandbox(suspects)
         log.info("assigned: %s", _in_ranges(partitions))

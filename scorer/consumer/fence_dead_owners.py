@@ -1,6 +1,7 @@
 """Fence dead owners: end the open transaction of a killed scorer before the transaction timeout ends it.
 
-An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group.
+An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group. A
+scorer that died and has joined again under its name ended its transaction itself; its earlier member id is still a dead one.
 """
 
 import contextlib
@@ -8,11 +9,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
-from publisher.kafka.groups import GroupReader, members
+from publisher.kafka.groups import GroupReader, client_ids_by_member
 from publisher.runtime.context import Context
 from publisher.transactions.transactional_ids import fence
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -24,9 +26,21 @@ LOOK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a 
 METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
+class DeadOwners(NamedTuple):
+    """The last owners of some partitions that are no longer members of the group.
+
+    Attributes:
+        names: their names, except those that another member has now.
+        members: their member ids.
+    """
+
+    names: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+
 def fence_dead_owners(
     settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
-) -> set[str]:
+) -> DeadOwners:
     """End the open transactions of the last owners of these partitions that are no longer members of the group.
 
     A separate client reads the group: a client whose broker died may keep sending requests to the old coordinator.
@@ -42,15 +56,18 @@ def fence_dead_owners(
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
             committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
-        dead = {OffsetMetadata.decode(p.metadata).owner for p in committed} - {"", settings.owner}
-        if dead:
-            dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))
+        marks = [mark for p in committed if (mark := OffsetMetadata.decode(p.metadata)).owner not in ("", settings.owner)]
+        members = client_ids_by_member(kafka.admin(settings.kafka, settings.owner), settings.name) if marks else {}
     except KafkaException as error:
         log.warning("the last owners are unknown (%s); the transaction time-out fences them", error.args[0])
-        return set()
+        return DeadOwners()
+    dead = DeadOwners(
+        frozenset(mark.owner for mark in marks).difference(members.values()),
+        frozenset(mark.member for mark in marks if mark.member).difference(members),
+    )
     fence(
         lambda name: kafka.warm_up(kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic),
-        map(settings.transactional_prefix, sorted(dead.difference(fenced))),
+        map(settings.transactional_prefix, sorted(dead.names.difference(fenced))),
     )
     return dead
 
@@ -73,7 +90,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
     def fence_or_raise() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced))
+            fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced).names)
             due = time.monotonic() + LOOK_SECONDS
         context.raise_if_cancelled()
 

@@ -24,7 +24,7 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Commit the owner's name for new partitions, before any of their events is scored. Raises Aborted, to be retried."""
+        """Commit the owner's name for new partitions, before any of their events is fetched. Raises Aborted, to be retried."""
         self._rewrite(partitions, self._owner)
 
     def leave(self) -> None:

@@ -12,8 +12,14 @@ from typing import Literal, NamedTuple
 
 from publisher.kafka.partitions import Partition
 
-Hold = Literal["backend unavailable", "revision"]
-"""Why the worker pauses a partition: model servers are unavailable, or a newer revision has scored the partition."""
+Hold = Literal["unclaimed", "backend unavailable", "revision"]
+"""Why the worker pauses a partition.
+
+- "unclaimed": from the assignment until the committed offset names this scorer. If a fetched batch kills the process, the next
+  owner must find that name: it then reads the partition in the sandbox.
+- "backend unavailable": the model servers are unavailable.
+- "revision": a newer revision has scored the partition.
+"""
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]
 """Why the client does not fetch a partition. Each reason holds until its cause is removed."""
@@ -240,12 +246,11 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage; return the partitions to pause."""
+        """Add assigned partitions in this stage, unclaimed; return the partitions to pause."""
         change = PauseChange([], [])
         for partition in partitions:
-            self._put(partition, PartitionState(stage))
-            if self._states[partition].pause_reasons:
-                change.pause.append(partition)
+            self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))
+            change.pause.append(partition)
         return change
 
     def apply(self, partitions: Iterable[Partition], event: Event) -> PauseChange:

@@ -2,7 +2,7 @@
 
 A partition is suspect, and is read in the sandbox, in three cases:
 - Its last owner died, possibly because a fetched batch expanded beyond the memory. Such a death happens before any event is in
-  flight, so the in-flight journal does not show it. The owner's name in the metadata of the committed offset does: the metadata
+  flight, so the in-flight journal does not show it. The owner in the metadata of the committed offset does: the metadata
   survives the process, its container and its disk.
 - The client reports a batch of the log that it cannot decompress.
 - The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox, and lost it in a rebalance
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox_program import Row
 from publisher.kafka.sandboxed_reads import Sandboxed, UnreadableBatch
+from scorer.consumer.fence_dead_owners import DeadOwners
 from scorer.consumer.start_offsets import StartPosition
 from scorer.decoding.batch import Batch, UnreadableRange
 
@@ -39,18 +40,20 @@ class SandboxedInputPartitions:
     def __contains__(self, partition: object) -> bool:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
-    def suspects_among(self, starts: Iterable[StartPosition], dead: Collection[str]) -> dict[Partition, int]:
+    def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners) -> dict[Partition, int]:
         """Return the start offset of each assigned partition that must be read in the sandbox.
 
         The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if it is in `dead`, or if it has the name of this scorer but this process has never had the partition: then the owner
-        was an earlier process.
+        if `dead` has its name or its member id, or if it has the name of this scorer but this process has never had the
+        partition: then the owner was an earlier process. The name alone shows no death: a scorer that died may have joined
+        again before the partition is assigned to another scorer.
         """
         offsets = {}
         for start in starts:
             partition = start.position.topic, start.position.partition
             owner = start.mark.owner
-            if start.mark.suspect or owner in dead or (owner == self._owner and partition not in self._held):
+            is_dead = owner in dead.names or start.mark.member in dead.members
+            if start.mark.suspect or is_dead or (owner == self._owner and partition not in self._held):
                 offsets[partition] = start.position.offset
             self._held.add(partition)
         return offsets

@@ -187,7 +187,7 @@ class Worker:
             self._report_serving()
 
     def _admit_arrivals(self, servable: Servable) -> None:
-        """Write this owner's name to the committed offsets of new partitions, before any of their events is scored.
+        """Write this owner's name to the committed offsets of new partitions, before any of their events is fetched.
 
         Pause the partitions that a newer revision has scored. Raises Aborted.
         """
@@ -196,6 +196,7 @@ class Worker:
             self._settle()
             self._claims.claim(arrivals)
             self._fence.admit(revision)
+            self._intake.resume(arrivals, "unclaimed")
         self._fence.check(revision, self._versions.trusted_revision)
 
     def _skip_late_partitions(self) -> None:

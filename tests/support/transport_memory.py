@@ -51,6 +51,7 @@ class MemoryConsumer:
         self._log = log
         self._due = due
         self._at = 0
+        self._paused = False
         self._assign: Callable[[Any, list[TopicPartition]], None] | None = None
         now_ms = time.time_ns() // 1_000_000
         begun = log.clock()
@@ -76,7 +77,7 @@ class MemoryConsumer:
         return next(iter(self.consume(1, 0)), None)
 
     def consume(self, count: int, _: float) -> list[Message]:
-        stop = min(self._at + count, len(self._messages))
+        stop = self._at if self._paused else min(self._at + count, len(self._messages))
         if self._due is not None:
             now = self._log.clock()
             while stop > self._at and self._due[stop - 1] > now:
@@ -84,6 +85,12 @@ class MemoryConsumer:
         taken = self._messages[self._at : stop]
         self._at = stop
         return taken
+
+    def pause(self, _: Sequence[TopicPartition]) -> None:
+        self._paused = True
+
+    def resume(self, _: Sequence[TopicPartition]) -> None:
+        self._paused = False
 
     def seek(self, position: TopicPartition) -> None:
         self._at = position.offset
@@ -100,6 +107,9 @@ class MemoryConsumer:
 
     def list_topics(self, topic: str, **_: Any) -> SimpleNamespace:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=0)})})
+
+    def memberid(self) -> str:
+        return GROUP
 
     def consumer_group_metadata(self) -> str:
         return GROUP

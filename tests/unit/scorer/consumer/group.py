@@ -17,6 +17,7 @@ from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import AnswerStartOffsets, StartPosition, StartPositions
 
 TOPIC = "flights"
+MEMBER = "member-of-the-test"
 
 
 def event(offset: int, partition: int = 0, size: int = 2) -> Message:
@@ -57,9 +58,12 @@ class Group:
             self.consumer, [TOPIC], self._start_positions(), self.session, renew=renew, suspects=suspects
         )
 
-    def assign(self, *numbers: int) -> None:
+    def assign(self, *numbers: int, claimed: bool = True) -> None:
+        """Assign partitions, and resume them as the worker does after their claim."""
         handlers = self.consumer.subscribe.call_args.kwargs
         handlers["on_assign"](self.consumer, [TopicPartition(TOPIC, number) for number in numbers])
+        if claimed:
+            self.intake.resume([(TOPIC, number) for number in numbers], "unclaimed")
 
     def revoke(self, *numbers: int, lost: bool = False) -> None:
         handlers = self.consumer.subscribe.call_args.kwargs
@@ -74,6 +78,7 @@ class Group:
 
     def _script(self, consumer: Any) -> None:
         self._paused: set[int] = set()
+        consumer.memberid.return_value = MEMBER
         consumer.poll.side_effect = lambda _: next(iter(self._messages(1)), None)
         consumer.consume.side_effect = lambda most, _: self._messages(most)
         consumer.committed.side_effect = self._committed

@@ -12,7 +12,7 @@ from scorer.consumer.consumer import CHECK_SECONDS
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.partition_ownership import OwnershipMarker
 from scorer.consumer.start_offsets import leader_epoch_field
-from tests.unit.scorer.consumer.group import TOPIC, Group, end, event, failing
+from tests.unit.scorer.consumer.group import MEMBER, TOPIC, Group, end, event, failing
 
 HERE, THERE = (TOPIC, 0), (TOPIC, 1)
 
@@ -221,9 +221,19 @@ def test_a_claim_names_the_owner_and_moves_nothing(two: Group) -> None:
     claims.claim([HERE])
     assert said(two) == [(0, 5, "n.a")]
     assert two.session.checkpoint.called
-    assert two.intake.partitions.mark(HERE) == OffsetMetadata("n.a", 3, topic_id="one")
+    assert two.intake.partitions.mark(HERE) == OffsetMetadata("n.a", 3, topic_id="one", member=MEMBER)
     claims.leave()
     assert said(two) == [(0, 5, "")]
+    assert two.intake.partitions.mark(HERE) == OffsetMetadata("", 3, topic_id="one")
+
+
+def test_an_assigned_partition_is_not_fetched_before_it_is_claimed() -> None:
+    """A fetched batch may kill this process: the next owner must then find its name."""
+    group = Group()
+    group.assign(0, 1, claimed=False)
+    assert group.paused() == {0, 1}
+    group.intake.resume([HERE], "unclaimed")
+    assert group.paused() == {1}
 
 
 def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no_error(two: Group) -> None:
@@ -274,7 +284,7 @@ def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(
     group.offsets()
     (position,) = group.intake.passed("n.a")
     assert (position.partition, position.offset, leader_epoch_field(position.leader_epoch)) == (0, 9, -1)
-    assert OffsetMetadata.decode(position.metadata) == OffsetMetadata("n.a", 3, topic_id="one")
+    assert OffsetMetadata.decode(position.metadata) == OffsetMetadata("n.a", 3, topic_id="one", member=MEMBER)
     group.intake.partitions.pass_by([position], "n.a")
     assert group.intake.partitions.committed() == {HERE: 9}
     assert group.intake.passed("n.a") == []

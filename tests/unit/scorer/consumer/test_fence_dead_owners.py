@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from publisher.kafka import clients
 from publisher.runtime.context import Context
 from scorer.consumer import fence_dead_owners
+from scorer.consumer.fence_dead_owners import DeadOwners
 from scorer.consumer.offset_metadata import OffsetMetadata
 from tests.unit.scorer.consumer.group import TOPIC
 from tests.unit.scorer.worker.looped import SETTINGS
@@ -20,20 +21,27 @@ PARTITIONS = [TopicPartition(TOPIC, number) for number in range(4)]
 A, B, C = (f"{SETTINGS.name}.{replica}" for replica in "abc")
 
 
+def member(owner: str) -> str:
+    return f"id of {owner}" if owner else ""
+
+
 class Cluster:
-    """What a broker tells: the `owners` of the partitions, by number, and the `living` members. `fenced` are the prefixes of
-    the ids that were taken over, one list a call."""
+    """A scripted cluster.
+
+    `owners` are the owners of the partitions, by number; the member id of an owner is `id of <owner>`. `living` has the client
+    id of each member by member id. `fenced` has the prefixes of the ids that were taken over, one list per call.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.owners = [A, B, C, ""]
-        self.living = [A, B]
+        self.living = {member(A): A, member(B): B}
         self.away: set[str] = set()
         self.asked: list[int] = []
         self.fenced: list[list[str]] = []
         admin = create_autospec(AdminClient, instance=True)
         admin.list_topics.side_effect = lambda name, **_: self._told("topics", name)
         monkeypatch.setattr(fence_dead_owners, "GroupReader", lambda *_, **__: self)
-        monkeypatch.setattr(fence_dead_owners, "members", lambda *_: self._told("members"))
+        monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._told("members"))
         monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes: self.fenced.append(list(prefixes)))
         monkeypatch.setattr(clients, "admin", lambda *_: admin)
 
@@ -41,7 +49,8 @@ class Cluster:
         assert partly, "one partition that cannot be told must not hide the others"
         self.asked = [number for _, number in places]
         self._told("offsets")
-        return [TopicPartition(TOPIC, n, 5, OffsetMetadata(self.owners[n]).encode()) for n in self.asked]
+        marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.asked}
+        return [TopicPartition(TOPIC, n, 5, mark.encode()) for n, mark in marks.items()]
 
     def close(self) -> None: ...
 
@@ -61,28 +70,39 @@ def prefix(*owners: str) -> list[str]:
     return [SETTINGS.transactional_prefix(owner) for owner in owners]
 
 
+def dead(*owners: str) -> DeadOwners:
+    return DeadOwners(frozenset(owners), frozenset(map(member, owners)))
+
+
 def test_what_dead_owners_left_open_is_ended_and_the_living_and_ourselves_are_left_alone(cluster: Cluster) -> None:
-    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == {C}
-    cluster.living = []
-    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS[:3], {C}) == {B, C}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == dead(C)
+    cluster.living = {}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS[:3], {C}) == dead(B, C)
     assert cluster.fenced == [prefix(C), prefix(B)]
+
+
+def test_an_owner_that_has_joined_again_is_not_fenced_and_its_earlier_member_id_is_dead(cluster: Cluster) -> None:
+    """Its new process has ended the transactions of the earlier one."""
+    cluster.living = {member(A): A, "another id": B, member(C): C}
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners(members=frozenset({member(B)}))
+    assert cluster.fenced == [[]]
 
 
 def test_nobody_is_fenced_where_all_have_left_in_good_order(cluster: Cluster) -> None:
     cluster.owners = [A, "", "", ""]
     cluster.away = {"members"}
-    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == set(), "the members are not asked for"
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners(), "the members are not asked for"
     assert cluster.fenced == [[]]
 
 
 @pytest.mark.parametrize("what", ["offsets", "members"])
 def test_where_the_last_owners_are_not_known_nobody_is_fenced(cluster: Cluster, what: str) -> None:
     cluster.away = {what}
-    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == set()
+    assert fence_dead_owners.fence_dead_owners(SETTINGS, PARTITIONS) == DeadOwners()
     assert cluster.fenced == []
 
 
-def waited(between: Callable[[], None] = lambda: None) -> list[str]:
+def waited(between: Callable[[], object] = lambda: None) -> list[str]:
     """Wait through three checks of the context, with an action in between. Returns the owner's own checks."""
     calls: list[str] = []
 
@@ -99,7 +119,7 @@ def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_wa
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fence_dead_owners, "LOOK_SECONDS", 0.0)
-    calls = waited(lambda: cluster.living.remove(B) if B in cluster.living else None)
+    calls = waited(lambda: cluster.living.pop(member(B), None))
     assert calls == ["waiting"] * 3
     assert cluster.asked == [0, 1, 2, 3], "all partitions of the input"
     assert cluster.fenced == [prefix(C), prefix(B), []]

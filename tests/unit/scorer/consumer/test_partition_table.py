@@ -150,7 +150,8 @@ def test_a_failure_at_another_offset_is_always_doubtful() -> None:
 
 def test_a_partition_is_paused_by_each_new_reason_and_resumed_without_the_last() -> None:
     table = PartitionTable()
-    assert table.assign([P], Stage.FETCHING) == PauseChange([], [])
+    assert table.assign([P], Stage.FETCHING) == PauseChange([P], [])
+    assert table.apply([P], Released("unclaimed")) == PauseChange([], [P])
     assert table.apply([P], Held("revision")) == PauseChange([P], [])
     assert table.apply([P], Held("revision")) == PauseChange([], [])
     assert table.apply([P], LeftRange("deleted")) == PauseChange([P], [])

@@ -4,6 +4,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.kafka.sandbox_program import Answer, Ended, Read, Records, Row, Unreadable
 from publisher.kafka.sandboxed_reads import Sandboxed
+from scorer.consumer.fence_dead_owners import DeadOwners
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions
 from scorer.consumer.start_offsets import StartPosition
@@ -31,8 +32,9 @@ def suspects(*answers: Answer) -> SandboxedInputPartitions:
     return SandboxedInputPartitions(Sandboxed(lambda _: child), "scoring.a")
 
 
-def beginning(partition: int, owner: str) -> StartPosition:
-    return StartPosition("position", TopicPartition("flights", partition, 10 + partition), OffsetMetadata(owner))
+def beginning(partition: int, owner: str, member: str = "") -> StartPosition:
+    mark = OffsetMetadata(owner, member=member)
+    return StartPosition("position", TopicPartition("flights", partition, 10 + partition), mark)
 
 
 def rows(*offsets: int) -> Records:
@@ -41,13 +43,18 @@ def rows(*offsets: int) -> Records:
 
 def test_partitions_of_dead_owners_are_suspects() -> None:
     begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
-    assert suspects().suspects_among(begun, {"scoring.dead"}) == {("flights", 0): 10}
+    assert suspects().suspects_among(begun, DeadOwners(frozenset({"scoring.dead"}))) == {("flights", 0): 10}
+
+
+def test_a_partition_of_a_scorer_that_died_and_has_joined_again_is_a_suspect() -> None:
+    begun = [beginning(0, "scoring.b", "before"), beginning(1, "scoring.b", "now")]
+    assert suspects().suspects_among(begun, DeadOwners(members=frozenset({"before"}))) == {("flights", 0): 10}
 
 
 def test_those_of_an_earlier_process_of_this_name_are_suspects_once() -> None:
     found = suspects()
-    assert found.suspects_among([beginning(0, "scoring.a")], ()) == {("flights", 0): 10}
-    assert found.suspects_among([beginning(0, "scoring.a")], ()) == {}
+    assert found.suspects_among([beginning(0, "scoring.a")], DeadOwners()) == {("flights", 0): 10}
+    assert found.suspects_among([beginning(0, "scoring.a")], DeadOwners()) == {}
 
 
 def test_records_come_as_batches_within_the_limit() -> None:

@@ -83,7 +83,7 @@ class Looped:
             traces=Traces(),
             targets=targets,
         )
-        self.group.assign(0)
+        self.group.assign(0, claimed=False)
 
     def run(self, steps: int) -> None:
         """So many steps, then a stop."""

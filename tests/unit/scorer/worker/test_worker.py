@@ -32,6 +32,14 @@ def test_a_batch_is_claimed_scored_and_published_with_its_offsets() -> None:
     assert looped.metrics.batches._value.get() == 1
 
 
+def test_a_partition_is_fetched_once_its_claim_is_committed() -> None:
+    looped = Looped()
+    paused = []
+    looped.session.checkpoint.side_effect = lambda: paused.append(looped.group.paused())
+    looped.loop.step()
+    assert (paused, looped.group.paused()) == ([{0}], set())
+
+
 def test_positions_past_markers_are_committed_without_an_event_once_and_at_the_end() -> None:
     looped = Looped()
     owner = SETTINGS.owner
@@ -147,7 +155,7 @@ def test_a_batch_that_waits_for_its_schemas_for_too_long_is_taken_again_in_parts
         assert looped.metrics.outages.summary() is None  # the registry answers
         looped.group.waiting.clear()
     looped.group.waiting += [event(offset) for offset in range(7, 11)]
-    looped.loop.step()
+    looped.run(1)
     assert sizes == [4, 2, 1]
     assert looped.group.intake.partitions.committed() == {HERE: 8}
 
