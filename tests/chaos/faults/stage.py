@@ -123,6 +123,7 @@ class Stage(rounds.Stage[ScorerResult]):
         self.watch = Watch(direct, self.rig.scores_topic, self.rig.dead_topic)
         self.since_ms = 0
         self._bombs = 0
+        self._bombing = threading.Lock()  # a bomb lies before or after a change of the topic, and is counted there
         self._floods = ExitStack()
         self._working: list[threading.Thread] = []
         self._failed: list[Exception] = []
@@ -309,7 +310,8 @@ class Stage(rounds.Stage[ScorerResult]):
             self.watch.begin_anew(self.since_ms)
             self.rig.make_again(self.rig.events_topic, PARTITIONS)
 
-        self.load.begin_anew(between)
+        with self._bombing:
+            self.load.begin_anew(between)
 
     def _swap(self) -> None:
         """On to the next version, by the registry's own command, where there is one."""
@@ -344,11 +346,13 @@ class Stage(rounds.Stage[ScorerResult]):
             self._bombs = 0
             self.watch.begin_anew(self.since_ms)
 
-        self.load.begin_anew(between)
+        with self._bombing:
+            self.load.begin_anew(between)
 
     def _write_bomb(self, codec: Codec) -> None:
-        bomb(self.rig.bootstrap_servers, self.rig.events_topic, 0, codec, BOMB_BYTES)
-        self._bombs += 1
+        with self._bombing:
+            bomb(self.rig.bootstrap_servers, self.rig.events_topic, 0, codec, BOMB_BYTES)
+            self._bombs += 1
 
     def _flood_connections(self, number: str) -> None:
         """Hold idle, slow and half-closed connections to a scorer's health port, unless it is not running."""
