@@ -157,8 +157,10 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
             first = None
         elif name == "dead.first" and source is not None:
             first = source_position.parse_offset(value or b"")
-    if source is None or (first is not None and first > source.offset):
-        raise ValueError("not an offset up to that of dead.source, or no dead.source")
+    if source is None:
+        raise ValueError("there is no header dead.source")
+    if first is not None and first > source.offset:
+        raise ValueError(f"dead.first is {first}, greater than the offset in dead.source, {source.offset}")
     return DeadSource(source.offset if first is None else first, source, first is not None)
 
 

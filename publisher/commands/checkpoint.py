@@ -29,7 +29,11 @@ Values = Mapping[CheckpointKey, bytes | None]
 """The encoded checkpoint of each key; None removes it."""
 MakeValues = Callable[[Positions, Sequence[CheckpointKey]], Values]
 """Returns the values to write, from the relay's positions and the keys of its unreadable positions."""
-app = typer.Typer(help="Positions at the destination: show, set, reset.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Show, set or reset the positions of a relay, which are stored at the destination.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 @app.command("show")
@@ -47,7 +51,7 @@ def set_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Continue at another offset, with the current topics. Ends a running relay; start it again."""
+    """Set the position of a source topic. A running relay ends, and continues there when it is started again."""
     _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
 
 

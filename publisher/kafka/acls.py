@@ -74,7 +74,7 @@ def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
     """Return the error that names the missing `rights`. Its hint has the commands that grant them."""
     missing_rights = list(rights)
     names = "; ".join(f"no right to {right}" for right in missing_rights)
-    return NotAllowed(f"the broker refuses: {names}", grants(settings, missing_rights))
+    return NotAllowed(f"the broker denies access: {names}", grants(settings, missing_rights))
 
 
 def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:

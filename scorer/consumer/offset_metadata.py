@@ -20,7 +20,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
-        anew: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
+        `anew`: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`), as the next owner must.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that died and joined again has another id.
     """

@@ -243,7 +243,7 @@ class StartPositions:
             reason = decide_start(p.offset, marks[partition].topic_id, ids[p.topic], partition_ids, p.topic in visited)
             reasons[partition] = reason
             if reason in ("recreated", "added"):
-                log.warning("%s[%d]: %s (the id of its topic is %s): read from its beginning", *partition, reason, ids[p.topic])
+                log.warning("%s[%d]: %s (topic id %s); reading from the first record", *partition, reason, ids[p.topic])
         if expired := [partition for partition, reason in reasons.items() if reason == "expired"]:
             raise _expired(self._settings, expired)
         return reasons

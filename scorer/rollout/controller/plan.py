@@ -91,9 +91,9 @@ class PlanStep(Section):
             given = " and ".join(named) or "none"
             raise ValueError(f"a step must have exactly one of {', '.join(StepKind)}, but it has {given}")
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
-            raise ValueError(f"bake belongs to shadow and canary, not to {self.kind}")
+            raise ValueError(f"bake is for the steps shadow and canary; a {self.kind} step has none")
         if self.watch and self.kind is not StepKind.PROMOTE:
-            raise ValueError(f"watch belongs to promote, not to {self.kind}; write bake")
+            raise ValueError(f"watch is for the step promote; the time of a {self.kind} step is bake")
         return self
 
     @property

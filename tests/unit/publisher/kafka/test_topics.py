@@ -126,7 +126,7 @@ def test_no_step_is_repeated_without_the_right_to_it(step: SessionStep) -> None:
 def test_the_error_names_the_right_and_grants_it() -> None:
     settings = KafkaSettings(bootstrap_servers="b:1")
     error = acls.refused(settings, [Right(WRITE, "topic", "out"), Right(READ, "group", "g")])
-    assert str(error) == "the broker refuses: no right to Write on topic 'out'; no right to Read on group 'g'"
+    assert str(error) == "the broker denies access: no right to Write on topic 'out'; no right to Read on group 'g'"
     assert "--bootstrap-server b:1 --add --allow-principal User:NAME --operation Write --topic out" in error.hint
     assert error.exit_code == 3
     prefixed = acls.grants(settings, [Right(WRITE, "transactional-id", "n.*")])
