@@ -23,6 +23,7 @@ from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.topic_ids import topic_id
 
 LOOK_SECONDS = 0.25  # between checks for a fatal error of the client during a wait for an answer
+NEW_TOPIC_SECONDS = 0.1  # between requests for a topic that the asked broker does not know yet
 RENEW_SECONDS = 1.0  # the minimum time between two new clients
 COPIED_CONFIG = (
     "cleanup.policy",
@@ -90,7 +91,7 @@ class Topics:
         self._settings = settings
         self._client_id = client_id
         self._watch = ErrorWatch()
-        self._admin = self._before = admin or kafka.admin(settings, client_id, self._watch)
+        self._admin = self._before = kafka.admin(settings, client_id, self._watch) if admin is None else admin
         self._seconds = answer_seconds
         self._renewed = float("-inf")
 
@@ -163,17 +164,29 @@ class Topics:
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective configuration of existing topics, by topic; {} if this client may not read it."""
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        descriptions = self._admin.describe_configs(resources, request_timeout=self._seconds) if resources else {}
+        """Return the effective configuration of existing topics, by topic; {} if this client may not read it.
+
+        A broker may know a new topic a moment later than another broker, so that the request is repeated for this topic.
+        """
         configs: dict[str, dict[str, str]] = {}
-        for resource, answer in descriptions.items():
-            try:
-                configs[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
-            except KafkaException as exception:
-                if exception.args[0] not in REFUSED:
-                    raise self._failure(exception) from exception
-                configs[resource.name] = {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        deadline = time.monotonic() + self._seconds
+        while resources:
+            descriptions = self._admin.describe_configs(resources, request_timeout=self._seconds)
+            resources = []
+            for resource, answer in descriptions.items():
+                try:
+                    configs[resource.name] = {name: entry.value for name, entry in self._wait(answer).items()}
+                except KafkaException as exception:
+                    error = exception.args[0]
+                    if error in ABSENT and time.monotonic() < deadline:
+                        resources.append(resource)
+                    elif error in REFUSED:
+                        configs[resource.name] = {}
+                    else:
+                        raise self._failure(exception) from exception
+            if resources:
+                time.sleep(NEW_TOPIC_SECONDS)
         return configs
 
     def create(self, name: str, partitions: int, config: Mapping[str, str]) -> None:

@@ -1,11 +1,14 @@
 """Clusters asked about topics, groups and rights: what is missing, and what is said where a broker refuses or is silent."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import MagicMock, create_autospec
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AclOperation, NewTopic
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls
@@ -158,3 +161,25 @@ def test_a_topic_that_a_broker_does_not_create_is_no_missing_right(code: int, hi
         Topics(SETTINGS, "c", "eu", 1.0, admin).create("t", 10_001, {})
     assert not isinstance(raised.value, NotAllowed)
     assert hint in raised.value.hint
+
+
+def test_the_configuration_of_a_topic_that_the_asked_broker_does_not_know_yet_is_requested_again() -> None:
+    unknown: Future[Any] = Future()
+    known: Future[Any] = Future()
+    unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    known.set_result({"retention.ms": SimpleNamespace(value="1000")})
+    answers = iter([known, unknown, known])
+    admin = create_autospec(AdminClient, instance=True)
+    admin.describe_configs.side_effect = lambda resources, **_: {resource: next(answers) for resource in resources}
+    broker = Topics(SETTINGS, "scorer", "the broker", 60.0, admin)
+    assert broker.configs(["old", "new"]) == {"old": {"retention.ms": "1000"}, "new": {"retention.ms": "1000"}}
+    assert [len(call.args[0]) for call in admin.describe_configs.call_args_list] == [2, 1]
+
+
+def test_the_configuration_of_a_topic_that_stays_unknown_is_an_error() -> None:
+    unknown: Future[Any] = Future()
+    unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    admin = create_autospec(AdminClient, instance=True)
+    admin.describe_configs.side_effect = lambda resources, **_: dict.fromkeys(resources, unknown)
+    with pytest.raises(Retriable, match="Unknown topic or partition"):
+        Topics(SETTINGS, "scorer", "the broker", 0.0, admin).configs(["gone"])
