@@ -19,6 +19,7 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any, TypeVar
 
+from model_registry import stack_dump
 from model_registry.errors import Refused, RegistryError
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class Sandbox:
             waiting()
             polls -= 1
             if polls <= 0:
+                self._print_stacks(seconds)
                 self.close()
                 raise SandboxDied(f"did not answer within {seconds:g} s", time.monotonic() - began, in_time=False)
         try:
@@ -102,6 +104,12 @@ class Sandbox:
             raise answer
         finally:
             del answer  # it keeps this frame, whose callers' keep what they asked
+
+    def _print_stacks(self, seconds: float) -> None:
+        """Make the child, which has not answered within `seconds`, print its stacks, and give it PRINT_SECONDS for that."""
+        stack_dump.request(self.pid)
+        self._process.join(stack_dump.PRINT_SECONDS)
+        log.warning("child process %d did not answer within %g s; its stacks are above; killing it", self.pid, seconds)
 
     def kill(self) -> None:
         """Kill the child. A thread that waits in `ask` gets SandboxDied."""
@@ -147,6 +155,7 @@ def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_erro
     If `answer` raises one of `expected_errors`, `Sandbox.ask` raises it unchanged in the parent. Any other error becomes a
     RuntimeError with the type and text of the error.
     """
+    stack_dump.print_on_signal()
     while True:
         try:
             question = pipe.recv()

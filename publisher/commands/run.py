@@ -9,6 +9,7 @@ import threading
 
 from prometheus_client import CollectorRegistry
 
+from model_registry import stack_dump
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.relay import Relay
 from publisher.relay.settings import load
@@ -24,6 +25,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
     """Copy topics into this region, each record exactly once, until SIGTERM."""
     settings = load(path, flags or []).settings
     logs.configure({"publisher": settings.name}, log_level.upper())
+    stack_dump.print_on_signal()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -1,11 +1,12 @@
 """The watchdog ends a process whose work hangs in a call. The next process continues from the committed offsets."""
 
-import faulthandler
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+
+from model_registry import stack_dump
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ def watch(stuck: Callable[[], str | None]) -> None:
             time.sleep(CHECK_SECONDS)
             if (reason := stuck()) is not None:
                 log.critical("%s; ending the process", reason)
-                faulthandler.dump_traceback(all_threads=True)
+                stack_dump.print_own()
                 os._exit(BROKEN)
 
     threading.Thread(target=check_regularly, name="watchdog", daemon=True).start()

@@ -23,6 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from model_registry import stack_dump
 from model_registry.errors import RegistryError
 from model_registry.sandbox import describe_end
 from publisher.errors import USAGE, Fatal
@@ -64,6 +65,7 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
         SettingsError: The settings are not valid for this number of workers.
     """
     each = [worker_settings(settings, number) for number in range(workers)] if workers > 1 else [settings]
+    stack_dump.print_on_signal()  # here, so that every forked worker has the handler from its first instruction
     gc.collect()
     gc.freeze()
     with contextlib.closing(_Wakeup()) as wakeup:
@@ -189,6 +191,16 @@ class _WorkerProcess:
         if self.exit_code() is None:
             os.kill(self._process.pid, number)
 
+    def print_stacks(self, seconds: float) -> None:
+        """Make the process print the stacks of its threads to stderr, and give it `seconds` for that."""
+        if self.exit_code() is None:
+            stack_dump.request(self._process.pid)
+            self.exit_code(seconds)
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid)
+
     def failure(self, code: int) -> Fatal:
         """Return the error for the command: the error that the process reported, or else a description of its exit code."""
         if self.error:
@@ -252,25 +264,49 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Send SIGTERM to all workers, and kill those that do not end in time; return the first failure, None without one."""
+        """Send SIGTERM to all workers, and kill those that do not end in time; return the first failure, None without one.
+
+        A worker that is killed prints its stacks first. All of them together have PRINT_SECONDS for that.
+        """
         running = self._running()
         for worker in running:
             worker.send(signal.SIGTERM)
             worker.journal.end_load()  # a kill from now on is not caused by the version that is being loaded
         deadline = time.monotonic() + self._grace
+        for worker in running:
+            worker.exit_code(max(0.0, deadline - time.monotonic()))
+        hung = [worker for worker in running if worker.exit_code() is None]
+        for worker in hung:
+            self._kill(worker, stack_dump.PRINT_SECONDS / len(hung))
         failures: list[Fatal] = []
         for worker in running:
-            code = worker.exit_code(max(0.0, deadline - time.monotonic()))
             worker.read_messages()
-            if code is not None:
-                worker.update_journal(code)
-            if code is None:
-                worker.send(signal.SIGKILL)
-                worker.exit_code(self._grace)
-                failures.append(Fatal(f"worker {worker.number} did not end within {self._grace:.0f} s and was killed"))
-            elif code not in (0, -signal.SIGTERM, -signal.SIGINT):  # a signal ends a process that has no handler yet
+            if worker in hung:
+                failures.append(
+                    Fatal(
+                        f"worker {worker.number} did not end within {self._grace:.0f} s and was killed",
+                        "the log has the stacks of its threads",
+                    )
+                )
+                continue
+            code = worker.exit_code()
+            assert code is not None
+            worker.update_journal(code)
+            if code not in (0, -signal.SIGTERM, -signal.SIGINT):  # a signal ends a process that has no handler yet
                 failures.append(worker.failure(code))
         return failures[0] if failures else None
+
+    def _kill(self, worker: _WorkerProcess, print_seconds: float) -> None:
+        """Kill a worker that did not end in time, after it has printed its stacks."""
+        worker.print_stacks(print_seconds)
+        log.error(
+            "worker %d (process %d) did not end within %.0f s after SIGTERM; the stacks of its threads are above; killing it",
+            worker.number,
+            worker.pid,
+            self._grace,
+        )
+        worker.send(signal.SIGKILL)
+        worker.exit_code(self._grace)
 
     def _running(self) -> list[_WorkerProcess]:
         return [worker for worker in self._workers if worker.running]

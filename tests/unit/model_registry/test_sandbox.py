@@ -56,11 +56,14 @@ def test_the_death_of_a_child_says_how_it_ended(child_sandbox: Sandbox, action: 
     assert died.value.in_time
 
 
-def test_a_child_that_does_not_answer_is_killed(child_sandbox: Sandbox) -> None:
+def test_a_child_that_does_not_answer_prints_its_stacks_and_is_killed(capfd: pytest.CaptureFixture[str]) -> None:
+    hanging = Sandbox(multiprocessing.get_context("spawn"), child)
+    assert hanging.ask("hello") == "hello"
     with pytest.raises(SandboxDied, match=r"did not answer within 0.2 s") as died:
-        child_sandbox.ask("endless", seconds=0.2)
+        hanging.ask("endless", seconds=0.2)
+    assert "in deed" in capfd.readouterr().err
     assert not died.value.in_time
-    assert not Path(f"/proc/{child_sandbox.pid}").exists()
+    assert not Path(f"/proc/{hanging.pid}").exists()
 
 
 def test_an_error_of_the_wait_is_raised_while_the_child_works(child_sandbox: Sandbox) -> None:

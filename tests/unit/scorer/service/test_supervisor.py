@@ -1,27 +1,43 @@
-"""The supervisor with workers that do one thing each: hang, crash before they serve, or after."""
+"""The supervisor with workers that do one thing each: hang in three ways, crash before they serve, or after."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.bench.workload import configuration
 
 PROGRAM = """
-import ctypes, os, signal, sys
+import ctypes, os, signal, sys, time
 from pathlib import Path
 from publisher.runtime import logs, watchdog
 from publisher.errors import Fatal
 from scorer.service import supervisor
 from scorer.settings import load
 
-def hang(settings, on_serving, journal):
+def loop(settings, on_serving, journal):
+    ignore_sigterm(on_serving)
+    while True:
+        pass
+
+def sleep(settings, on_serving, journal):
+    ignore_sigterm(on_serving)
+    while True:
+        time.sleep(3_600)
+
+def call(settings, on_serving, journal):
+    # a call into C that keeps the interpreter lock, so that no Python code of the process runs
+    ignore_sigterm(on_serving)
+    ctypes.PyDLL(None).sleep(3_600)
+
+def ignore_sigterm(on_serving):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("ignores SIGTERM", flush=True)
     on_serving("nowhere")
-    while True:
-        signal.pause()
 
 def crash(settings, on_serving, journal):
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -67,14 +83,22 @@ def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_00
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_worker_that_does_not_end_in_time_is_killed_and_reported(tmp_path: Path) -> None:
-    process = supervised(tmp_path, "hang")
+@pytest.mark.parametrize("work", ["loop", "sleep", "call"])
+def test_a_worker_that_does_not_end_in_time_prints_its_stacks_and_is_killed_and_reported(tmp_path: Path, work: str) -> None:
+    process = supervised(tmp_path, work)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["ignores SIGTERM\n"] * 2
     process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
+    output, log = process.communicate(timeout=60)
     assert process.returncode == 4
     assert "did not end within 2 s and was killed" in output
+    stacks = re.split(
+        r"worker \d \(process \d+\) did not end within 2 s after SIGTERM; the stacks of its threads are above", log
+    )
+    assert len(stacks) == 3
+    for stack in stacks[:2]:  # each above the line about its worker
+        assert re.search(rf'File "<string>", line \d+ in {work}\n', stack)
+        assert "in _end_with_supervisor" in stack  # the other threads are printed too
 
 
 def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:

@@ -1,0 +1,32 @@
+"""Print the stacks of a process that hangs: on a signal of another process, or by the process itself before it ends.
+
+faulthandler prints in C, in the order of the threads, without the interpreter lock: also the stack of a thread that holds the
+lock in a call into a library. Stacks of native threads, such as those of librdkafka, are not printed. The module depends on the
+standard library alone, and ends no process.
+"""
+
+import faulthandler
+import os
+import signal
+
+STACKS_SIGNAL = signal.SIGUSR1  # neither the product nor its libraries use it
+PRINT_SECONDS = 0.5  # from the signal to the kill; a busy machine prints a hundred threads within milliseconds
+STANDARD_ERROR = 2
+
+
+def print_on_signal() -> None:
+    """From now on, print the stacks of all Python threads to stderr at each SIGUSR1. Call it at the start of a process.
+
+    A forked process inherits this; a process that executes another program does not. Without this call SIGUSR1 ends a process.
+    """
+    faulthandler.register(STACKS_SIGNAL, file=STANDARD_ERROR, all_threads=True)
+
+
+def request(pid: int) -> None:
+    """Make another process, which has called `print_on_signal`, print its stacks. The call does not wait for the output."""
+    os.kill(pid, STACKS_SIGNAL)
+
+
+def print_own() -> None:
+    """Print the stacks of all Python threads of this process to stderr."""
+    faulthandler.dump_traceback(file=STANDARD_ERROR, all_threads=True)
