@@ -4,7 +4,6 @@ A watchdog ends the process if a call never returns. `publisher/relay` has the d
 """
 
 import logging
-import signal
 import threading
 
 from prometheus_client import CollectorRegistry
@@ -17,6 +16,7 @@ from publisher.runtime import logs, watchdog
 from publisher.runtime.command_line import Config, LogLevel, Set
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import start_gc_thread
+from publisher.runtime.stop_signals import stop_on_signals
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
     logs.configure({"publisher": settings.name}, log_level.upper())
     stack_dump.print_on_signal()
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stop_on_signals(stopping.set)
     relay = Relay(settings, stopping)
     stuck_seconds = 2 * settings.destination.transaction_timeout_ms / 1_000
     registry = CollectorRegistry()

@@ -29,6 +29,7 @@ from model_registry.sandbox import describe_end
 from publisher.errors import USAGE, Fatal
 from publisher.runtime import logs
 from publisher.runtime.configuration import SettingsError
+from publisher.runtime.stop_signals import STOPS
 from publisher.runtime.watchdog import BROKEN
 from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from scorer.models.registry_access import open_cache
@@ -38,7 +39,6 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
 BY_LIBRARY = 1
 """The code of exit(EXIT_FAILURE) in C, which image decoders call.
 

@@ -6,7 +6,6 @@ the start-up pushes its inverse onto a stack; the shutdown runs the stack in rev
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.dependencies import DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
+from publisher.runtime.stop_signals import stop_on_signals
 from publisher.transactions.offset_commits import GroupCommits
 from publisher.transactions.protocol import Counters
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
@@ -74,8 +74,7 @@ def run(
     limit_malloc_arenas()
     sys.setswitchinterval(SWITCH_SECONDS)
     service = Service(settings, journal or InFlightJournal(), workers, connect_brokers)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: service.stop())
+    stop_on_signals(service.stop)
 
     def start_watching(address: str) -> None:
         watchdog.watch(service.hangs)
@@ -137,7 +136,7 @@ class Service:
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
-        """Request the shutdown. May be called repeatedly, and from any thread or signal handler."""
+        """Request the shutdown. Any thread may call it, but no signal handler; see `stop_signals.py`."""
         self._stopping.set()
 
     def hangs(self) -> str | None:

@@ -1,7 +1,6 @@
 """The process of `scorer rollout run`: signals, health and metrics around the controller."""
 
 import logging
-import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from publisher.runtime import logs
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
+from publisher.runtime.stop_signals import stop_on_signals
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
 from scorer.rollout.controller.decide import NextAction
@@ -76,8 +76,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     logs.configure({"controller": name}, log_level)
     status = _ControllerStatus()
     controller = Controller(settings, name, config, flags, status.record_cycle, status.count_decision)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: controller.stop())
+    stop_on_signals(controller.stop)
     registry = CollectorRegistry()
     registry.register(RolloutMetrics(status.state))
     health = HealthServer(settings.rollout.listen, registry, status.not_live, status.not_ready)

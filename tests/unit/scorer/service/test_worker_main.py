@@ -23,6 +23,7 @@ from publisher.errors import Aborted, Fatal
 from publisher.kafka.groups import GroupMember
 from publisher.runtime import dependencies, watchdog
 from publisher.runtime.health import HealthServer
+from publisher.runtime.stop_signals import STOPS
 from publisher.transactions.offset_commits import GroupCommits
 from publisher.transactions.protocol import Counters, Session
 from scorer.consumer.consumer import EventConsumer
@@ -37,7 +38,6 @@ from scorer.service import worker_main
 from scorer.service.broker_connections import BrokerConnections
 from scorer.service.preflight import StartCheck
 from scorer.service.replica_claim import ReplicaGuard
-from scorer.service.supervisor import STOPS
 from scorer.service.worker_main import Service
 from scorer.settings import Settings
 from scorer.worker.encode import Target
