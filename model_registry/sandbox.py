@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1  # how late a cancelled or dead child is noticed
 END_SECONDS = 5.0
+KILL_SECONDS = 1.0  # for the end of a killed child; a driver of a GPU may hold it in the kernel for longer
 PR_SET_PDEATHSIG = 1
 MOST_LIKELY_KILLED = "1000"  # the highest oom_score_adj, see proc(5)
 
@@ -116,9 +117,11 @@ class Sandbox:
         self._process.kill()
 
     def close(self) -> None:
-        """Kill the child, wait for its end and close its pipe."""
+        """Kill the child, wait up to KILL_SECONDS for its end, and close its pipe."""
         self._process.kill()
-        self._process.join()
+        self._process.join(KILL_SECONDS)
+        if self._process.is_alive():
+            log.warning("child process %d has not ended yet after SIGKILL", self.pid)
         self._pipe.close()
 
 

@@ -39,7 +39,7 @@ class Quarantine:
         settings: the settings of the worker.
         journal: the in-flight journal.
         load: loads models into this process.
-        context: its heartbeat is called while the sandbox works; its clock measures durations.
+        context: its check is called while this thread waits for the sandbox; its clock measures durations.
 
     Attributes:
         loading: the function that loads models: the loader of the sandbox if there are suspects, else `load`.

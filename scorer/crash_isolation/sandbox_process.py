@@ -20,7 +20,7 @@ from model_registry import sandbox
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from model_registry.sandbox import Sandbox, SandboxDied
-from publisher.errors import Fatal
+from publisher.errors import Aborted, Fatal
 from publisher.runtime import logs
 from publisher.runtime.context import Context
 from publisher.runtime.dependencies import MODEL, DependencyUnavailable
@@ -39,6 +39,7 @@ CPU_DEADLINES = 3.0  # the CPU time of one call, in deadlines of the model
 DECODER_SECONDS = 2.0  # CPU time of the decoder in addition
 ANSWER_SECONDS = 30.0  # limits a call that takes no CPU time, such as a decoder that waits forever
 POLL_SECONDS = 0.5  # between two heartbeats of a waiting worker
+CLOSE_SECONDS = 1.0  # the longest wait of `close` for a request that is in progress
 RETRY_SECONDS = 0.5  # the delay before a worker retries after a death
 
 
@@ -56,7 +57,8 @@ class SandboxProcess:
 
     Args:
         settings: the settings of the worker.
-        context: its heartbeat is called while the thread that created this object waits for the child.
+        context: its check is called while the thread that created this object waits for the child. If the check raises
+            Aborted, the child is ended and the wait ends with this error.
     """
 
     def __init__(self, settings: Settings, context: Context) -> None:
@@ -104,9 +106,10 @@ class SandboxProcess:
         Raises:
             SandboxProcessDied: The child died or did not answer in time.
             DependencyUnavailable: The sandbox is closed.
+            Aborted: As the check of the context.
         """
         while not self._turn.acquire(timeout=POLL_SECONDS):
-            self._beat()
+            self._check()
         try:
             if self._closed:
                 raise self._closed_error()
@@ -120,9 +123,9 @@ class SandboxProcess:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
 
-    def _beat(self) -> None:
+    def _check(self) -> None:
         if threading.get_ident() == self._owner:
-            self._context.beat()
+            self._context.check()
 
     @staticmethod
     def _closed_error() -> DependencyUnavailable:
@@ -135,12 +138,18 @@ class SandboxProcess:
             self.ask("free", digest)
 
     def close(self) -> None:
-        """End the child and start no other child. Pending and later requests raise DependencyUnavailable."""
+        """End the child and start no other child. Pending and later requests raise DependencyUnavailable.
+
+        If a request is still in progress after CLOSE_SECONDS, its thread ends the child.
+        """
         self._closed = True
         if (running := self._sandbox) is not None:
             running.kill()
-        with self._turn:
-            self._end()
+        if self._turn.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self._end()
+            finally:
+                self._turn.release()
 
     @property
     def _load_seconds(self) -> float:
@@ -162,7 +171,10 @@ class SandboxProcess:
 
     def _call(self, child: Sandbox, request: tuple[Any, ...], seconds: float) -> Any:
         try:
-            return child.ask(*request, seconds=seconds, waiting=self._beat, poll=POLL_SECONDS)
+            return child.ask(*request, seconds=seconds, waiting=self._check, poll=POLL_SECONDS)
+        except Aborted:
+            self._end()  # it would answer the aborted request at the next one
+            raise
         except SandboxDied as error:
             self._end()
             if self._closed:

@@ -19,6 +19,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
 from publisher.runtime.abandonable_call import call_in_thread
+from publisher.runtime.context import Context
 from publisher.runtime.dependencies import DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
@@ -199,7 +200,8 @@ class Service:
         stop.callback(session.close)  # last: the next owner of our partitions waits for open transactions
         metrics.session.counters = session.counters
 
-        quarantine = Quarantine(settings, self._journal, load, self._waiter.context)
+        sandbox_context = Context(beat=progress.alive, raise_if_cancelled=self._raise_if_stopping)
+        quarantine = Quarantine(settings, self._journal, load, sandbox_context)
         stop.callback(quarantine.close)  # after the versions: their models may be in its sandbox
         versions = self._load_version(quarantine, stop)
 
@@ -271,6 +273,10 @@ class Service:
         foreign_members.tick(time.monotonic(), joined=progress.joined, partitions=partitions)
         if not progress.joined:
             progress.state = foreign_members.summary or NOT_IN_GROUP
+
+    def _raise_if_stopping(self) -> None:
+        if self._stopping.is_set():
+            raise Aborted("a stop was requested while a sandbox scores events; the next worker scores them again")
 
     def _must_stop(self, guard: ReplicaGuard) -> bool:
         """Return whether a stop is requested.
