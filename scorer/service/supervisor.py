@@ -46,6 +46,8 @@ A worker's own errors have other exit codes, or end the worker while no event is
 """
 GRACE_SECONDS = 5.0  # in addition to twice the transaction timeout, after which a worker that hangs ends itself
 
+EXIT_SECONDS = 1.0  # after the shutdown of a worker, for threads and child processes that Python waits for at its exit
+
 Work = Callable[..., None]
 """`work(settings, on_serving=..., journal=...)` scores until SIGTERM or SIGINT. It calls `on_serving(address)` when ready."""
 
@@ -340,11 +342,27 @@ def _run_child(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     threading.Thread(target=_end_with_supervisor, args=(reader,), name="lifeline", daemon=True).start()
     logs.configure({"scorer": settings.owner}, log_level)
+    code = BY_LIBRARY  # of an unexpected error, as `multiprocessing` ends a process
     try:
         work(settings, on_serving=lambda address: _send(sender, address), journal=journal)
+        code = 0
     except (Fatal, RegistryError) as error:
         _send(sender, Fatal(str(error), error.hint, error.exit_code))
-        sys.exit(error.exit_code)
+        code = error.exit_code
+        sys.exit(code)
+    finally:
+        threading.Thread(target=_limit_exit, args=(code,), name="exit-limit", daemon=True).start()
+
+
+def _limit_exit(code: int) -> None:
+    """End this process with `code` if it has not ended EXIT_SECONDS after its work.
+
+    Python waits without a limit for the threads of executors, for other threads that are no daemons, and for child processes.
+    """
+    time.sleep(EXIT_SECONDS)
+    log.warning("a thread or a child process has not ended %g s after the shutdown; ending without it", EXIT_SECONDS)
+    stack_dump.print_own()
+    os._exit(code)
 
 
 def _send(sender: Any, message: Fatal | str) -> None:

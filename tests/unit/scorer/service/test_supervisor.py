@@ -12,10 +12,12 @@ import pytest
 from tests.benchmarks.bench.workload import configuration
 
 PROGRAM = """
-import ctypes, os, signal, sys, time
+import ctypes, os, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from publisher.runtime import logs, watchdog
 from publisher.errors import Fatal
+from publisher.runtime.stop_signals import stop_on_signals
 from scorer.service import supervisor
 from scorer.settings import load
 
@@ -38,6 +40,19 @@ def ignore_sigterm(on_serving):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("ignores SIGTERM", flush=True)
     on_serving("nowhere")
+
+def leave_thread(settings, on_serving, journal):
+    # Python waits for the threads of an executor at the end of a process
+    stopping = threading.Event()
+    stop_on_signals(stopping.set)
+    ThreadPoolExecutor(1).submit(time.sleep, 3_600)
+    print("serving", flush=True)
+    on_serving("nowhere")
+    stopping.wait()
+
+def fail_with_thread(settings, on_serving, journal):
+    ThreadPoolExecutor(1).submit(time.sleep, 3_600)
+    raise Fatal("the worker cannot continue", "", 3)
 
 def crash(settings, on_serving, journal):
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -99,6 +114,23 @@ def test_a_worker_that_does_not_end_in_time_prints_its_stacks_and_is_killed_and_
     for stack in stacks[:2]:  # each above the line about its worker
         assert re.search(rf'File "<string>", line \d+ in {work}\n', stack)
         assert "in _end_with_supervisor" in stack  # the other threads are printed too
+
+
+def test_a_worker_whose_thread_does_not_end_ends_without_it_after_its_shutdown(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "leave_thread", workers=1, timeout_ms=300_000)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "a thread or a child process has not ended" in log
+    assert "in _python_exit" in log, "the stack of the thread that waits"
+
+
+def test_a_worker_that_fails_with_a_thread_that_does_not_end_keeps_its_exit_code(tmp_path: Path) -> None:
+    process = supervised(tmp_path, "fail_with_thread", workers=1, timeout_ms=300_000)
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (3, "the worker cannot continue\n")
 
 
 def test_a_crash_before_any_has_served_ends_the_command_as_it_would_one_process(tmp_path: Path) -> None:
