@@ -8,6 +8,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+ABANDON_SECONDS = 1.0
+"""How long a shutdown waits for the end of a background thread.
+
+The thread is a daemon. Its last call to a broker, a registry or a model runtime may take longer.
+"""
+
 
 class CallThread:
     """Makes the submitted calls one at a time, in their order.

@@ -30,7 +30,7 @@ BACKLOG = 1_024
 RESERVE = 8  # descriptors that are kept open, to be released when the process has no other left
 PAUSE_SECONDS = 0.1  # without accepting connections, if the process has no descriptor left
 WARN_SECONDS = 60.0
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 1.0  # for the end of the thread, which never blocks
 TOO_LARGE = b"HTTP/1.0 431 Request Header Fields Too Large\r\nConnection: close\r\n\r\n"
 
 Answer = Callable[[bytes, tuple[str, int]], bytes]

@@ -125,6 +125,19 @@ class DependencyWaiter:
         if self._probe is None or self._probe.done():
             self._probe = call_in_thread("brokers", self._probe_until_available)
 
+    def wait_for(self, future: Future[T]) -> T:
+        """Wait for a step of the start-up that runs in a thread of its own, and return its result.
+
+        A stop abandons a step that has not returned yet.
+
+        Raises:
+            Aborted: if a stop is requested.
+            Exception: any error of the step.
+        """
+        while not wait([future], STOP_SECONDS).done:
+            self.context.check()
+        return future.result()
+
     def retry_until_available(self, step: Callable[[], T]) -> T:
         """Run a step of the start-up, and repeat it while a dependency is unavailable. Returns its result.
 
@@ -133,11 +146,8 @@ class DependencyWaiter:
             Fatal: for any other error, which an operator must correct.
         """
         while True:
-            future = call_in_thread("start", step)
-            while not wait([future], STOP_SECONDS).done:
-                self.context.check()
             try:
-                result = future.result()
+                result = self.wait_for(call_in_thread("start", step))
             except Fatal as error:
                 if error.exit_code != UNREACHABLE:
                     raise

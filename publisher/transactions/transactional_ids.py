@@ -8,13 +8,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import USAGE, Fatal, NotAllowed
 from publisher.kafka.clients import HandledProducer, unwrap_kafka_errors
 from publisher.kafka.error_codes import LONG_TRANSACTION, REFUSED
+from publisher.runtime.abandonable_call import CallThread
+from publisher.runtime.context import Context
 from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 
 log = logging.getLogger(__name__)
@@ -27,6 +30,7 @@ CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transa
 PAUSE_SECONDS = 0.02  # between calls
 FENCED_SECONDS = 0.5  # before another producer replaces one that was fenced while it initialised
 FENCE_SECONDS = 5.0  # the limit for one id of a dead process
+CHECK_SECONDS = 0.1  # between checks of the context while ids are fenced
 GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
@@ -80,7 +84,7 @@ def initialised(
                 producer = make_producer(name)
 
 
-def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> None:
+def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], context: Context) -> None:
     """Initialise every transactional id of dead processes, so that the broker aborts their open transactions at once.
 
     Otherwise the transaction of a killed process hides all later records from read_committed readers until its time-out (10 s)
@@ -90,18 +94,32 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str]) -> 
     Args:
         make_producer: returns a producer for an id.
         prefixes: the prefix of each process, as in `transactional_ids`.
+        context: its check is called until all ids are initialised. An error that it raises abandons the remaining ids.
     """
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:
         return
     log.info("ending open transactions of: %s", ", ".join(ids))
-    not_closing = threading.Event()
-    with ThreadPoolExecutor(POOL_SIZE, thread_name_prefix="fence") as pool:
-        for call in [pool.submit(initialised, make_producer, name, time.monotonic, not_closing, FENCE_SECONDS) for name in ids]:
-            try:
-                call.result()
-            except (Fatal, KafkaException) as error:
-                log.warning("could not fence: %s; the transaction time-out will", error)
+    closing = threading.Event()
+
+    def take_over(name: str) -> None:
+        if not closing.is_set():
+            initialised(make_producer, name, time.monotonic, closing, FENCE_SECONDS)
+
+    threads = [CallThread("fence") for _ in range(POOL_SIZE)]
+    calls = [threads[k % POOL_SIZE].submit(partial(take_over, name)) for k, name in enumerate(ids)]
+    try:
+        while wait(calls, CHECK_SECONDS).not_done:
+            context.check()
+    finally:
+        closing.set()
+        for thread in threads:
+            thread.close()
+    for call in calls:
+        try:
+            call.result()
+        except (Fatal, KafkaException) as error:
+            log.warning("could not fence: %s; the transaction time-out will", error)
 
 
 def _init_error(name: str, error: KafkaError, producer: Producer) -> Fatal:

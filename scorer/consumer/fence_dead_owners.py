@@ -39,7 +39,10 @@ class DeadOwners(NamedTuple):
 
 
 def fence_dead_owners(
-    settings: Settings, partitions: Sequence[TopicPartition], fenced: Collection[str] = frozenset()
+    settings: Settings,
+    partitions: Sequence[TopicPartition],
+    fenced: Collection[str] = frozenset(),
+    context: Context | None = None,
 ) -> DeadOwners:
     """End the open transactions of the last owners of these partitions that are no longer members of the group.
 
@@ -49,6 +52,7 @@ def fence_dead_owners(
         settings: the settings of the scorer.
         partitions: the partitions whose last owners are checked.
         fenced: owners that were fenced before. They are not fenced again.
+        context: its check is called while transactions are ended, and may raise to abandon them.
 
     Returns:
         The last owners that are no longer members, including `fenced` ones. Empty if the group cannot be read.
@@ -68,6 +72,7 @@ def fence_dead_owners(
     fence(
         lambda name: kafka.warm_up(kafka.transactional_producer(settings.kafka, name, settings.owner), settings.output.topic),
         map(settings.transactional_prefix, sorted(dead.names.difference(fenced))),
+        context or Context(),
     )
     return dead
 
@@ -90,7 +95,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
     def fence_or_raise() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced).names)
+            fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced, context).names)
             due = time.monotonic() + LOOK_SECONDS
         context.raise_if_cancelled()
 

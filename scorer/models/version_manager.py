@@ -28,6 +28,7 @@ from model_registry.oci import tags
 from model_registry.signing.admission import admission
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
+from publisher.runtime.abandonable_call import ABANDON_SECONDS
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import load_decision
@@ -286,11 +287,11 @@ class VersionManager:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread that follows the channel."""
+        """Stop the thread that follows the channel. A load or request in progress is abandoned after ABANDON_SECONDS."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=5)
+            self._thread.join(ABANDON_SECONDS)
 
     def _run(self) -> None:
         while not self._closing.is_set():

@@ -14,13 +14,14 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, Topic
 from publisher.kafka import clients as kafka
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.skipped_records import SkippedRecords
+from publisher.runtime.abandonable_call import ABANDON_SECONDS
 from scorer.observability import status_record
 from scorer.observability.status_record import notice_key
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 0.25  # the longest delay of `close`
+POLL_SECONDS = 0.25  # usually the longest delay of `close`
 PAUSE_SECONDS = 1.0  # after an error
 ANSWER_SECONDS = 10.0  # the time limit of the request for the partitions
 MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cause as many requests to the registry
@@ -79,9 +80,9 @@ class ChannelMoveListener:
         self._thread.start()
 
     def close(self) -> None:
-        """End the background thread."""
+        """End the background thread. A request that is in progress is abandoned after ABANDON_SECONDS."""
         self._closing.set()
-        self._thread.join(timeout=5)
+        self._thread.join(ABANDON_SECONDS)
 
     def _listen(self) -> None:
         """Read new records of the status topic until `close`. A fetch returns as soon as a record arrives."""

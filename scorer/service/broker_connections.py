@@ -113,7 +113,7 @@ class BrokerConnections:
             settings.input.topics,
             worker_variants.start_positions(settings, self._waiter.context, self._skipped),
             session,
-            fence=partial(fence_dead_owners, settings),
+            fence=partial(fence_dead_owners, settings, context=self._waiter.context),
             context=self._waiter.context,
             renew=commits.renew,
             offsets_command=settings.offsets_command,

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from publisher.kafka import clients as kafka
 from publisher.kafka import groups
+from publisher.runtime.abandonable_call import ABANDON_SECONDS
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -104,9 +105,9 @@ class ReplicaGuard:
         self._thread.start()
 
     def close(self) -> None:
-        """End the background thread."""
+        """End the background thread. A query that is in progress is abandoned after ABANDON_SECONDS."""
         self._closing.set()
-        self._thread.join(timeout=groups.ANSWER_SECONDS)
+        self._thread.join(ABANDON_SECONDS)
 
     def _watch(self) -> None:
         slept_at = time.monotonic()

@@ -191,7 +191,7 @@ class Service:
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
-        load = loading_library.result()
+        load = self._waiter.wait_for(loading_library)
         traces = configured_traces(settings)
 
         commits = brokers.open_commits()
@@ -206,7 +206,9 @@ class Service:
         versions = self._load_version(quarantine, stop)
 
         progress.state = "beginning transactions"
-        session.open()  # the transactions of a predecessor are decided before the first event is read
+        self._waiter.wait_for(
+            call_in_thread("session-open", session.open)
+        )  # the transactions of a predecessor are decided before the first event is read
         progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # after the intake: no batch is in flight then
         listener = brokers.listen_for_moves(versions.poll_now)

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from publisher.errors import USAGE, Aborted, Fatal
+from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
 from publisher.runtime.dependencies import BROKERS, DependencyUnavailable, DependencyWaiter, Outages
 
@@ -19,6 +20,19 @@ def test_a_stop_ends_a_start_whose_tries_fail_at_once() -> None:
 
     with pytest.raises(Aborted):
         waiter.retry_until_available(step)
+
+
+def test_a_stop_abandons_a_step_that_does_not_return() -> None:
+    stopping = threading.Event()
+    waiter = DependencyWaiter(lambda: None, lambda: None, Outages(), stopping)
+    release = threading.Event()
+    step = call_in_thread("step", release.wait)
+    stopping.set()
+    with pytest.raises(Aborted):
+        waiter.wait_for(step)
+    assert not step.done()
+    release.set()
+    assert step.result()
 
 
 def test_a_step_is_repeated_until_its_dependency_answers() -> None:

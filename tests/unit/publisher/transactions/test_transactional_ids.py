@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.errors import USAGE, Fatal
+from publisher.errors import USAGE, Aborted, Fatal
 from publisher.kafka.clients import HandledProducer, KafkaSettings, transactional_producer
+from publisher.runtime.context import Context
 from publisher.transactions import transactional_ids
 from publisher.transactions.transactional_ids import fence, initialised
 from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer, retriable
@@ -45,7 +46,7 @@ def test_an_id_is_given_up_at_the_end_of_the_time_and_of_the_session(closing: bo
 def test_every_id_of_the_dead_is_taken_over_and_one_that_cannot_be_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
     broker = Broker(REFUSED)
     with caplog.at_level(logging.WARNING):
-        fence(broker.make, ["n/scorer/b", "n/scorer/c"])
+        fence(broker.make, ["n/scorer/b", "n/scorer/c"], Context())
     assert sorted(broker.log.made) == [f"n/scorer/{owner}/{k}" for owner in "bc" for k in range(3)]
     assert len(broker.log.live) == 5
     assert [record.message.startswith("could not fence") for record in caplog.records] == [True]
@@ -53,8 +54,31 @@ def test_every_id_of_the_dead_is_taken_over_and_one_that_cannot_be_holds_up_no_o
 
 def test_nobody_dead_is_nothing_to_do() -> None:
     broker = Broker()
-    fence(broker.make, [])
+    fence(broker.make, [], Context())
     assert broker.log.made == []
+
+
+def test_a_stop_abandons_the_ids_of_the_dead_while_the_broker_does_not_answer() -> None:
+    release = threading.Event()
+    called = threading.Event()
+    names: list[str] = []
+
+    def make(name: str) -> Any:
+        names.append(name)
+        called.set()
+        release.wait()
+        raise Fatal("released")
+
+    def stop() -> None:
+        if called.is_set():
+            raise Aborted("a stop was requested")
+
+    try:
+        with pytest.raises(Aborted):
+            fence(make, [f"n/scorer/{owner}" for owner in "bcdefg"], Context(raise_if_cancelled=stop))
+    finally:
+        release.set()
+    assert len(names) <= transactional_ids.POOL_SIZE
 
 
 def test_a_timeout_above_the_brokers_names_the_setting_and_the_remedy() -> None:

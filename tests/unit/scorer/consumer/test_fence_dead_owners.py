@@ -42,7 +42,7 @@ class Cluster:
         admin.list_topics.side_effect = lambda name, **_: self._told("topics", name)
         monkeypatch.setattr(fence_dead_owners, "GroupReader", lambda *_, **__: self)
         monkeypatch.setattr(fence_dead_owners, "client_ids_by_member", lambda *_: self._told("members"))
-        monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes: self.fenced.append(list(prefixes)))
+        monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes, __: self.fenced.append(list(prefixes)))
         monkeypatch.setattr(clients, "admin", lambda *_: admin)
 
     def committed(self, places: Any, _: float, *, partly: bool) -> list[TopicPartition]:

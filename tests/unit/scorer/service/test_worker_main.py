@@ -278,6 +278,20 @@ def test_a_stop_while_brokers_are_unavailable_ends_the_start_up_without_an_error
     assert site.closed() == ([] if step == "topics" else CLOSED[4:])
 
 
+def test_a_stop_ends_a_start_up_while_the_broker_does_not_let_the_session_begin(site: Site) -> None:
+    service = service_of(site)
+    release = threading.Event()
+
+    def hang() -> None:
+        service.stop()
+        release.wait()
+
+    site.at["session opened"] = hang
+    service.run(lambda _: site.step("serving"))
+    release.set()
+    assert site.closed() == CLOSED[4:]
+
+
 @pytest.mark.parametrize("step", ["listener", "status"])
 def test_a_stop_late_in_the_start_up_takes_effect_before_the_first_event(site: Site, step: str) -> None:
     service = service_of(site)
