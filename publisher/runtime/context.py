@@ -34,8 +34,8 @@ class Clock:
 class Context:
     """The clock, the liveness signal and the cancellation that a caller passes to long work.
 
-    Work that waits calls `check` at least twice a second. Work that cannot be interrupted half-way, such as scoring a batch,
-    calls `beat` between its steps. Both are called from the thread that does the work.
+    Work that waits calls `check` at least twice a second. Work in several steps, such as scoring a batch, calls `check` between
+    its steps. The thread that does the work makes these calls.
 
     Attributes:
         clock: the clocks to use instead of those of `time`.

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.connection import connect
@@ -46,6 +47,8 @@ from scorer.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
+DRAIN_SECONDS = 3.0
+"""How long a batch with many runs of the model may continue after a stop: with a failing model that could take hours."""
 NOT_IN_GROUP = "not yet in the consumer group"
 ConnectBrokers = Callable[[Settings, DependencyWaiter, SkippedRecords], BrokerConnections]
 
@@ -124,20 +127,24 @@ class Service:
         self._journal = journal
         self._workers = workers
         self._stopping = threading.Event()
+        self._stopped_at = inf  # monotonic seconds
         self._progress = WorkerProgress(time.monotonic())
         skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, skipped)
         self._waiter = DependencyWaiter(
             partial(connect, settings.kafka, settings.owner, preflight.ANSWER_SECONDS),
-            self._progress.alive,
+            self._report_alive,
             self._metrics.outages,
             self._stopping,
         )
+        self._drain_context = Context(beat=self._report_alive, raise_if_cancelled=self._raise_if_overdue)
         self._brokers = connect_brokers(settings, self._waiter, skipped)
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
         """Request the shutdown. Any thread may call it, but no signal handler; see `stop_signals.py`."""
+        if not self._stopping.is_set():
+            self._stopped_at = time.monotonic()
         self._stopping.set()
 
     def hangs(self) -> str | None:
@@ -165,6 +172,22 @@ class Service:
                 log.info("stopped; everything scored is committed")
             except Aborted:
                 log.info("stopped before the first event")
+
+    def _report_alive(self) -> None:
+        """Record a heartbeat. Later than DRAIN_SECONDS after the stop, heartbeats do not count.
+
+        The watchdog therefore ends a worker that still hangs before its supervisor does: DRAIN_SECONDS, twice the transaction
+        timeout and its CHECK_SECONDS are less than the time that the supervisor waits.
+        """
+        if not self._is_overdue():
+            self._progress.alive()
+
+    def _is_overdue(self) -> bool:
+        return time.monotonic() - self._stopped_at >= DRAIN_SECONDS
+
+    def _raise_if_overdue(self) -> None:
+        if self._is_overdue():
+            raise Aborted(f"the batch in progress was not scored within {DRAIN_SECONDS:g} s after the stop; it is scored again")
 
     def _start_health_server(self) -> HealthServer:
         """Start the HTTP server for probes and metrics. It starts first and closes last, to answer probes all the time."""
@@ -200,8 +223,7 @@ class Service:
         stop.callback(session.close)  # last: the next owner of our partitions waits for open transactions
         metrics.session.counters = session.counters
 
-        sandbox_context = Context(beat=progress.alive, raise_if_cancelled=self._raise_if_stopping)
-        quarantine = Quarantine(settings, self._journal, load, sandbox_context)
+        quarantine = Quarantine(settings, self._journal, load, self._drain_context)
         stop.callback(quarantine.close)  # after the versions: their models may be in its sandbox
         versions = self._load_version(quarantine, stop)
 
@@ -232,6 +254,7 @@ class Service:
             traces=traces,
             targets=brokers.current_targets,
             assigner=worker_variants.arm_assigner(settings, quarantine),
+            context=self._drain_context,
         )
         return _RunningWorker(worker, commits, reporter, guard)
 
@@ -275,10 +298,6 @@ class Service:
         foreign_members.tick(time.monotonic(), joined=progress.joined, partitions=partitions)
         if not progress.joined:
             progress.state = foreign_members.summary or NOT_IN_GROUP
-
-    def _raise_if_stopping(self) -> None:
-        if self._stopping.is_set():
-            raise Aborted("a stop was requested while a sandbox scores events; the next worker scores them again")
 
     def _must_stop(self, guard: ReplicaGuard) -> bool:
         """Return whether a stop is requested.

@@ -89,7 +89,7 @@ class RejectedBatchPublisher:
         """Publish a batch after the broker rejected it with `error`; return the records that were published.
 
         Raises:
-            Aborted: publishing failed for another reason.
+            Aborted: publishing failed for another reason, or the check of the context raised it.
             Fatal: the broker rejects even the smallest dead letter.
         """
         scored = pending.scored.editable()
@@ -106,7 +106,7 @@ class RejectedBatchPublisher:
                 log.warning("the broker rejects %d records: %s", len(rejected), error)
             spans += [part for part in (rows[first_part:], rows[:first_part]) if part]
             while spans:
-                self._context.beat()
+                self._context.check()
                 try:
                     self._publish_part(pending, scored, spans[-1], changes)
                 except RecordRejected as rejection:

@@ -167,9 +167,9 @@ def _score_together(
         decoded_at = time.perf_counter()
         parts = []
         for servable, at in ((champion, np.flatnonzero(~arms.canary)), (candidate, np.flatnonzero(arms.canary))):
-            context.beat()
+            context.check()
             tensors = {name: tensor.take(at, axis=0) for name, tensor in decoded.tensors.items()}
-            scores = servable.loaded.score(tensors, context.beat)
+            scores = servable.loaded.score(tensors, context.check)
             if not scores.finite().all():
                 return None
             parts.append(VersionScores(at, scores, servable.encoder))

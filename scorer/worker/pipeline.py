@@ -111,7 +111,7 @@ class Pipeline:
         """
         values = select_rows(batch.values, rows)
         metadata = BatchMetadata(batch, rows)
-        decoded = decode_after_look_ups(decoder, values, metadata, context.beat, self.look_up_seconds)
+        decoded = decode_after_look_ups(decoder, values, metadata, context.check, self.look_up_seconds)
         rejected = {rows[index]: poison for index, poison in decoded.rejected.items()}
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
 
@@ -129,7 +129,7 @@ def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answe
     rows = decoded.rows
     if source.constant is not None:
         return Answers(rows, source.constant.answer(len(rows)), decoded.ids, decoded.carried), {}
-    scores = source.servable.loaded.score(decoded.select(0, len(rows)), context.beat)
+    scores = source.servable.loaded.score(decoded.select(0, len(rows)), context.check)
     answer = BatchAnswers("scored", columns=scores)
     finite = scores.finite()
     if finite.all():
@@ -177,7 +177,7 @@ def score_in_halves(
         rows: the rows to score.
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
         to_poison: returns the reason for which failed rows are rejected. The function may raise, which ends the call.
-        context: its heartbeat is called before each span.
+        context: its check is called before each span, and may raise to end the call.
         hopeless: after this many failed events without a success, a failing span is rejected as a whole; None to always halve.
     """
     spans = [rows]
@@ -187,7 +187,7 @@ def score_in_halves(
     failures = 0
     while spans:
         span = spans.pop()
-        context.beat()
+        context.check()
         try:
             result = score(span)
         except INFRASTRUCTURE_ERRORS as error:

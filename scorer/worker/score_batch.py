@@ -159,7 +159,7 @@ class BatchScorer:
         Args:
             batch: the events.
             servable: the champion.
-            context: its heartbeat is called before each run of a model.
+            context: its check is called before each run of a model, and may raise to end the call.
             arms: the assignment of events to champion and canary; None if the champion answers all events.
             deadlines: whether an event whose deadline has passed expires.
 

@@ -68,6 +68,7 @@ class Worker:
         traces: the traces of batches.
         targets: returns the current output and dead-letter topics; None if they cannot be described.
         assigner: assigns the events of a batch to champion and canary.
+        context: its check is called between the parts of a batch; by default it only reports progress.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Worker:
         traces: Traces,
         targets: Callable[[], tuple[Target, Target] | None] = unknown_targets,
         assigner: ArmAssigner | None = None,
+        context: Context | None = None,
     ) -> None:
         self._settings = settings
         self._intake = intake
@@ -96,7 +98,7 @@ class Worker:
         self._traces = traces
         self._targets = targets
         self._assigner = assigner or ArmAssigner(quarantine)
-        self._context = Context(beat=progress.alive)
+        self._context = context or Context(beat=progress.alive)
         self._collector = BatchCollector(settings, intake, quarantine, scorer.largest_request)
         self._backoff = RetryBackoff(settings.replica, settings.name)
         self._claims = OwnershipMarker(settings.owner, intake, session)

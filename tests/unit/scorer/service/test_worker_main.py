@@ -302,6 +302,19 @@ def test_a_stop_late_in_the_start_up_takes_effect_before_the_first_event(site: S
     assert site.closed() == CLOSED
 
 
+def test_a_batch_that_is_not_scored_in_time_after_a_stop_is_left_to_the_next_owner(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_main, "DRAIN_SECONDS", 0.0)
+    service = service_of(site)
+    site.at["serving"] = lambda: site.group.assign(0)
+    site.group.waiting += [Message(TOPIC, 0, 7, None, b'{"a": 1, "b": 2}'), service.stop]
+    service.run(lambda _: site.step("serving"))
+    assert site.closed() == CLOSED
+    published = [[p.offset for p in call.args[1]] for call in site.group.session.publish.call_args_list]
+    assert published == [[7]], "the claim of the partition"
+
+
 def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[Callable[[], str | None]] = []
     monkeypatch.setattr(watchdog, "watch", watched.append)

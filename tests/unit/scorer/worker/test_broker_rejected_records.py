@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.errors import Fatal, RecordRejected
+from publisher.errors import Aborted, Fatal, RecordRejected
 from publisher.runtime.context import Context
 from publisher.transactions.protocol import Record, Session
 from scorer.consumer.assignment import AssignedPartitions
@@ -75,6 +75,7 @@ def published(
     slots: list[Record | None],
     keys: Sequence[bytes | None],
     unreadable: Mapping[int, UnreadableRange] | None = None,
+    context: Context | None = None,
 ) -> PendingBatch:
     """Return a batch of events of these partitions, and its records."""
     count = len(slots)
@@ -90,7 +91,7 @@ def published(
     partitions.assign(StartPosition("position", TopicPartition(TOPIC, number, 0), OffsetMetadata()) for number in set(places))
     intake = SimpleNamespace(partitions=partitions, group="metadata")
     scoring = BatchScorer(SETTINGS, Target("out", 3, 1_000_000), Target("dead", 2, 1_000_000))
-    rejected = RejectedBatchPublisher(cast(EventConsumer, intake), cast(Session, broker), scoring, Context())
+    rejected = RejectedBatchPublisher(cast(EventConsumer, intake), cast(Session, broker), scoring, context or Context())
     try:
         broker.publish([*done.scored.records, *done.version_changes], partitions.offsets(batch, done.metadata), intake.group)
     except RecordRejected as error:
@@ -138,6 +139,21 @@ def test_a_dead_letter_that_is_refused_loses_its_time_and_then_what_is_the_event
     assert (husk[2], "h" in headers, headers["dead.reason"]) == (b"k", False, b"record-refused")
     assert b"no whole dead letter can be written: no; not-json: e" in (headers["dead.error"] or b"")
     assert +done.scored.reasons == {"record-refused": 1}
+
+
+def test_a_stop_ends_the_publishing_in_parts_after_a_part_with_its_positions() -> None:
+    broker = Broker(lambda record: record[1] == b"bad", "nothing")
+    slots: list[Record | None] = [("out", b"bad" if row == 7 else b"score", None, 0, 1_000, None) for row in range(8)]
+
+    def stop_after_a_part() -> None:
+        if broker.positions:
+            raise Aborted("a stop was requested")
+
+    with pytest.raises(Aborted):
+        published(broker, [0] * 8, slots, [None] * 8, context=Context(raise_if_cancelled=stop_after_a_part))
+    scores = [record for record in broker.taken if record != SWAP]
+    assert 0 < len(scores) < len(slots)
+    assert broker.positions == {0: 100 + len(scores)}
 
 
 def test_the_smallest_dead_letter_of_an_unreadable_batch_keeps_its_first_offset() -> None:

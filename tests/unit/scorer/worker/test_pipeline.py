@@ -111,3 +111,18 @@ def test_rows_that_could_not_be_decoded_get_a_constant_answer_without_id_and_car
 
 def test_a_constant_answer_carries_nothing_if_no_fields_are_configured() -> None:
     assert constant_answers([1], "fallback", Decoded([1], [7], {}, {})).carried is None
+
+
+def test_an_error_of_the_check_ends_the_search_for_failing_events() -> None:
+    spans: list[list[int]] = []
+
+    def stop_after_two_spans() -> None:
+        if len(spans) == 2:
+            raise Aborted("a stop was requested")
+
+    def score(rows: list[int]) -> ScoredRows:
+        spans.append(rows)
+        raise ValueError
+
+    with pytest.raises(Aborted):
+        score_in_halves(ROWS, score, to_poison, Context(raise_if_cancelled=stop_after_two_spans))
