@@ -3,17 +3,22 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from model_registry import package
 from publisher.errors import Aborted
+from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from scorer.crash_isolation.sandbox_process import SandboxProcess
+from publisher.runtime.dependencies import DependencyUnavailable
+from scorer.crash_isolation.sandbox_process import SandboxProcess, SandboxProcessDied
 from tests.support import models
+from tests.support.waiting import until
 from tests.unit.scorer.minimal import minimal
 
 
@@ -42,3 +47,30 @@ def test_a_stop_ends_the_wait_for_an_answer_and_no_later_request_gets_the_aborte
         assert model.run(rows(2.0, 1.0))["y"] == pytest.approx(6.0)
     finally:
         sandbox.close()
+
+
+def test_a_close_does_not_wait_for_a_fork_server_that_starts_no_process(tmp_path: Path) -> None:
+    folder = models.linear_package(tmp_path / "m", 2.0)
+    sandbox = SandboxProcess(minimal(), Context())
+    model = sandbox.load(package.read(folder, name="m", version="1", digest="sha256:" + "0" * 64)).model
+    (child,) = multiprocessing.active_children()
+    fork_server = psutil.Process(child.pid).parent()
+    assert fork_server is not None
+    child.kill()
+    with pytest.raises(SandboxProcessDied):
+        model.run(rows(1.0, 0.0))
+
+    def starts_a_process() -> bool:
+        frames = sys._current_frames().values()
+        return any(frame.f_code.co_filename.endswith("multiprocessing/forkserver.py") for frame in frames)
+
+    fork_server.suspend()
+    try:
+        request = call_in_thread("request", lambda: model.run(rows(1.0, 0.0)))
+        until(starts_a_process, "the wait for the fork server")
+        sandbox.close()
+        assert not request.done()
+    finally:
+        fork_server.resume()
+    with pytest.raises(DependencyUnavailable, match="loaded into this process again"):
+        request.result()

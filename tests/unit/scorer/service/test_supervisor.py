@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from publisher.runtime import watchdog
+from scorer.service.supervisor import GRACE_SECONDS
+from scorer.service.worker_main import DRAIN_SECONDS
 from tests.benchmarks.bench.workload import configuration
 
 PROGRAM = """
@@ -96,6 +99,10 @@ def supervised(folder: Path, work: str, workers: int = 2, timeout_ms: int = 1_00
     (folder / "scorer.yaml").write_text(json.dumps(config))
     command = [sys.executable, "-c", PROGRAM, str(folder / "scorer.yaml"), work, str(workers)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_worker_that_hangs_after_a_stop_is_ended_by_its_watchdog_before_the_supervisor_kills_it() -> None:
+    assert DRAIN_SECONDS + watchdog.CHECK_SECONDS < GRACE_SECONDS
 
 
 @pytest.mark.parametrize("work", ["loop", "sleep", "call"])
