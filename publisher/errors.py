@@ -33,6 +33,10 @@ class Aborted(Exception):
     """
 
 
+class Abandoned(Aborted):
+    """The process must stop, and its work takes too long for that. Work that was published before is valid."""
+
+
 class Evicted(Aborted):
     """The consumer group rejects the offsets of this member, because it has rebalanced or has removed the member.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
-from publisher.errors import Aborted, Fatal
+from publisher.errors import Abandoned, Aborted, Fatal
 from publisher.kafka.connection import connect
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
@@ -187,7 +187,9 @@ class Service:
 
     def _raise_if_overdue(self) -> None:
         if self._is_overdue():
-            raise Aborted(f"the batch in progress was not scored within {DRAIN_SECONDS:g} s after the stop; it is scored again")
+            raise Abandoned(
+                f"the batch in progress was not scored within {DRAIN_SECONDS:g} s after the stop; the next owner scores it"
+            )
 
     def _start_health_server(self) -> HealthServer:
         """Start the HTTP server for probes and metrics. It starts first and closes last, to answer probes all the time."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from publisher.errors import Aborted, Evicted, Fenced, MemberLost, RecordRejected
+from publisher.errors import Abandoned, Aborted, Evicted, Fenced, MemberLost, RecordRejected
 from publisher.runtime.context import Context
 from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
 from publisher.transactions.protocol import Session
@@ -115,6 +115,8 @@ class Worker:
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
         """Score until `stopping()` returns True, then commit and release the partitions. Raises Fatal.
 
+        The check of the context may raise Abandoned to end the call within a batch.
+
         `each_second` is called between batches, about once a second and after each version change.
         """
         self._report_serving()
@@ -124,6 +126,9 @@ class Worker:
             self._progress.heartbeat = now = time.monotonic()
             try:
                 self._step_or_recover(now)
+            except Abandoned as error:
+                self._abandon(error)
+                return
             except Aborted as error:
                 self._fail(error, now)
             if now >= next_second or self._version_changed:
@@ -378,6 +383,15 @@ class Worker:
         if not isinstance(error, Evicted | Fenced | MemberLost):
             self._narrow_targets()
         self._backoff.recovered()
+
+    def _abandon(self, error: Abandoned) -> None:
+        """Commit what was published before the abandoned batch, and no other position: the next owner scores the batch."""
+        log.warning("%s", error)
+        self._traces.fail(error)
+        try:
+            self._session.checkpoint()
+        except Aborted as failure:
+            log.warning("the next owner resolves the last transaction: %s", failure)
 
     def _narrow_targets(self) -> None:
         """Reduce the partitions in use to those that the output topics have now.

@@ -313,6 +313,7 @@ def test_a_batch_that_is_not_scored_in_time_after_a_stop_is_left_to_the_next_own
     assert site.closed() == CLOSED
     published = [[p.offset for p in call.args[1]] for call in site.group.session.publish.call_args_list]
     assert published == [[7]], "the claim of the partition"
+    assert [name for name, *_ in site.group.session.mock_calls][-2:] == ["checkpoint", "close"]
 
 
 def test_a_second_signal_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
