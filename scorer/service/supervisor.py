@@ -44,7 +44,12 @@ BY_LIBRARY = 1
 
 A worker's own errors have other exit codes, or end the worker while no event is in flight.
 """
-GRACE_SECONDS = 5.0  # in addition to twice the transaction timeout, after which a worker that hangs ends itself
+GRACE_SECONDS = 5.0
+"""The time of a worker to end after SIGTERM, in addition to twice the transaction timeout.
+
+It is longer than DRAIN_SECONDS of `worker_main.py` and the check interval of the watchdog, so that a hanging worker ends itself
+before it is killed.
+"""
 
 EXIT_SECONDS = 1.0  # after the shutdown of a worker, for threads and child processes that Python waits for at its exit
 

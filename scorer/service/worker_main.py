@@ -230,9 +230,8 @@ class Service:
         versions = self._load_version(quarantine, stop)
 
         progress.state = "beginning transactions"
-        self._waiter.wait_for(
-            call_in_thread("session-open", session.open)
-        )  # the transactions of a predecessor are decided before the first event is read
+        # the transactions of a predecessor are decided before the first event is read
+        self._waiter.wait_for(call_in_thread("session-open", session.open))
         progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # after the intake: no batch is in flight then
         listener = brokers.listen_for_moves(versions.poll_now)
