@@ -24,6 +24,7 @@ from scorer.decoding.integers import is_integral
 from scorer.decoding.nested_fields import NestedRows
 from scorer.decoding.tensors import BUILD_ERRORS, Row, TensorBuilder
 from scorer.decoding.types import BeyondFloat, Decoded, FormatMismatch
+from scorer.decoding.unicode_text import check_text
 from scorer.native.byte_columns import ByteColumn
 
 as_tuple: Callable[[Any], Row] = msgspec.structs.astuple
@@ -247,7 +248,8 @@ class RowSchema:
             value = int(value)
         try:
             msgspec.convert(value, self.types[name])
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # msgspec encodes text before it compares the types
+            check_text(self._display_name(name), value)
             is_number = isinstance(value, int) and not isinstance(value, bool)
             out_of_range = is_number and field is not None and field.array is None and field.dtype not in ("string", "bool")
             error_text = NO_BASE64 if field is not None and field.raw and isinstance(value, str) else _in_words(error)
@@ -256,8 +258,8 @@ class RowSchema:
             raise Poison(
                 Reason.OUT_OF_RANGE if out_of_range else Reason.WRONG_TYPE, f"field {self._display_name(name)}: {error_text}"
             ) from None
-        if (field is None or field.dtype == "string") and not _is_text(value):
-            raise Poison(Reason.MALFORMED, f"field {self._display_name(name)}: half of a surrogate pair is not valid text")
+        if field is None or field.dtype == "string":
+            check_text(self._display_name(name), value)
         return value
 
 
@@ -271,23 +273,8 @@ def _first_of_no_number(value: Any) -> Any:
     return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 
 
-def _in_words(error: msgspec.ValidationError) -> str:
+def _in_words(error: Exception) -> str:
     return str(error).replace(f"`{BeyondFloat.__name__}`", "a number beyond all floats")
-
-
-def _is_text(value: Any) -> bool:
-    """Return whether all strings in a value can be encoded as UTF-8; half of a surrogate pair cannot."""
-    waiting = [value]  # no recursion: arrays may be 1,000 levels deep
-    while waiting:
-        element = waiting.pop()
-        if isinstance(element, list):
-            waiting.extend(element)
-        elif isinstance(element, str):
-            try:
-                element.encode()
-            except UnicodeEncodeError:
-                return False
-    return True
 
 
 def require_no_paths(signature: Signature, format_: str) -> Signature:

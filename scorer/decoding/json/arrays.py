@@ -16,6 +16,7 @@ from scorer.decoding.json.msgspec_rows import MsgspecRows, an_object
 from scorer.decoding.json.native_rows import NativeRows
 from scorer.decoding.row_schema import RowSchema, as_tuple, require_no_paths
 from scorer.decoding.tensors import Row
+from scorer.decoding.unicode_text import check_text
 
 FEATURES = "features"
 ID_TYPES = (str, int, type(None))
@@ -94,4 +95,5 @@ class JsonEnvelopeDecoder(MsgspecRows):
         id_ = envelope.get(self._id_field)
         if type(id_) not in ID_TYPES:
             raise Poison(Reason.WRONG_TYPE, f"field {self._id_field!r}: an id is a string or an integer, not {id_!r:.100}")
+        check_text(repr(self._id_field), id_)
         return (*row, id_)

@@ -59,12 +59,13 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
     now = time.time_ns() // 1_000_000
     digits = "".join(random.Random(1).choices("0123456789abcdef", k=1_300_000)).encode()  # zstd halves it, lz4 does not
     hostile: dict[str, list[RawRecord]] = {
-        "not-utf8": [RawRecord(b"k", good(900).value, ((b"\xff\xfe", b"x"), (b"ce_id", b"y")), now)],
-        "bad-deadline": [RawRecord(b"k", good(901).value, ((b"deadline", b"9" * 5_000),), now)],
-        "malformed": [
+        "not-utf8": [
+            RawRecord(b"k", good(900).value, ((b"\xff\xfe", b"x"), (b"ce_id", b"y")), now),
             RawRecord(b"k", b'{"id": "\\ud83d", "a": 1.0, "b": 0.0}', (), now),
-            RawRecord(b"k", b"{", (), now + DAY_MS),
+            RawRecord(b"k", b'{"id": "e", "a": "\\ud83d", "b": 0.0}', (), now),
         ],
+        "bad-deadline": [RawRecord(b"k", good(901).value, ((b"deadline", b"9" * 5_000),), now)],
+        "malformed": [RawRecord(b"k", b"{", (), now + DAY_MS)],
         "record-refused": [
             RawRecord(b"k", b'{"id": "' + digits, (), now),
             good(902, timestamp=now + DAY_MS),
@@ -79,7 +80,7 @@ def test_no_record_stops_its_partition(make_rig: MakeRig, delivery: str) -> None
             written[len(batches)] = reason
             batches.append(record)
     batches += [good(number) for number in range(len(batches), 40)]
-    write(rig, batches[:2], *([one] for one in batches[2:12]), batches[12:])
+    write(rig, batches[:6], *([one] for one in batches[6:14]), batches[14:])
     scorer = rig.start().ready()
     answered(rig, 40)
     found = letters(rig)

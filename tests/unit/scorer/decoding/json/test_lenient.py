@@ -17,6 +17,10 @@ from tests.unit.scorer.decoding.formats import signature_of, texts
 
 WORDS = signature_of(("x", "float32", ["a"]), ("s", "string", [{"name": "word", "default": "-"}]))
 HALF = '"\\ud800"'
+CONTAINS_HALF = (
+    r"field {} contains '\ud800': '\ud800' is half of a surrogate pair and not valid Unicode; "
+    "write both halves, and cut text only between characters"
+)
 ODD = [HALF, '"a\\udc00b"', "NaN", "[" * 1_000 + "]" * 1_000, f'{{"deep": [{HALF}]}}', f"{{{HALF}: 1}}"]
 
 
@@ -43,8 +47,8 @@ def test_a_field_that_is_not_read_does_not_spoil_the_event(odd: str) -> None:
 def test_half_of_a_surrogate_pair_in_a_field_that_is_read_is_named(fields: dict[str, Any], name: str) -> None:
     decoded = decode(json.dumps(fields).replace('"?"', HALF))
     assert list(decoded.ids) == ["good"]
-    assert decoded.rejected[1].reason is Reason.MALFORMED
-    assert str(decoded.rejected[1]) == f"field {name}: half of a surrogate pair is not valid text"
+    assert decoded.rejected[1].reason is Reason.NOT_UTF8
+    assert str(decoded.rejected[1]) == CONTAINS_HALF.format(name)
 
 
 def test_half_of_a_surrogate_pair_is_not_carried() -> None:
@@ -76,7 +80,7 @@ LONG = "9" * 5_000
         ('"a": 1e999', Reason.OUT_OF_RANGE, "field 'a': the number is beyond all floats"),
         (f'"a": -{LONG}', Reason.OUT_OF_RANGE, "field 'a': the number is beyond all floats"),
         ('"a": NaN', Reason.NOT_FINITE, "field 'a' is nan"),
-        (f'"a": 1, "word": {HALF}', Reason.MALFORMED, "field 'word': half of a surrogate pair is not valid text"),
+        (f'"a": 1, "word": {HALF}', Reason.NOT_UTF8, CONTAINS_HALF.format("'word'")),
     ],
 )
 def test_what_is_wrong_beside_deep_arrays_is_named_as_without_them(fields: str, reason: Reason, error: str) -> None:
@@ -114,4 +118,4 @@ def test_no_depth_of_a_field_that_is_read_is_fatal(dtype: str, depth: int, insid
     signature = parse_signature(json.dumps({"inputs": [stated], "output": {"tensor": "y"}}))
     value = f'{{"a": {"[" * depth}{inside}{"]" * depth}}}'.encode()
     poison = JsonDecoder(signature, None, 100_000).decode([value]).rejected[0]
-    assert poison.reason in (Reason.WRONG_TYPE, Reason.MALFORMED)
+    assert poison.reason in (Reason.WRONG_TYPE, Reason.NOT_UTF8)

@@ -1,0 +1,44 @@
+r"""Check that text from events is valid Unicode, so that score records, headers and models can take it.
+
+An escape in JSON can state half of a surrogate pair (`"\ud83d"`), which has no encoding in UTF-8. msgspec rejects such events,
+so text that msgspec decodes needs no check. The standard library's parser, which reads the events that msgspec rejects,
+accepts it: text from that parser must be checked before it leaves the decoder.
+"""
+
+from typing import Any
+
+from scorer.dead_letters.reasons import Poison, Reason
+
+SHOWN = 40  # characters of the text in an error message, on each side of the invalid one
+REMEDY = "write both halves, and cut text only between characters"
+
+
+def check_text(field: str, value: Any) -> None:
+    """Check that a value is valid Unicode if it is a string, and that each string in a list, also a nested one, is.
+
+    Args:
+        field: the name of the field for the error message, in quotes.
+        value: the value of the field.
+
+    Raises:
+        Poison: a string contains half of a surrogate pair.
+    """
+    waiting = [value]  # no recursion: arrays may be 1,000 levels deep
+    while waiting:
+        element = waiting.pop()
+        if isinstance(element, list):
+            waiting.extend(reversed(element))
+        elif isinstance(element, str):
+            try:
+                element.encode()
+            except UnicodeEncodeError as error:
+                half = f"{element[error.start]!r} is half of a surrogate pair and not valid Unicode; {REMEDY}"
+                raise Poison(Reason.NOT_UTF8, f"field {field} contains {_excerpt(element, error.start)}: {half}") from None
+
+
+def _excerpt(text: str, at: int) -> str:
+    begin = max(0, at - SHOWN)
+    end = at + SHOWN + 1
+    before = "..." if begin else ""
+    after = "..." if end < len(text) else ""
+    return f"{before}{text[begin:end]!r}{after}"
