@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from publisher.kafka.source_position import ORIGIN, Position
 from scorer.decoding.batch import Headers
+from scorer.decoding.unicode_text import explain_not_utf8
 
 DEADLINE_DIGITS = 18  # far more than a time in Unix ms has; Python refuses to read more than 4,300
 CE_ID = "ce_id"
@@ -106,8 +107,8 @@ def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str |
     if isinstance(value, bytes):
         try:
             value = value.decode()
-        except UnicodeDecodeError:
-            return None, f"header {name} is {value[:100]!r}, which is not UTF-8"
+        except UnicodeDecodeError as error:
+            return None, f"header {name} {explain_not_utf8(error)}"
     return value or None, None
 
 

@@ -24,6 +24,7 @@ from scorer.decoding.record_metadata import ListedMetadata, RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import select
 from scorer.decoding.types import Decoded, Decoder
+from scorer.decoding.unicode_text import explain_not_utf8
 from scorer.native.byte_columns import ByteColumn
 
 Columns = Mapping[str, NDArray[Any]]
@@ -134,7 +135,7 @@ class _Column:
             text = source_value.decode()
             value = text if field.dtype == "string" else lenient.loads(text)
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, f"field {name}: {error}") from None
+            raise Poison(Reason.NOT_UTF8, f"field {name} {explain_not_utf8(error)}") from None
         except (ValueError, RecursionError):
             value = text
         if field.dtype != "string" and isinstance(value, str | list | dict):

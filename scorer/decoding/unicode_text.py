@@ -3,14 +3,17 @@ r"""Check that text from events is valid Unicode, so that score records, headers
 An escape in JSON can state half of a surrogate pair (`"\ud83d"`), which has no encoding in UTF-8. msgspec rejects such events,
 so text that msgspec decodes needs no check. The standard library's parser, which reads the events that msgspec rejects,
 accepts it: text from that parser must be checked before it leaves the decoder.
+
+Text in other formats, in keys and in headers is invalid if it is not UTF-8. The library that decodes it raises an error.
 """
 
 from typing import Any
 
 from scorer.dead_letters.reasons import Poison, Reason
 
-SHOWN = 40  # characters of the text in an error message, on each side of the invalid one
+SHOWN = 40  # characters or bytes of the text in an error message, on each side of the invalid one
 REMEDY = "write both halves, and cut text only between characters"
+NOT_UTF8 = "not UTF-8; write text in UTF-8"
 
 
 def check_text(field: str, value: Any) -> None:
@@ -36,7 +39,12 @@ def check_text(field: str, value: Any) -> None:
                 raise Poison(Reason.NOT_UTF8, f"field {field} contains {_excerpt(element, error.start)}: {half}") from None
 
 
-def _excerpt(text: str, at: int) -> str:
+def explain_not_utf8(error: UnicodeDecodeError) -> str:
+    """Return the part of the message that follows the name of a field or header whose bytes are not UTF-8."""
+    return f"is {_excerpt(error.object, error.start)}, which is {NOT_UTF8}"
+
+
+def _excerpt(text: str | bytes, at: int) -> str:
     begin = max(0, at - SHOWN)
     end = at + SHOWN + 1
     before = "..." if begin else ""

@@ -16,6 +16,7 @@ from scorer.decoding.record_metadata import RecordMetadata
 from scorer.decoding.row_schema import FAULTS, RowSchema
 from scorer.decoding.tensors import Row
 from scorer.decoding.types import Decoded
+from scorer.decoding.unicode_text import explain_not_utf8
 from scorer.native.byte_columns import ByteColumn
 
 
@@ -85,7 +86,8 @@ class MsgspecRows:
         try:
             value.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise Poison(Reason.NOT_UTF8, str(error) + error_hints.binary(original)) from None
+            hint = error_hints.binary(original)
+            raise Poison(Reason.NOT_UTF8, f"{error}{hint}" if hint else f"the value {explain_not_utf8(error)}") from None
         try:
             return self._row(self._decode(value))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -4,6 +4,7 @@ fastavro reads single records. A fixed layout, if the schema has one, reads whol
 underlying types, except decimals, which become numbers. A field that is not in the schema counts as absent.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
@@ -13,6 +14,7 @@ from fastavro._read_py import schemaless_reader as python_reader
 from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
+from model_registry.package import json_path
 from model_registry.untrusted_input import documents
 from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
@@ -30,6 +32,7 @@ from scorer.decoding.schema_formats.fixed_width_decode import (
 )
 from scorer.decoding.schema_formats.schema import BadSchema, Schema
 from scorer.decoding.tensors import Row
+from scorer.decoding.unicode_text import NOT_UTF8, explain_not_utf8
 
 DECIMAL = "scorestream-decimal"
 """Our logical type of decimals, read as numbers. fastavro's type gives Decimal objects, rounded to the schema's precision."""
@@ -44,6 +47,8 @@ VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
 """A record that contains only the event, at no extra byte: fastavro resolves referenced types only inside a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
+ESCAPE_BYTES = "surrogateescape"
+"""Python's error handler that represents each byte of invalid UTF-8 as half of a surrogate pair."""
 NUMBERS = {"float": "<f4", "double": "<f8", "boolean": "?"}
 
 
@@ -85,6 +90,8 @@ class AvroReader:
             event = self._read(stream, self._schema, None)[VALUE]  # type: ignore[call-overload, index]
         except EOFError:
             raise Poison(Reason.MALFORMED, f"the {len(value)} bytes are not a complete record of the Avro schema") from None
+        except UnicodeDecodeError:
+            raise self._find_invalid_text(value, start) from None
         except READ_FAULTS as error:
             raise Poison(Reason.MALFORMED, f"the value does not match its Avro schema: {error!r}") from None
         if unread := len(value) - stream.tell():
@@ -92,6 +99,29 @@ class AvroReader:
         if not isinstance(event, dict):
             raise Poison(Reason.WRONG_TYPE, f"the event is an Avro {type(event).__name__}, not a record")
         return event
+
+    def _find_invalid_text(self, value: bytes, start: int) -> Poison:
+        """Return the Poison of a record with text that is not UTF-8. It names the first such text."""
+        stream = BytesIO(value)
+        stream.seek(start)
+        event = None
+        with contextlib.suppress(EOFError, *READ_FAULTS):  # the text is the key of a map, or the record is not complete either
+            event = self._read(stream, self._schema, None, handle_unicode_errors=ESCAPE_BYTES)[VALUE]  # type: ignore[call-overload, index]
+        for path, text in _texts(event):
+            try:
+                text.encode("utf-8", ESCAPE_BYTES).decode()
+            except UnicodeDecodeError as error:
+                return Poison(Reason.NOT_UTF8, f"field {json_path.format_path(path)!r} {explain_not_utf8(error)}")
+        return Poison(Reason.NOT_UTF8, f"a text or the key of a map in the Avro record is {NOT_UTF8}")
+
+
+def _texts(part: Any, path: tuple[json_path.Step, ...] = ()) -> Iterator[tuple[tuple[json_path.Step, ...], str]]:
+    """Yield each text of a decoded record with its path."""
+    if isinstance(part, str):
+        yield path, part
+    elif isinstance(part, dict | list):
+        for step, element in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _texts(element, (*path, step))
 
 
 def _parse_document(text: str | bytes) -> Any:

@@ -13,8 +13,11 @@ from typing import Any
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
+from model_registry.package import json_path
 from model_registry.package.event_tree import Tree, is_array, length
 from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
@@ -31,6 +34,7 @@ from scorer.decoding.schema_formats.fixed_width_decode import (
     create_layout,
 )
 from scorer.decoding.tensors import Row
+from scorer.decoding.unicode_text import NOT_UTF8, explain_not_utf8
 
 Read = Callable[[Any], Any]
 WRAPPERS = frozenset(
@@ -39,6 +43,8 @@ WRAPPERS = frozenset(
 )
 DECIMAL = frozenset({"value", "scale", "precision"})
 """The fields of a decimal; `precision` is optional."""
+MAX_DEPTH = 100  # levels of nested messages, as in the protobuf library
+MOST_SEARCHED = 1 << 16  # bytes of a message that is searched for invalid text: each of its fields becomes a Python object
 WIRE_VARINT = 0
 WIRE_64 = 1
 WIRE_BYTES = 2
@@ -74,7 +80,13 @@ class ProtobufReader:
 
     def row(self, value: bytes, start: int) -> Row:
         """Return the row of the message that follows `start` bytes of prefix in the value. Raises Poison."""
-        return self._fields.converted(self._event(self._message(value, start)))
+        event = self._event(self._message(value, start))
+        try:
+            return self._fields.converted(event)
+        except Poison as poison:  # proto2 permits invalid text, which the library returns as bytes
+            if poison.reason is Reason.WRONG_TYPE and (error := _find_invalid_text(self._type, value[start:])):
+                raise Poison(Reason.NOT_UTF8, error) from None
+            raise
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
         reads = [(_object_reader(self._type, _path_tree(path), ()), path) for path in paths]
@@ -90,8 +102,47 @@ class ProtobufReader:
         try:
             message.ParseFromString(value[start:] if start else value)
         except (DecodeError, ValueError) as error:
+            if "UTF-8" in str(error):
+                text_error = _find_invalid_text(self._type, value[start:])
+                raise Poison(Reason.NOT_UTF8, text_error or f"a text in the message is {NOT_UTF8}") from None
             raise Poison(Reason.MALFORMED, f"the value does not match its Protobuf schema: {error}") from None
         return message
+
+
+def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str | None:
+    """Return the error of the first text in a message that is not UTF-8.
+
+    The message is read without its schema, because the library does not parse a message of proto3 with such text.
+
+    Args:
+        message: the type of the message.
+        data: the encoded message.
+        path: the path of the message in the event.
+
+    Returns:
+        The error, which names the field; None if no text is invalid, or if the message is too large or cannot be read.
+    """
+    without_schema = Empty()
+    try:
+        without_schema.ParseFromString(data if len(data) <= MOST_SEARCHED else b"")
+    except DecodeError:
+        return None
+    unknown_fields: Any = UnknownFieldSet(without_schema)
+    for unknown in unknown_fields:
+        field = message.fields_by_number.get(unknown.field_number)
+        if field is None or unknown.wire_type != WIRE_BYTES:
+            continue
+        field_path = (*path, field.name)
+        if field.type == FieldDescriptor.TYPE_STRING:
+            try:
+                unknown.data.decode()
+            except UnicodeDecodeError as error:
+                return f"field {json_path.format_path(field_path)!r} {explain_not_utf8(error)}"
+            continue
+        below = field.message_type if len(field_path) < MAX_DEPTH else None
+        if below is not None and (text_error := _find_invalid_text(below, unknown.data, field_path)) is not None:
+            return text_error
+    return None
 
 
 def _path_tree(path: Path) -> Tree:

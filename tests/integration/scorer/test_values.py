@@ -77,7 +77,7 @@ def test_an_image_is_the_value_and_its_features_are_in_key_and_headers(make_rig:
     }
     assert all(record["score"]["at"] == record["event_ms"] > 0 for record in records.values())
     assert sorted((letter["reason"], letter["error"]) for letter in rig.dead()) == [
-        ("not-utf8", "field 'store' (header:store): 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+        ("not-utf8", "field 'store' (header:store) is b'\\xff', which is not UTF-8; write text in UTF-8"),
         ("wrong-type", "field 'image' (value): 191 bytes, and 192 were expected (192 of uint8)"),
         ("wrong-type", "field 'price' (key): 'cheap' is no float32"),
     ]

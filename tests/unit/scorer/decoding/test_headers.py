@@ -36,7 +36,10 @@ def test_an_id_that_identifies_nothing_is_absent(headers: Headers, field: str | 
 
 @pytest.mark.parametrize("name", ["ce_id", "x-origin"])
 def test_an_id_that_is_not_utf8_is_named(name: str) -> None:
-    assert HeaderValues.from_headers([(name, b"\xffa")]).bad_id == f"header {name} is b'\\xffa', which is not UTF-8"
+    assert (
+        HeaderValues.from_headers([(name, b"\xffa")]).bad_id
+        == f"header {name} is b'\\xffa', which is not UTF-8; write text in UTF-8"
+    )
     assert HeaderValues.from_headers([("other", b"\xff")]).bad_id is None
 
 

@@ -140,4 +140,6 @@ def test_an_event_whose_id_is_not_utf8_is_a_dead_letter() -> None:
     result = scored(batch([b"1", b"2", b"3", b"4", b"5"], headers), Fake({}))
     assert [record[0] for record in result.records] == ["dead", "dead", "out", "out", "dead"]
     assert result.reasons == {"not-utf8": 3}
-    assert dict(result.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8"
+    assert (
+        dict(result.records[0][5] or [])["dead.error"] == b"header ce_id is b'a\\xff', which is not UTF-8; write text in UTF-8"
+    )

@@ -49,6 +49,7 @@ def test_an_array_that_was_encoded_twice_is_explained() -> None:
         (b'{"a": ', "not JSON: Expecting value: line 1 column 7 (char 6)"),
         (b"3", "the event is a JSON int, not an object"),
         (b'"words"', "the event is a JSON str, not an object"),
+        (b'{"a": "\xff"}', r"""the value is b'{"a": "\xff"}', which is not UTF-8; write text in UTF-8"""),
     ],
 )
 def test_other_mistakes_are_not_guessed(value: bytes, message: str) -> None:

@@ -258,3 +258,36 @@ def test_fastavro_writes_what_is_read(tmp_path: Path) -> None:
     signature = signature_of(("x", "float64", ["price", "rate", "count"]))
     decoder = SchemaDecoder(signature, configured(tmp_path, "avro", json.dumps(schema), id="header:ce_id"))
     assert decoder.decode([stream.getvalue()]).tensors["x"].tolist() == [[-1.25, 3.0001, -7]]
+
+
+TEXTS: dict[str, Any] = {
+    "type": "record",
+    "name": "E",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "words", "type": {"type": "array", "items": "string"}},
+        {"name": "unread", "type": {"type": "map", "values": "string"}},
+    ],
+}
+WORDS = signature_of(("s", "string", [{"name": "words", "array": True, "length": 2}]))
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"iiii", r"field 'id' is b'\xed\xa0\xbd!', which is not UTF-8; write text in UTF-8"),
+        (b"wwww", r"field 'words[1]' is b'\xed\xa0\xbd!', which is not UTF-8; write text in UTF-8"),
+        (b"uuuu", r"field 'unread.kkkk' is b'\xed\xa0\xbd!', which is not UTF-8; write text in UTF-8"),
+        (b"kkkk", "a text or the key of a map in the Avro record is not UTF-8; write text in UTF-8"),
+    ],
+)
+def test_text_that_is_not_utf8_is_named(tmp_path: Path, text: bytes, error: str, recursive: bool) -> None:
+    """A record that may nest in itself is read by another reader of fastavro."""
+    nested = [{"name": "next", "type": ["null", "E"], "default": None}]
+    schema = TEXTS | {"fields": TEXTS["fields"] + (nested if recursive else [])}
+    valid = avro_encoder(schema)({"id": "iiii", "words": ["a", "wwww"], "unread": {"kkkk": "uuuu"}})
+    invalid = valid.replace(text, b"\xed\xa0\xbd!")
+    decoded = SchemaDecoder(WORDS, configured(tmp_path, "avro", json.dumps(schema))).decode([valid, invalid, valid])
+    assert decoded.rows == [0, 2]
+    assert (decoded.rejected[1].reason, str(decoded.rejected[1])) == (Reason.NOT_UTF8, error)

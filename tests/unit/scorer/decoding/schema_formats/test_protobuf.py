@@ -12,7 +12,7 @@ from scorer.dead_letters.reasons import Reason
 from scorer.decoding.row_schema import RowSchema
 from scorer.decoding.schema_formats import proto_files
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
-from scorer.decoding.schema_formats.protobuf import ProtobufReader
+from scorer.decoding.schema_formats.protobuf import MOST_SEARCHED, ProtobufReader
 from scorer.decoding.schema_formats.schema import Schema, SchemaId
 from scorer.decoding.schema_formats.schema_registry import SchemaRegistry
 from scorer.decoding.schema_formats.schema_source import SchemaRegistrySource
@@ -224,3 +224,35 @@ def test_events_with_another_serialisers_prefix_name_it(format_: str, value: byt
     poison = decoder.decode([value]).rejected[0]
     assert poison.reason is Reason.MALFORMED
     assert named in str(poison)
+
+
+TEXTS = """syntax = "%s";
+message Part { %s string word = 1; }
+message Event { %s string id = 1; repeated string words = 2; %s Part part = 3; %s string unread = 4; }
+"""
+WORDS = signature_of(("s", "string", [{"name": "word", "path": "part.word"}, {"name": "first", "path": "words[0]"}]))
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize(("text", "field"), [(b"iiii", "id"), (b"wwww", "words"), (b"pppp", "part.word"), (b"uuuu", "unread")])
+def test_text_that_is_not_utf8_is_named(tmp_path: Path, syntax: str, text: bytes, field: str) -> None:
+    """The library rejects it in proto3, and in proto2 returns it as bytes if it is read."""
+    schema = TEXTS % (syntax, *["optional"] * 4)
+    new = proto_class(schema, "Event")
+    valid = new(id="iiii", words=["wwww"], part={"word": "pppp"}, unread="uuuu").SerializeToString()
+    invalid = valid.replace(text, b"\xed\xa0\xbd!")
+    decoded = SchemaDecoder(WORDS, configured(tmp_path, "protobuf", schema, message="Event")).decode([valid, invalid, valid])
+    if (syntax, field) == ("proto2", "unread"):
+        assert (decoded.rows, decoded.rejected) == ([0, 1, 2], {})
+        return
+    assert decoded.rows == [0, 2]
+    expected = rf"field '{field}' is b'\xed\xa0\xbd!', which is not UTF-8; write text in UTF-8"
+    assert (decoded.rejected[1].reason, str(decoded.rejected[1])) == (Reason.NOT_UTF8, expected)
+
+
+def test_text_that_is_not_utf8_is_not_searched_in_a_large_message(tmp_path: Path) -> None:
+    schema = TEXTS % ("proto3", *["optional"] * 4)
+    value = proto_class(schema, "Event")(unread="u" * MOST_SEARCHED).SerializeToString()[:-1] + b"\xff"
+    settings = configured(tmp_path, "protobuf", schema, message="Event", max_event_bytes=2 * MOST_SEARCHED)
+    poison = SchemaDecoder(WORDS, settings).decode([value]).rejected[0]
+    assert (poison.reason, str(poison)) == (Reason.NOT_UTF8, "a text in the message is not UTF-8; write text in UTF-8")
