@@ -4,7 +4,7 @@ import json
 import math
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -266,8 +266,9 @@ def test_after_a_batch_that_was_mostly_uncertain_it_rests_and_then_looks_again()
     assert objects is not None
     other = JsonDecoder(signature, "id", LARGEST, fewest=None).decode
     strange, good = [b'{"id":"\xc3\xa9","a":1}'] * 20, [plainly("a", "id", seed) for seed in range(20)]
-    assert objects.decoded(strange, other) is None
-    assert [objects.decoded(good, other) for _ in range(native_rows.REST)] == [None] * native_rows.REST
-    found = objects.decoded(good, other)
+    decode_rows: Callable[[Sequence[int]], Decoded] = lambda rows: other([good[row] for row in rows])  # noqa: E731
+    assert objects.decoded(strange, decode_rows) is None
+    assert [objects.decoded(good, decode_rows) for _ in range(native_rows.REST)] == [None] * native_rows.REST
+    found = objects.decoded(good, decode_rows)
     assert found is not None
     assert_identical(found, other(good))

@@ -47,24 +47,34 @@ class MsgspecRows:
     def decode(self, values: Sequence[bytes | None], _: RecordMetadata | None = None) -> Decoded:
         """Decode a batch; see `Decoder`."""
         if self._fields.fits(values):
-            plain_values = without_prefixes(values)  # type: ignore[arg-type]  # each of them fits
-            return self._scan(plain_values) or self._decode_by_msgspec(plain_values)
+            present: Sequence[bytes] = values  # type: ignore[assignment]  # each of them fits
+            events = without_prefixes(present)
+            return self._scan(present, events) or self._decode_by_msgspec(present, events)
         return self._decode_singly(values)
 
-    def _scan(self, values: Sequence[bytes]) -> Decoded | None:
+    def _scan(self, values: Sequence[bytes], events: Sequence[bytes]) -> Decoded | None:
         """Decode a batch by the native scanner, and the events that the scanner reports as uncertain by msgspec.
+
+        Args:
+            values: the values of the records.
+            events: the JSON of the values, without the prefix of a schema id.
 
         Returns:
             None if msgspec must decode the whole batch.
         """
-        few = len(values) < self.fewest and not isinstance(values, ByteColumn)
-        return None if self.scanned is None or few else self.scanned.decoded(values, self._decode_by_msgspec)
+        if self.scanned is None or (len(events) < self.fewest and not isinstance(events, ByteColumn)):
+            return None
 
-    def _decode_by_msgspec(self, values: Sequence[bytes]) -> Decoded:
-        """Decode a batch by the compiled decoder, or one event at a time if an event is invalid."""
+        def decode_rows(rows: Sequence[int]) -> Decoded:
+            return self._decode_by_msgspec([values[row] for row in rows], [events[row] for row in rows])
+
+        return self.scanned.decoded(events, decode_rows)
+
+    def _decode_by_msgspec(self, values: Sequence[bytes], events: Sequence[bytes]) -> Decoded:
+        """Decode a batch by the compiled decoder, or one value at a time if an event is invalid; see `_scan`."""
         try:
-            check_utf8(values)
-            return self._fields.decoded(map(self._row, map(self._decode, values)))
+            check_utf8(events)
+            return self._fields.decoded(map(self._row, map(self._decode, events)))
         except FAULTS:
             return self._decode_singly(values)
 

@@ -54,8 +54,12 @@ class NativeRows:
             return None
         return cls(signature, Scanner(library, fields, id_field, bare=prefix_removed))
 
-    def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]) -> Decoded | None:
+    def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded | None:
         """Decode a batch by the scanner, and the events that the scanner reports as uncertain by `otherwise`.
+
+        Args:
+            values: the JSON of the events.
+            otherwise: decodes the events at these indices of the batch.
 
         Returns:
             None if the caller must decode the whole batch: most events are uncertain, or the scanner pauses after such a batch.
@@ -69,14 +73,12 @@ class NativeRows:
             self._resting = REST
             return None
         batch = Decoded(list(range(len(values))), scanned.ids, self._columns.tensors(scanned.rows), {})
-        return self._complete(batch, scanned, values, otherwise) if uncertain else batch
+        return self._complete(batch, scanned, otherwise) if uncertain else batch
 
-    def _complete(
-        self, batch: Decoded, scanned: ScanResult, values: Sequence[bytes], otherwise: Callable[[Sequence[bytes]], Decoded]
-    ) -> Decoded:
+    def _complete(self, batch: Decoded, scanned: ScanResult, otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded:
         """Decode the events that the scanner reports as uncertain by `otherwise`, and insert the results into the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
-        rest = otherwise([values[row] for row in uncertain])
+        rest = otherwise(uncertain)
         retried = [uncertain[row] for row in rest.rows]
         ids = list(scanned.ids)
         for row, id_ in zip(retried, rest.ids, strict=True):

@@ -57,6 +57,25 @@ def test_a_prefix_without_json_is_malformed(value: bytes) -> None:
     assert decoded.rejected[1].reason is Reason.MALFORMED
 
 
+@pytest.mark.parametrize(("decoder", "events"), FORMATS, ids=["json", "json-array", "json-envelope"])
+@pytest.mark.parametrize("value", [b"\0", PREFIX, PREFIX + b"\2a", PREFIX + PREFIX, b'\0"id": "e"'])
+@pytest.mark.parametrize("count", [1, 20])
+def test_an_invalid_event_at_the_start_of_a_batch_has_the_error_of_a_later_one(
+    decoder: Decoder, events: Any, value: bytes, count: int
+) -> None:
+    valid = events(count)
+    doubled = PREFIX + PREFIX + valid[0]
+    for invalid in (value, doubled):
+        for batch in ([invalid, *valid], texts([invalid, *valid])):
+            first = decoder.decode(batch)
+            assert first.rows == list(range(1, count + 1))
+            last = decoder.decode([*valid, invalid])
+            assert (first.rejected[0].reason, str(first.rejected[0])) == (
+                last.rejected[count].reason,
+                str(last.rejected[count]),
+            )
+
+
 def test_ids_and_carried_fields_are_read_behind_a_prefix() -> None:
     [value] = objects(1)
     assert JsonIdReader("id").read_id(PREFIX + value) == "e0"
