@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from model_registry.package import Package
 from scorer.backends.base import InferenceFailed, ModelRefused
+from scorer.backends.remote.dispatch_requests import GONE, OVERLOAD, DeclaredTensors, Tensors, VersionNotReady, explain
 from scorer.backends.remote.model_repository import RemoteModelName, fingerprint
 from scorer.backends.remote.oip_codec import NAMES, M, describe, pack, unpack
-from scorer.backends.remote.parallel_requests import GONE, OVERLOAD, DeclaredTensors, Tensors, VersionNotReady, explain
 from scorer.backends.remote.remote_model import (
     STATUS_SECONDS,
     UNLOAD_SECONDS,

@@ -18,8 +18,7 @@ from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.signature import Signature
 from scorer.backends.base import BackendAway, BackendMissing, InferenceFailed, ModelRefused
-from scorer.backends.remote.model_repository import RemoteModelName, copy_folder, read_remote
-from scorer.backends.remote.parallel_requests import (
+from scorer.backends.remote.dispatch_requests import (
     GONE,
     OVERLOAD,
     BatchDispatcher,
@@ -29,6 +28,7 @@ from scorer.backends.remote.parallel_requests import (
     VersionNotReady,
     explain,
 )
+from scorer.backends.remote.model_repository import RemoteModelName, copy_folder, read_remote
 from scorer.settings.model import ModelSettings
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ RETRY_SECONDS = 0.1  # between checks of a server that is loading
 OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    ("grpc.enable_retries", 0),  # parallel_requests.py repeats requests
+    ("grpc.enable_retries", 0),  # dispatch_requests.py repeats requests
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),

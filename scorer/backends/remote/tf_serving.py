@@ -15,8 +15,8 @@ import grpc
 
 from model_registry.package import Package
 from scorer.backends.base import ModelRefused
+from scorer.backends.remote.dispatch_requests import DeclaredTensors, Tensors, VersionNotReady
 from scorer.backends.remote.model_repository import RemoteModelName, fingerprint
-from scorer.backends.remote.parallel_requests import DeclaredTensors, Tensors, VersionNotReady
 from scorer.backends.remote.remote_model import (
     STATUS_SECONDS,
     UNLOAD_SECONDS,

@@ -1,6 +1,6 @@
 """Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-A request changes nothing on a server, so it may be repeated. `endpoints.py` selects the server and limits the requests in
+A request changes nothing on a server, so it may be repeated. `load_balancing.py` selects the server and limits the requests in
 flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the server
 answers a known good request directly after the failure. Every other failure is attributed to the servers: the request is
 repeated.
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.backends.base import BackendAway, InferenceFailed, check_rows
-from scorer.backends.remote.endpoints import ConcurrencyLimit, Endpoints
+from scorer.backends.remote.load_balancing import ConcurrencyLimit, Endpoints
 
 Tensors = dict[str, NDArray[Any]]
 DeclaredTensors = Mapping[str, tuple[str, Sequence[int] | None]]

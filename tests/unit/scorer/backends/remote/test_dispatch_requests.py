@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.backends.base import BackendAway, InferenceFailed
-from scorer.backends.remote.parallel_requests import CHUNK_ROWS, BatchDispatcher, DeclaredTensors, Tensors, VersionNotReady
+from scorer.backends.remote.dispatch_requests import CHUNK_ROWS, BatchDispatcher, DeclaredTensors, Tensors, VersionNotReady
 
 Code = grpc.StatusCode
 

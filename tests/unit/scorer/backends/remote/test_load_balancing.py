@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.remote.endpoints import (
+from scorer.backends.remote.load_balancing import (
     FIRST_BACKOFF,
     FIRST_LIMIT,
     LARGEST_LIMIT,
