@@ -26,7 +26,7 @@ from model_registry.onnx_tools import (
 from model_registry.onnx_tools.draft_events import Event
 from model_registry.onnx_tools.file import OnnxFile
 from model_registry.onnx_tools.prepare_package import golden_lines_from_file
-from model_registry.package import golden, placeholders
+from model_registry.package import golden_examples, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
@@ -166,7 +166,7 @@ def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, event
             f"golden.jsonl has events without scores: once the signature is complete, push prints what {model.name} answers"
         )
         return _unanswered(events[:MOST_GOLDEN])
-    valid = [event for event in events if not golden.event_fault(signature, event)][:MOST_GOLDEN]
+    valid = [event for event in events if not golden_examples.event_fault(signature, event)][:MOST_GOLDEN]
     try:
         text = run_apart(golden_lines_from_file, model, signature, onnx_file, valid)
     except ImportError:

@@ -13,9 +13,9 @@ import msgspec
 from model_registry import atomic_files, package
 from model_registry.errors import Refused
 from model_registry.oci import build_artifact
-from model_registry.onnx_tools import derive_signature, run_golden, runtime_requirements, safety, tensors
+from model_registry.onnx_tools import derive_signature, run_golden_examples, runtime_requirements, safety, tensors
 from model_registry.onnx_tools.file import OnnxFile
-from model_registry.package import Package, golden, placeholders
+from model_registry.package import Package, golden_examples, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
 
@@ -94,7 +94,7 @@ def prepare(
         contents = _read(folder, stated)
         if _unanswered(contents):
             raise MissingScores(folder)
-        golden.check_has_example(stated, contents.golden)
+        golden_examples.check_has_example(stated, contents.golden)
         members, others = _members(folder, ())
         return PreparedPackage(contents, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
@@ -104,7 +104,7 @@ def prepare(
         raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     contents = _read(folder, signature)
-    golden.check_has_example(signature, contents.golden)
+    golden_examples.check_has_example(signature, contents.golden)
     more = {} if stated else {package.SIGNATURE: signature.to_json().encode()}
     members, others = _members(folder, (weights.location for weights in model.external))
     needs = runtime_requirements.derive_requirements(model, tuple(devices))
@@ -153,7 +153,7 @@ def _ran(contents: Package, signature: Signature, stated: OnnxFile, run: Callabl
         if _unanswered(contents):
             events = [example.event for example in contents.golden]
             raise MissingScores(contents.folder, run(golden_lines_from_file, contents.model_path, signature, stated, events))
-        return str(run(run_golden.run, contents.model_path, signature, contents.golden, stated))
+        return str(run(run_golden_examples.run, contents.model_path, signature, contents.golden, stated))
     except ImportError:
         if _unanswered(contents):
             raise MissingScores(contents.folder) from None
@@ -164,19 +164,19 @@ def _unanswered(contents: Package) -> bool:
     return any(placeholders.is_placeholder(example.score) for example in contents.golden)
 
 
-def golden_lines(model: run_golden.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
+def golden_lines(model: run_golden_examples.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
     """Return lines of golden.jsonl for these events, with the model's score of each event alone.
 
     Events whose score has a number that is not finite are left out. Raises Refused if the model does not run.
     """
-    scored = [(event, score) for event in events for score in model.answers([event]) if golden.is_score(score)]
+    scored = [(event, score) for event in events for score in model.answers([event]) if golden_examples.is_score(score)]
     lines = ({"event": event, "score": score, "tolerance": tolerance(score)} for event, score in scored)
     return "".join(msgspec.json.encode(line).decode() + "\n" for line in lines)
 
 
 def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
     """Load a model and return `golden_lines` for the events. Raises ImportError if ONNX Runtime is not installed."""
-    return golden_lines(run_golden.LoadedOnnxModel(model, signature, stated), events)
+    return golden_lines(run_golden_examples.LoadedOnnxModel(model, signature, stated), events)
 
 
 def tolerance(score: Any) -> float:

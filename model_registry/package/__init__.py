@@ -21,8 +21,8 @@ from model_registry.errors import Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import build_artifact, digests, manifest, tags
 from model_registry.oci.build_artifact import Artifact
 from model_registry.oci.manifest import Descriptor, VersionManifest
-from model_registry.package import golden, signature_schema
-from model_registry.package.golden import GoldenExample
+from model_registry.package import golden_examples, signature_schema
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from model_registry.stores import parallel_transfer, resolve_index
@@ -77,8 +77,8 @@ def read(folder: Path, signature: Signature | None = None, **manifest_fields: An
     model_path = find_model(folder)
     signature = signature or read_signature(folder)
     with atomic_files.report_os_errors(f"the package {folder}"):
-        lines = _read_up_to(folder / GOLDEN, golden.MAX_BYTES)
-    return Package(folder, signature, golden.parse_lines(lines or b"", signature), model_path, **manifest_fields)
+        lines = _read_up_to(folder / GOLDEN, golden_examples.MAX_BYTES)
+    return Package(folder, signature, golden_examples.parse_lines(lines or b"", signature), model_path, **manifest_fields)
 
 
 def find_model(folder: Path) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from model_registry.package.golden import agrees
+from model_registry.package.golden_examples import agrees
 from publisher.errors import USAGE, Fatal
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import ListedMetadata

@@ -11,7 +11,7 @@ import orjson
 
 from model_registry.errors import Refused
 from model_registry.package import Package, batch_probe, field_sources
-from model_registry.package.golden import GoldenExample, agrees, check_has_example
+from model_registry.package.golden_examples import GoldenExample, agrees, check_has_example
 from model_registry.package.model_inputs import Tensors, neutral_rows
 from model_registry.package.model_outputs import OutputMismatch
 from model_registry.package.padding import is_ragged

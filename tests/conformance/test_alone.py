@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import GoldenExample
+from model_registry.onnx_tools import run_golden_examples
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused
 from tests.conformance.lengths import loaded, scores
@@ -51,7 +51,7 @@ def test_images_of_many_widths(tmp_path: Path) -> None:
     wanted = [image.mean(axis=2)[0].tolist() for image in images]
     assert scores(model, decoded).tolist() == wanted
     golden = [GoldenExample({"x": image.ravel().tolist()}, score, 1e-6) for image, score in zip(images, wanted, strict=True)]
-    assert run_golden.run(tmp_path / "model.onnx", model.model.signature(), golden)
+    assert run_golden_examples.run(tmp_path / "model.onnx", model.model.signature(), golden)
 
 
 def test_sounds_without_any_batch(tmp_path: Path) -> None:
@@ -61,7 +61,9 @@ def test_sounds_without_any_batch(tmp_path: Path) -> None:
     assert scores(model, model.decoder.decode(values)).tolist() == [at * length for at, length in enumerate(LENGTHS)]
     signature = model.model.signature()
     assert parse_signature(signature.to_json()) == signature
-    assert run_golden.run(tmp_path / "model.onnx", signature, [GoldenExample({"x": [1.0, 2.0], "gain": 2}, 6.0, 0.0)] * 2)
+    assert run_golden_examples.run(
+        tmp_path / "model.onnx", signature, [GoldenExample({"x": [1.0, 2.0], "gain": 2}, 6.0, 0.0)] * 2
+    )
 
 
 def test_a_fixed_length_too(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx_tools.prepare_package import prepare
 from model_registry.package import model_outputs
-from model_registry.package.golden import agrees
+from model_registry.package.golden_examples import agrees
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from model_registry.channels import history, roles
 from model_registry.errors import Corrupt, Misconfigured, RegistryError
 from model_registry.oci import manifest
-from model_registry.package import golden
+from model_registry.package import golden_examples
 from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import bundle
 from model_registry.untrusted_input.documents import UnreadableDocument
@@ -383,7 +383,7 @@ DOCUMENTS: dict[str, tuple[bytes, Callable[[bytes], Any]]] = {
     "statement": (STATEMENT, bundle.parse_statement),
     "bundle": (b'{"mediaType":"a","dsseEnvelope":{"payload":"","payloadType":"a","signatures":[{"sig":""}]}}', bundle.parse),
     "signature": (SIGNATURE, parse_signature),
-    "golden": (GOLDEN, lambda data: golden.parse_lines(data, None)),
+    "golden": (GOLDEN, lambda data: golden_examples.parse_lines(data, None)),
 }
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import parse_lines
+from model_registry.onnx_tools import run_golden_examples
+from model_registry.package.golden_examples import parse_lines
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from scorer.dead_letters.reasons import Reason
@@ -228,4 +228,4 @@ def test_the_schema_for_producers_and_the_decoder_accept_the_same(text: str, bes
 
 def test_golden_examples_are_integers_in_the_same_way() -> None:
     (example,) = parse_lines(b'{"event":{"a":7.0,"b":1},"score":1,"tolerance":0}', BOTH)
-    assert run_golden.decoded(BOTH, [example.event])["x"].tolist() == [[7]]
+    assert run_golden_examples.decoded(BOTH, [example.event])["x"].tolist() == [[7]]

@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import GoldenExample
+from model_registry.onnx_tools import run_golden_examples
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import BackendMissing, ModelRefused
 from scorer.dead_letters.reasons import Reason
@@ -199,9 +199,9 @@ def test_golden_examples_of_any_lengths(tmp_path: Path, session: Any) -> None:
     lines = [{"event": one.event, "score": one.score, "tolerance": 1e-5} for one in golden]
     (tmp_path / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     signature = loaded(tmp_path).model.signature()
-    assert run_golden.run(tmp_path / "model.onnx", signature, golden)
+    assert run_golden_examples.run(tmp_path / "model.onnx", signature, golden)
     with pytest.raises(Refused, match="golden example 2 must score"):
-        run_golden.run(tmp_path / "model.onnx", signature, [golden[0], GoldenExample(events[1], 7.0, 1e-5)])
+        run_golden_examples.run(tmp_path / "model.onnx", signature, [golden[0], GoldenExample(events[1], 7.0, 1e-5)])
 
 
 def per_token(path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import run_golden, safety
-from model_registry.package.golden import GoldenExample
+from model_registry.onnx_tools import run_golden_examples, safety
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.signature import SignatureError
 from model_registry.package.signature_schema import parse_signature
 from scorer.backends.base import ModelRefused
@@ -85,15 +85,15 @@ def test_golden_examples_of_several_lengths_are_answered(tmp_path: Path) -> None
     places(tmp_path / "model.onnx")
     signature = parse_signature(json.dumps(ANY))
     safety.check(tmp_path / "model.onnx", signature)
-    assert run_golden.run(tmp_path / "model.onnx", signature, goldens(EVENTS, PLACES))
+    assert run_golden_examples.run(tmp_path / "model.onnx", signature, goldens(EVENTS, PLACES))
     with pytest.raises(Refused, match=r"golden example 2 must score \[2\] within 0.0, but scores \[1\]"):
-        run_golden.run(tmp_path / "model.onnx", signature, goldens(EVENTS[:2], [[], [2]]))
+        run_golden_examples.run(tmp_path / "model.onnx", signature, goldens(EVENTS[:2], [[], [2]]))
 
 
 def test_lengths_that_the_signature_does_not_state_are_named_at_push(tmp_path: Path) -> None:
     places(tmp_path / "model.onnx")
     with pytest.raises(Refused, match=r"output 'y' has the shapes \[\] and \[\d\] for two events") as caught:
-        run_golden.run(tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED)), goldens(EVENTS, PLACES))
+        run_golden_examples.run(tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED)), goldens(EVENTS, PLACES))
     assert caught.value.hint == 'write "shape": [-1] in that output; -1 is any length'
 
 
@@ -123,7 +123,7 @@ def test_a_fixed_shape_is_checked_for_each_event(tmp_path: Path) -> None:
     places(tmp_path / "model.onnx")
     golden = goldens(EVENTS[1:3], PLACES[1:3])
     with pytest.raises(Refused, match=r"output 'y' has shape \(2,\) for an event, and the signature reads \[1\]"):
-        run_golden.run(
+        run_golden_examples.run(
             tmp_path / "model.onnx", parse_signature(json.dumps(UNSTATED | {"output": {"tensor": "y", "shape": [1]}})), golden
         )
 
@@ -156,7 +156,7 @@ def test_padded_texts_with_an_answer_for_each_token_are_refused_with_the_remedy(
     fed = {"tensor": "x", "dtype": "float32", "shape": [-1], "fields": [{"name": "x", "array": True, "max_length": 9}]}
     document = {"inputs": [fed], "output": {"tensor": "y"}}
     with pytest.raises(Refused, match="has the shapes") as caught:
-        run_golden.run(
+        run_golden_examples.run(
             tmp_path / "model.onnx", parse_signature(json.dumps(document)), goldens([[1.0, 2], [3.0]], [[-1, -2], [-3]])
         )
     assert '"batch": false' in caught.value.hint

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from model_registry import package
-from model_registry.onnx_tools import run_golden
-from model_registry.package.golden import GoldenExample
+from model_registry.onnx_tools import run_golden_examples
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.model_inputs import neutral_rows
 from model_registry.package.signature import Signature
 from scorer.backends import select
@@ -160,10 +160,10 @@ def test_push_scores_the_golden_examples_of_shapes_and_constants(tmp_path: Path)
     y = directly(tmp_path, {"x": x})
     nested, flat = {"image": x[0].tolist()}, {"image": x[1].ravel().tolist()}
     examples = [GoldenExample(event, row.tolist(), 1e-5) for event, row in zip((nested, flat), y, strict=True)]
-    run_golden.run(tmp_path / "model.onnx", opened(tmp_path, [IMAGE]).signature(), examples)
+    run_golden_examples.run(tmp_path / "model.onnx", opened(tmp_path, [IMAGE]).signature(), examples)
     stateful(tmp_path / "model.onnx")
     signature = opened(tmp_path, STATEFUL).signature()
-    run_golden.run(tmp_path / "model.onnx", signature, [GoldenExample({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
+    run_golden_examples.run(tmp_path / "model.onnx", signature, [GoldenExample({"a": 1.0, "b": 2.0, "c": 3.0}, 96012.25, 1e-2)])
 
 
 KINDS: dict[str, tuple[int, list[Any]]] = {

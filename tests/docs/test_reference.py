@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel
 
 from model_registry.package.event_tree import look_up
-from model_registry.package.golden import parse_lines
+from model_registry.package.golden_examples import parse_lines
 from model_registry.package.padding import MAX_STEPS, bucket
 from model_registry.package.signature_schema import parse_signature
 from publisher.audit.event_audit import EventReport

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from model_registry.onnx_tools.prepare_package import golden_lines, prepare
-from model_registry.onnx_tools.run_golden import LoadedOnnxModel
+from model_registry.onnx_tools.run_golden_examples import LoadedOnnxModel
 from model_registry.package.signature import Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import REFUSED, USAGE, Fatal

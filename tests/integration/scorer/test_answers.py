@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from model_registry.package.golden import agrees
+from model_registry.package.golden_examples import agrees
 from tests.integration.scorer.rig import MakeRig, until
 from tests.support import detector
 

@@ -10,13 +10,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.errors import Corrupt, Refused
-from model_registry.onnx_tools import run_golden, runtime_requirements, safety
+from model_registry.onnx_tools import run_golden_examples, runtime_requirements, safety
 from model_registry.onnx_tools.derive_signature import Underivable, derive
 from model_registry.onnx_tools.file import OnnxFile
 from model_registry.onnx_tools.runtime_requirements import DEVICE, IR, OPSET, RUNTIME
 from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, find_fault
 from model_registry.package import placeholders
-from model_registry.package.golden import GoldenExample
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import InputField, Output, Signature, TensorInput
 from model_registry.package.signature_schema import parse_signature
@@ -60,7 +60,7 @@ def test_weights_inside_the_package_are_fine(folder: Path) -> None:
         assert [external.location for external in result.external] == [location][: bool(location)]
     signature = derive(result.inputs, result.outputs)
     answers = (GoldenExample({"x": [1.0, 2.0]}, 3.0, 1e-6), GoldenExample({"x": [0.5, 0.5]}, 1.0, 1e-6))
-    assert run_golden.run(folder / "model.onnx", signature, answers)
+    assert run_golden_examples.run(folder / "model.onnx", signature, answers)
 
 
 @pytest.mark.parametrize(
@@ -306,14 +306,14 @@ def test_golden_examples_are_scored_as_the_signature_reads_them(tmp_path: Path) 
     defaults = (InputField("a", "float32"), InputField("b", "float32", required=False, default=0.5))
     signature = Signature((TensorInput("x", "float32", defaults),), (Output("sum", "y", 0), Output("row", "y")))
     example = GoldenExample({"a": 1, "b": None}, {"sum": 1.5, "row": 1.5}, 0.0)
-    assert run_golden.run(model, signature, [example])
+    assert run_golden_examples.run(model, signature, [example])
     with pytest.raises(Refused, match=r"golden example 2 must score .*, but scores"):
-        run_golden.run(model, signature, [example, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
+        run_golden_examples.run(model, signature, [example, GoldenExample({"a": 1}, {"sum": 1.5, "row": 1.6}, 0.01)])
     with pytest.raises(Refused, match="no column 1"):
-        run_golden.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [example])
-    assert run_golden.run(model, signature, [])
+        run_golden_examples.run(model, Signature(signature.inputs, (Output(None, "y", 1),)), [example])
+    assert run_golden_examples.run(model, signature, [])
     with pytest.raises(Refused, match="cannot run the model"):
-        run_golden.run(write(model, domain="org.example"), signature, [])
+        run_golden_examples.run(write(model, domain="org.example"), signature, [])
     word: Any = InputField("c", "string", required=False, default="")
     words = Signature((TensorInput("c", "string", (word,)),), (Output(None, "y"),))
-    assert run_golden.fed(words, [{"c": "UA"}, {}])["c"].tolist() == [["UA"], [""]]
+    assert run_golden_examples.fed(words, [{"c": "UA"}, {}])["c"].tolist() == [["UA"], [""]]

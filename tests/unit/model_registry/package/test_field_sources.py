@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import run_golden
+from model_registry.onnx_tools import run_golden_examples
 from model_registry.package import binary_fields, compatibility, field_sources
-from model_registry.package.golden import parse_lines
+from model_registry.package.golden_examples import parse_lines
 from model_registry.package.signature import Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
 from tests.unit.model_registry.package.test_signature import GOOD
@@ -104,7 +104,7 @@ GOLDEN = {"image": "AAECAw==", "a": 1, "b": 2.5, "t": 1_700_000_000_000, "s": "w
 
 def test_golden_examples_have_everything_by_name() -> None:
     (example,) = parse_lines(line(**GOLDEN), MIXED)
-    parsed = run_golden.fed(MIXED, [example.event])
+    parsed = run_golden_examples.fed(MIXED, [example.event])
     assert parsed["image"].tolist() == [[[0, 1], [2, 3]]]
     assert parsed["x"].tolist()[0][:2] == [1.0, 2.5]
     assert parsed["t"].tolist() == [1_700_000_000_000]

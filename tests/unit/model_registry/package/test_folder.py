@@ -13,7 +13,7 @@ from model_registry.errors import BadReference, Corrupt, NotFound, Refused, Unre
 from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor
 from model_registry.onnx_tools import prepare_package as prepare
-from model_registry.package.golden import GoldenExample
+from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.signature import SignatureError
 from model_registry.stores.oci_layout import LayoutStore
 from tests.conformance.store import put, put_manifest

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from model_registry.package import model_outputs
 from model_registry.package.compatibility import describe_decision, describe_output
-from model_registry.package.golden import agrees
+from model_registry.package.golden_examples import agrees
 from model_registry.package.model_outputs import MAX_ELEMENTS, OutputMismatch
 from model_registry.package.signature import Argmax, Decision, Output, Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature

@@ -18,7 +18,7 @@ from scorer.models.load_guard import ACCEPTED, DIED, REFUSED, SUPERSEDED, TOO_LO
 from scorer.settings import Settings
 from tests.support import batch_models, hostile_models, models
 from tests.support.waiting import STEP_SECONDS
-from tests.unit.model_registry.onnx_tools.test_run_golden import alone_and_tolerant
+from tests.unit.model_registry.onnx_tools.test_run_golden_examples import alone_and_tolerant
 from tests.unit.scorer.minimal import minimal
 
 MEBIBYTE = 1 << 20

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import run_golden
+from model_registry.onnx_tools import run_golden_examples
 from model_registry.onnx_tools.prepare_package import MissingScores, prepare
 from model_registry.package.placeholders import BLANK
 from tests.support import batch_models, models
@@ -68,7 +68,7 @@ def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> 
     (tmp_path / "golden.jsonl").unlink()
     with pytest.raises(Refused, match="cannot run the model") as caught:
         prepare(tmp_path)
-    assert caught.value.hint == run_golden.ZEROS
+    assert caught.value.hint == run_golden_examples.ZEROS
     batch_models.complete(tmp_path, stated, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
     assert prepare(tmp_path).ran
 

@@ -18,7 +18,7 @@ from model_registry.onnx_tools.file import OnnxFile
 from model_registry.package import batch_probe, binary_fields, model_outputs
 from model_registry.package.dtypes import array_dtype
 from model_registry.package.event_tree import look_up
-from model_registry.package.golden import GoldenExample, agrees
+from model_registry.package.golden_examples import GoldenExample, agrees
 from model_registry.package.model_inputs import InputAssembler, Tensors, array_from_bytes, neutral_rows, ragged
 from model_registry.package.padding import LengthPlan, add_batch_dimension, is_ragged, run_all
 from model_registry.package.placeholders import BLANK
