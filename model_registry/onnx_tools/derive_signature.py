@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from model_registry.onnx_tools import tensors
-from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, Shape
+from model_registry.onnx_tools import declared_tensors
+from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, Shape
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.placeholders import BLANK
 from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, VARIES, is_open
@@ -76,7 +76,7 @@ def _fed(tensor: ModelTensor, *, alone: bool) -> TensorInput:
 
 
 def _input_doubt(tensor: ModelTensor) -> str | None:
-    if fault := tensors.shape_fault(tensor):
+    if fault := declared_tensors.shape_fault(tensor):
         return fault
     if tensor.dtype not in DTYPES:
         return f"input {tensor.name!r} is {tensor.dtype}; it must be one of {', '.join(DTYPES)}"
@@ -109,7 +109,12 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
         return None
     named = ", ".join(f"{tensor.name} ({tensor.dtype})" for tensor in outputs)
     odd = next(
-        (f"; {tensor.name!r} is no tensor: {tensors.remedy(tensor)}" for tensor in outputs if not tensors.is_tensor(tensor)), ""
+        (
+            f"; {tensor.name!r} is no tensor: {declared_tensors.remedy(tensor)}"
+            for tensor in outputs
+            if not declared_tensors.is_tensor(tensor)
+        ),
+        "",
     )
     return f"which output is the score, and which column of it? The model gives {named or 'nothing'}{odd}"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from model_registry import atomic_files, package
 from model_registry.atomic_files import is_confined
 from model_registry.errors import Refused
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 
 
 def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:

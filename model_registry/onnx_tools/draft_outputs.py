@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from model_registry.errors import Refused
+from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, is_batch, is_name, is_tensor, remedy
 from model_registry.onnx_tools.derive_signature import answer_shape
-from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, is_batch, is_name, is_tensor, remedy
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS
 from model_registry.package.placeholders import BLANK
 from model_registry.package.shapes import VARIES, format_shape, is_open

@@ -13,18 +13,18 @@ import msgspec
 from model_registry import package
 from model_registry.errors import Refused
 from model_registry.onnx_tools import (
-    draft,
+    declared_tensors,
     draft_events,
     draft_folder,
+    draft_inputs,
     draft_labels,
     draft_outputs,
     draft_unbatched,
     remove_zipmap,
     safety,
-    tensors,
 )
 from model_registry.onnx_tools.draft_events import Event
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 from model_registry.onnx_tools.prepare_package import golden_lines_from_file
 from model_registry.package import golden_examples, placeholders
 from model_registry.package.placeholders import BLANK
@@ -78,7 +78,7 @@ def _write(
     stated: Path, folder: Path, example: Path | None, labels: Path | None, domains: Collection[str], scratch: Path
 ) -> DraftedPackage:
     onnx_file = safety.check(stated, None, domains)
-    if fault := tensors.unfeedable_reason(onnx_file.inputs):
+    if fault := declared_tensors.unfeedable_reason(onnx_file.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
     model, changes = _without_zipmap(stated, onnx_file, folder, scratch)
     onnx_file = onnx_file if model is stated else safety.check(model, None, domains)
@@ -86,7 +86,7 @@ def _write(
     document, notes = _signature(onnx_file, events, draft_labels.read(labels) if labels else [])
     notes[:0] = changes
     signature = None if any(placeholders.find_in_document(document)) else parse_signature(msgspec.json.encode(document))
-    if signature and (fault := tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
+    if signature and (fault := declared_tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
         raise Refused(fault, "export the model again, or write its signature.json by hand")
     texts = {package.SIGNATURE: msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"}
     if golden_lines := _golden(model, onnx_file, signature, events, notes):
@@ -109,7 +109,7 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
     Raises:
         Refused: The library `onnx` is not installed, the folder already has the model, or the copy gives other numbers.
     """
-    zipped = any(output.dtype == tensors.MAPS for output in onnx_file.outputs)
+    zipped = any(output.dtype == declared_tensors.MAPS for output in onnx_file.outputs)
     if not zipped or not remove_zipmap.is_in(onnx_file) or onnx_file.external:
         return model, []
     if (folder / package.MODEL).exists():
@@ -135,13 +135,13 @@ def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[st
     outputs = draft_unbatched.batched(stated, onnx_file.outputs)
     reason = draft_unbatched.reason(stated, outputs)
     opened = list(stated)
-    drafted, notes = draft.inputs(opened, values)
+    drafted, notes = draft_inputs.inputs(opened, values)
     lengths = "" if reason else draft_unbatched.reason_of_lengths(stated, outputs, drafted)
     if reason := reason or lengths:
         stated, outputs = draft_unbatched.of_one(stated, outputs, lengths=bool(lengths))
         fed = draft_unbatched.are_fed(stated)
         opened = [draft_unbatched.opened(tensor, alone=tensor in fed) for tensor in stated]
-        drafted, notes = draft.inputs(opened, values)
+        drafted, notes = draft_inputs.inputs(opened, values)
     only = len(stated) == 1
     inputs = [draft_unbatched.single(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
     if reason:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from model_registry.onnx_tools.declared_tensors import ModelTensor, is_batch, is_name
 from model_registry.onnx_tools.derive_signature import tensor_skeleton
-from model_registry.onnx_tools.draft import NONE_NAMED
-from model_registry.onnx_tools.tensors import ModelTensor, is_batch, is_name
+from model_registry.onnx_tools.draft_inputs import NONE_NAMED
 from model_registry.package import placeholders
 from model_registry.package.shapes import VARIES, is_open
 
@@ -30,7 +30,7 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Return the reason why the model takes one event at a time, by its shapes.
 
-    The text is empty if the model takes batches, or bytes such as a file, which `draft.inputs` handles.
+    The text is empty if the model takes batches, or bytes such as a file, which `draft_inputs.inputs` handles.
     """
     opened = [tensor for tensor in inputs if tensor.shape and is_open(tensor.shape[0])]
     if not opened and (fixed := next((tensor for tensor in inputs if tensor.shape[:1] == (1,)), None)):

@@ -5,7 +5,7 @@ The module `safety` decides by the allowed domains whether a model may use these
 
 from model_registry.errors import Refused
 from model_registry.extras import install_command
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 
 DOMAINS = ("ai.onnx.contrib", "com.microsoft.extensions")
 

@@ -13,8 +13,8 @@ import msgspec
 from model_registry import atomic_files, package
 from model_registry.errors import Refused
 from model_registry.oci import build_artifact
-from model_registry.onnx_tools import derive_signature, run_golden_examples, runtime_requirements, safety, tensors
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools import declared_tensors, derive_signature, run_golden_examples, runtime_requirements, safety
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 from model_registry.package import Package, golden_examples, placeholders
 from model_registry.package.placeholders import BLANK
 from model_registry.package.signature import Signature
@@ -98,10 +98,10 @@ def prepare(
         members, others = _members(folder, ())
         return PreparedPackage(contents, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
-    if fault := tensors.unfeedable_reason(model.inputs):
+    if fault := declared_tensors.unfeedable_reason(model.inputs):
         raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
-    if odd := tensors.first_unreadable(model.outputs):
-        raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", tensors.remedy(odd))
+    if odd := declared_tensors.first_unreadable(model.outputs):
+        raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)
     contents = _read(folder, signature)
     golden_examples.check_has_example(signature, contents.golden)

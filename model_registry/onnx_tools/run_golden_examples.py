@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import locales, ort_extensions
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools import locale_hints, ort_extensions
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 from model_registry.package import batch_probe, binary_fields, model_outputs
 from model_registry.package.dtypes import array_dtype
 from model_registry.package.event_tree import look_up
@@ -193,7 +193,7 @@ class LoadedOnnxModel:
         except Exception as error:  # noqa: BLE001 - the runtime's errors have no common class but this
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:500]
             message = f"ONNX Runtime {self.version} cannot run the model: {reason}"
-            raise Refused(message, locales.hint(reason) or NO_SCORER) from None
+            raise Refused(message, locale_hints.hint(reason) or NO_SCORER) from None
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:

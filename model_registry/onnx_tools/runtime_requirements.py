@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from model_registry.errors import Corrupt
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{key}" for key in ("opset", "ir", "onnxruntime", "device"))

@@ -12,8 +12,8 @@ from model_registry import atomic_files
 from model_registry.atomic_files import is_confined
 from model_registry.default_limits import DEFAULT_DOMAINS
 from model_registry.errors import Refused
-from model_registry.onnx_tools import file, tensors
-from model_registry.onnx_tools.file import External, OnnxFile
+from model_registry.onnx_tools import declared_tensors, onnx_reader
+from model_registry.onnx_tools.onnx_reader import External, OnnxFile
 from model_registry.package.signature import Signature
 
 OLDEST_OPSET = 7  # the oldest opset that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
@@ -34,7 +34,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
         Refused: External data is outside the package, an operator's domain is not allowed, the opset is too old, or the
             signature does not fit.
     """
-    onnx_file = file.read(model)
+    onnx_file = onnx_reader.read(model)
     for external in onnx_file.external:
         if fault := _external_fault(model, external):
             raise Refused(
@@ -42,7 +42,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
             )
     if fault := operator_fault(onnx_file, domains):
         raise Refused(f"{model.name} {fault}", "model.op_domains lists the domains that a scorer allows")
-    if signature and (fault := tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
+    if signature and (fault := declared_tensors.find_fault(signature, onnx_file.inputs, onnx_file.outputs)):
         raise Refused(fault, "signature.json and model.onnx must belong together")
     return onnx_file
 

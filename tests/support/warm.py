@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.waiting import STEP_SECONDS
 
 PROGRAMS = {"scorer": "scorer.cli", "publisher": "publisher.cli", "model-registry": "model_registry.cli"}
-USED_LATER = ("httpx", "model_registry.onnx_tools.file", "model_registry.package", "model_registry.stores.open")
+USED_LATER = ("httpx", "model_registry.onnx_tools.onnx_reader", "model_registry.package", "model_registry.stores.open")
 """What commands import in their functions; not ONNX Runtime, which has threads from then on."""
 
 

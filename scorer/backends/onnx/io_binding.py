@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from model_registry.onnx_tools.tensors import ModelTensor
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]

@@ -19,9 +19,9 @@ from model_registry.cache import Cache
 from model_registry.errors import RegistryError
 from model_registry.extras import install_command
 from model_registry.oci.digests import hex_digits
-from model_registry.onnx_tools import locales, ort_extensions, runtime_requirements, safety, tensors
+from model_registry.onnx_tools import declared_tensors, locale_hints, ort_extensions, runtime_requirements, safety
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from model_registry.onnx_tools.derive_signature import derive
-from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.padding import add_batch_dimension
@@ -132,7 +132,7 @@ class OnnxRuntime:
                 options.register_custom_ops_library(library)
             session = ort.InferenceSession(str(package.model_path), options, providers=list(stated.items()))
         except Exception as error:
-            missing = locales.hint(str(error))
+            missing = locale_hints.hint(str(error))
             raise ModelRefused(
                 f"ONNX Runtime cannot load the model: {_first_line(error)}{missing and f'; {missing}'}"
             ) from error
@@ -184,7 +184,7 @@ class OnnxModel:
         inputs = _tensors(session.get_inputs())
         outputs = _tensors(session.get_outputs())
         self._signature = package.signature or _derive_signature(inputs, outputs)
-        if fault := tensors.find_fault(self._signature, inputs, outputs):
+        if fault := declared_tensors.find_fault(self._signature, inputs, outputs):
             raise ModelRefused(fault)
         self._assembler = InputAssembler(self._signature)
         self._outputs = list(dict.fromkeys(output.tensor for output in self._signature.outputs))

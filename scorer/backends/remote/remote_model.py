@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import grpc
 
-from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, input_fault, output_fault
+from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, input_fault, output_fault
 from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.signature import Signature

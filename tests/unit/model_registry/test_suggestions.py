@@ -6,7 +6,7 @@ import pytest
 
 from model_registry import atomic_files, package, suggestions
 from model_registry.errors import BadFile, Refused, Unreachable
-from model_registry.onnx_tools import file
+from model_registry.onnx_tools import onnx_reader
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.runtime.configuration import SettingsError
 from scorer.settings import load
@@ -47,7 +47,7 @@ def test_a_misspelt_folder_of_a_version_and_of_a_registry_name_the_ones_beside_t
 def test_a_misspelt_model_and_example_file_name_the_one_beside_it(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").touch()
     with pytest.raises(Unreachable) as raised:
-        file.read(tmp_path / "modle.onnx")
+        onnx_reader.read(tmp_path / "modle.onnx")
     assert raised.value.hint == f"did you mean '{tmp_path / 'model.onnx'}'?"
     with pytest.raises(BadFile) as caught:
         atomic_files.read_named("examples", tmp_path / "model.onx")

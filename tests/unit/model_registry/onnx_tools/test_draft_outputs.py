@@ -1,7 +1,7 @@
 """The outputs that a draft takes from a model."""
 
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from model_registry.onnx_tools.draft_outputs import answers_to_one
-from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package.placeholders import BLANK
 
 IMAGE = ModelTensor("x", "float32", (1, 4))

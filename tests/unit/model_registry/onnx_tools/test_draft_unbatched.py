@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from model_registry.onnx_tools import draft, draft_events, draft_unbatched
-from model_registry.onnx_tools.tensors import ModelTensor
+from model_registry.onnx_tools import draft_events, draft_inputs, draft_unbatched
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from model_registry.package import placeholders
 from model_registry.package.signature_schema import parse_signature
 
@@ -63,7 +63,7 @@ def test_a_file_of_bytes_is_no_batch() -> None:
 def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
     tensor = ModelTensor("x", "float32", shape)
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft.inputs([drafted], draft_events.values(events))
+    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values(events))
     whole = draft_unbatched.single(reason, tensor, drafted)
     assert whole | document | {"batch": False} == whole
     for field in whole["fields"]:
@@ -76,7 +76,7 @@ def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any],
 def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
     tensors = [ModelTensor("ids", "int64", (1, "len")), ModelTensor("ids_mask", "bool", (1, "len"))]
     opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    reason, _ = draft_inputs.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
     ids, mask = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert ids["shape"] == [1, -1]
     assert "pad" not in ids
@@ -88,7 +88,7 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:
     tensors = [ModelTensor("x", "float32", (1, 2)), ModelTensor("state", "float32", (1, 1, 8))]
     opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft.inputs(opened, draft_events.values([{"x": [1, 2]}]))
+    reason, _ = draft_inputs.inputs(opened, draft_events.values([{"x": [1, 2]}]))
     _, state = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert placeholders.is_placeholder(state["value"])
     assert state["batch"] is False
@@ -97,7 +97,7 @@ def test_an_input_that_no_field_feeds_is_a_constant() -> None:
 def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 3, 2, 2))
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
     document = draft_unbatched.single(reason, tensor, drafted)
     assert document["shape"] == [1, 3, 2, 2]
     (gap,) = document["fields"]
@@ -107,7 +107,7 @@ def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> No
 def test_the_only_input_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 1, 8))
     drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft.inputs([drafted], draft_events.values([{"a": "text"}]))
+    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values([{"a": "text"}]))
     assert "fields" in draft_unbatched.single(reason, tensor, drafted, only=True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model_registry.errors import Corrupt
-from model_registry.onnx_tools import file
+from model_registry.onnx_tools import onnx_reader
 
 
 class Bomb:
@@ -41,6 +41,6 @@ def test_the_exporter_of_another_format_is_named_and_nothing_is_unpickled(tmp_pa
     path, mark = tmp_path / name, tmp_path / "executed"
     path.write_bytes(pickle.dumps(Bomb(mark)))
     with pytest.raises(Corrupt, match="is no ONNX file") as raised:
-        file.read(path)
+        onnx_reader.read(path)
     assert exporter in raised.value.hint
     assert not mark.exists()

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from model_registry.errors import Refused
-from model_registry.onnx_tools import draft_outputs, file, remove_zipmap
-from model_registry.onnx_tools.tensors import MAPS, ModelTensor
+from model_registry.onnx_tools import draft_outputs, onnx_reader, remove_zipmap
+from model_registry.onnx_tools.declared_tensors import MAPS, ModelTensor
 from tests.support import models
 
 LABEL = ModelTensor("label", "int64", ("N",))
@@ -40,12 +40,12 @@ def zipped(path: Path, classes: dict[str, Any], rows: int | str = "N") -> None:
 def test_the_output_of_a_final_zipmap_becomes_a_tensor(tmp_path: Path, classes: dict[str, Any]) -> None:
     path = tmp_path / "model.onnx"
     zipped(path, classes)
-    assert [output.dtype for output in file.read(path).outputs] == ["int64", MAPS]
-    assert remove_zipmap.is_in(file.read(path))
+    assert [output.dtype for output in onnx_reader.read(path).outputs] == ["int64", MAPS]
+    assert remove_zipmap.is_in(onnx_reader.read(path))
     unzipped = remove_zipmap.without(path)
     assert unzipped is not None
     assert remove_zipmap.compare(path, unzipped) == ""
-    stated = file.parse(unzipped.data)
+    stated = onnx_reader.parse(unzipped.data)
     assert stated.outputs[1] == ModelTensor("probability", "float32", (None, 2))
     assert not remove_zipmap.is_in(stated)
     x = np.array([[0, 0], [0, 9]], np.float32)
@@ -68,7 +68,7 @@ def test_a_fixed_batch_of_one_stays_in_the_output(tmp_path: Path) -> None:
     unzipped = remove_zipmap.without(tmp_path / "model.onnx")
     assert unzipped is not None
     assert remove_zipmap.compare(tmp_path / "model.onnx", unzipped) == ""
-    assert file.parse(unzipped.data).outputs[1] == ModelTensor("probability", "float32", (1, 2))
+    assert onnx_reader.parse(unzipped.data).outputs[1] == ModelTensor("probability", "float32", (1, 2))
 
 
 def test_other_numbers_are_rejected(tmp_path: Path) -> None:

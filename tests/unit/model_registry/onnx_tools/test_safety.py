@@ -11,10 +11,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.errors import Corrupt, Refused
 from model_registry.onnx_tools import run_golden_examples, runtime_requirements, safety
+from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, find_fault
 from model_registry.onnx_tools.derive_signature import Underivable, derive
-from model_registry.onnx_tools.file import OnnxFile
+from model_registry.onnx_tools.onnx_reader import OnnxFile
 from model_registry.onnx_tools.runtime_requirements import DEVICE, IR, OPSET, RUNTIME
-from model_registry.onnx_tools.tensors import UNKNOWN, ModelTensor, find_fault
 from model_registry.package import placeholders
 from model_registry.package.golden_examples import GoldenExample
 from model_registry.package.placeholders import BLANK

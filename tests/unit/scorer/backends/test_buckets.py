@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry import package
-from model_registry.onnx_tools.tensors import ModelTensor
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from scorer.backends import select
 from scorer.backends.base import InferenceFailed, ModelRefused
 from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces

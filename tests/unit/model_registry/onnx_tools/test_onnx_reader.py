@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from model_registry.errors import Corrupt, Unreachable
-from model_registry.onnx_tools import file, protobuf_reader
-from model_registry.onnx_tools.file import External
-from model_registry.onnx_tools.tensors import ModelTensor
+from model_registry.onnx_tools import onnx_reader, protobuf_reader
+from model_registry.onnx_tools.declared_tensors import ModelTensor
+from model_registry.onnx_tools.onnx_reader import External
 from tests.unit.model_registry.conftest import onnx_bytes
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3), helper.make_opsetid("org.example", 1)]
@@ -36,7 +36,7 @@ def branch(name: str, node: Any) -> Any:
 
 def test_inputs_outputs_opsets_and_operators() -> None:
     weights = numpy_helper.from_array(np.ones((2, 1), np.float32), "w")
-    onnx_file = file.parse(
+    onnx_file = onnx_reader.parse(
         model(
             [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Own", ["c"], ["z"], domain="org.example")],
             [info("x", "N", 2), info("c", None, 1, kind=TensorProto.STRING), info("w", 2, 1)],
@@ -65,7 +65,7 @@ def test_operators_and_weights_inside_of_branches_and_functions_count() -> None:
     body = helper.make_function(
         "org.local", "Twice", ["a"], ["b"], [helper.make_node("Inner", ["a"], ["b"], domain="org.example")], OPSETS
     )
-    onnx_file = file.parse(model([choice], [info("x", "N", 1)], [info("y", "N", 1)], functions=[body]))
+    onnx_file = onnx_reader.parse(model([choice], [info("x", "N", 1)], [info("y", "N", 1)], functions=[body]))
     assert onnx_file.operators >= {("", "If"), ("org.example", "Deep"), ("", "Relu"), ("org.example", "Inner")}
     assert onnx_file.functions == {("org.local", "Twice")}
     assert onnx_file.external == [External("weights.bin", 8, 16)]
@@ -85,27 +85,27 @@ def test_a_forest_costs_no_more_fields_than_it_has_attributes(monkeypatch: pytes
         n_targets=1,
     )
     buffer = protobuf_reader.Buffer(model([node], [info("x", "N", 1)], [info("y", "N", 1)]), 200)
-    assert file.parse(buffer.data).operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}
-    assert file._Reader(buffer).model().operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}
+    assert onnx_reader.parse(buffer.data).operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}
+    assert onnx_reader._Reader(buffer).model().operators == {("ai.onnx.ml", "TreeEnsembleRegressor")}
 
 
 def test_a_sequence_is_no_tensor_and_a_type_may_be_missing() -> None:
     maps = helper.make_tensor_sequence_value_info("m", TensorProto.FLOAT, None)
     untyped = onnx.ValueInfoProto(name="u")
-    onnx_file = file.parse(model([helper.make_node("Any", ["x"], ["m", "u"])], [info("x", "N", 1)], [maps, untyped]))
+    onnx_file = onnx_reader.parse(model([helper.make_node("Any", ["x"], ["m", "u"])], [info("x", "N", 1)], [maps, untyped]))
     assert [tensor.dtype for tensor in onnx_file.outputs] == ["a sequence", "unknown"]
 
 
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(onnx_bytes())
-    assert file.read(path).inputs == [ModelTensor("x", "float32", ("N", 2))]
+    assert onnx_reader.read(path).inputs == [ModelTensor("x", "float32", ("N", 2))]
     for content in (b"", b"weights", b"\x08\x08"):
         path.write_bytes(content)
         with pytest.raises(Corrupt, match=r"model\.onnx is"):
-            file.read(path)
+            onnx_reader.read(path)
     with pytest.raises(Unreachable, match="the model"):
-        file.read(tmp_path / "absent.onnx")
+        onnx_reader.read(tmp_path / "absent.onnx")
 
 
 def message(number: int, content: bytes) -> bytes:
@@ -126,9 +126,9 @@ def nested(depth: int) -> bytes:
 
 
 def test_depth_and_the_number_of_fields_are_bounded() -> None:
-    assert file.parse(nested(file.MAX_DEPTH))
+    assert onnx_reader.parse(nested(onnx_reader.MAX_DEPTH))
     with pytest.raises(Corrupt, match="graphs within graphs"):
-        file.parse(nested(file.MAX_DEPTH + 1))
+        onnx_reader.parse(nested(onnx_reader.MAX_DEPTH + 1))
     with pytest.raises(Corrupt, match="more than"):
         list(protobuf_reader.fields(protobuf_reader.Buffer(b"\x08\x01" * 100, 99), (0, 200)))
 
@@ -136,16 +136,16 @@ def test_depth_and_the_number_of_fields_are_bounded() -> None:
 @pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\xff" * 12, b"\x0b", b"\x00\x00", b"\x0d\x00", b"\x3a\x80"])
 def test_lengths_that_lie_are_refused(data: bytes) -> None:
     with pytest.raises(Corrupt):
-        file.parse(data)
+        onnx_reader.parse(data)
 
 
 @settings(max_examples=200)
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 250), st.integers(0, 255)), min_size=1, max_size=8))
 def test_any_bytes_are_corrupt_and_a_damaged_model_is_read_or_corrupt(any_: bytes, damage: list[tuple[int, int]]) -> None:
     with pytest.raises(Corrupt):
-        file.parse(any_)
+        onnx_reader.parse(any_)
     data = bytearray(onnx_bytes())
     for at, value in damage:
         data[at % len(data)] = value
     with contextlib.suppress(Corrupt):
-        file.parse(bytes(data))
+        onnx_reader.parse(bytes(data))

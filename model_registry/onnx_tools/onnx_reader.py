@@ -13,8 +13,8 @@ from pathlib import Path
 from model_registry import atomic_files
 from model_registry.errors import Corrupt
 from model_registry.onnx_tools import export_hints, protobuf_reader
+from model_registry.onnx_tools.declared_tensors import MAPS, UNKNOWN, ModelTensor, Shape
 from model_registry.onnx_tools.protobuf_reader import Buffer, Span
-from model_registry.onnx_tools.tensors import MAPS, UNKNOWN, ModelTensor, Shape
 from model_registry.untrusted_input.files import open_regular
 
 MAX_DEPTH = 32  # most nested graphs

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from model_registry.onnx_tools.declared_tensors import ModelTensor
 from model_registry.onnx_tools.derive_signature import mask, masked_by, pad_gap, skeleton, tensor_skeleton
-from model_registry.onnx_tools.tensors import ModelTensor
 from model_registry.package import binary_fields, json_path, placeholders
 from model_registry.package.dtypes import DTYPES, FLOAT_LIMITS, event_fault
 from model_registry.package.json_path import Step
