@@ -36,7 +36,7 @@ from model_registry.package import Package
 from model_registry.stores import resolve_index
 from model_registry.stores.base import Store
 from model_registry.stores.oci_layout import LayoutStore
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
@@ -200,8 +200,8 @@ class Cache:
 def _read_note(path: Path) -> _Note | None:
     try:
         with open_regular(path) as stream:
-            note = documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Note, max_bytes=MAX_KNOWN_BYTES)
-    except (OSError, documents.UnreadableDocument):
+            note = json_documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Note, max_bytes=MAX_KNOWN_BYTES)
+    except (OSError, json_documents.UnreadableDocument):
         return None
     return note if digests.is_digest(note.digest) else None
 

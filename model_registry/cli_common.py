@@ -17,7 +17,7 @@ import typer
 from model_registry.errors import BadReference
 from model_registry.oci import digests, reference, tags
 from model_registry.oci.reference import ModelReference
-from model_registry.untrusted_input.text import printable, printable_json
+from model_registry.untrusted_input.terminal_text import printable, printable_json
 
 if TYPE_CHECKING:
     from model_registry.channels.history import ChannelMove

@@ -16,7 +16,7 @@ from model_registry.oci import manifest
 from model_registry.oci.manifest import Descriptor, Manifest
 from model_registry.signing import bundle
 from model_registry.signing.keys import PrivateKey
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 HISTORY_TYPE = "application/vnd.scorestream.promotion.v1+json"
 EVIDENCE_TYPE = "application/vnd.scorestream.evidence.v1+json"
@@ -119,7 +119,7 @@ def decode(data: bytes, channel: str, revision: int, source: str) -> ChannelMove
         attribute: parsed.annotations[NOTE + name] for attribute, name in NAMES.items() if NOTE + name in parsed.annotations
     }
     try:
-        values["roles"] = documents.ANY.decode(values.get("roles", "[]"))
+        values["roles"] = json_documents.ANY.decode(values.get("roles", "[]"))
         values["at"] = datetime.fromisoformat(values["at"]).astimezone(UTC)
         values |= {name: int(values[name]) for name in ("revision", "restores") if name in values}
         values["evidence"] = _first_layer(parsed, EVIDENCE_TYPE)

@@ -39,7 +39,7 @@ from model_registry.cli_common import (
 )
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError
 from model_registry.oci import digests, tags
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ import typer
 
 from model_registry.cli_common import Json, print_result
 from model_registry.default_limits import DEFAULT_DOMAINS
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 
 Example = Annotated[
     Path | None,

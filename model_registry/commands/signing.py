@@ -20,7 +20,7 @@ from model_registry.cli_common import (
 )
 from model_registry.errors import BadReference
 from model_registry.oci import tags
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 
 if TYPE_CHECKING:
     from model_registry.signing.keys import PrivateKey

@@ -20,7 +20,7 @@ from model_registry.cli_common import (
     trusted_keys,
 )
 from model_registry.oci import digests, tags
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 
 if TYPE_CHECKING:
     from model_registry.package.signature import Signature
@@ -130,31 +130,33 @@ def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[d
 
 def _contract(signature: "Signature") -> list[tuple[str, str]]:
     """Return the lines (kind, description) that describe a version's inputs, constants, outputs, labels and decision."""
-    from model_registry.package import compatibility, field_sources, json_path
+    from model_registry.package import field_sources, json_path, version_difference
 
     where = {
         field.name: f" at {json_path.format_path(field.path)}" if field.path else field_sources.describe_source(field)
         for field in signature.fields
     }
-    lines = [("input", f"{field.name}: {compatibility.describe_type(field)}{where[field.name]}") for field in signature.fields]
+    lines = [
+        ("input", f"{field.name}: {version_difference.describe_type(field)}{where[field.name]}") for field in signature.fields
+    ]
     lines += [
-        ("constant", f"{tensor.tensor}: {compatibility.describe_tensor(tensor)}")
+        ("constant", f"{tensor.tensor}: {version_difference.describe_tensor(tensor)}")
         for tensor in signature.inputs
         if tensor.value is not None
     ]
     lines += [
-        ("made", f"{tensor.tensor}: {compatibility.describe_tensor(tensor)}")
+        ("made", f"{tensor.tensor}: {version_difference.describe_tensor(tensor)}")
         for tensor in signature.inputs
         if tensor.mask_of or tensor.length_of
     ]
     lines += [
-        ("output", f"{output.name or 'score'}: {compatibility.describe_output(signature, output)}")
+        ("output", f"{output.name or 'score'}: {version_difference.describe_output(signature, output)}")
         for output in signature.outputs
     ]
     if signature.labels is not None:
-        lines.append(("labels", compatibility.describe_labels(signature.labels)))
+        lines.append(("labels", version_difference.describe_labels(signature.labels)))
     if signature.decision is not None:
-        lines.append(("decision", compatibility.describe_decision(signature)))
+        lines.append(("decision", version_difference.describe_decision(signature)))
     if signature.batch_tolerance is not None:
         lines.append(("batch", f"numbers of a score may differ by {signature.batch_tolerance:g} between batches"))
     return lines
@@ -162,7 +164,7 @@ def _contract(signature: "Signature") -> list[tuple[str, str]]:
 
 def _show_difference(json: bool, old: "tuple[Store, str]", new: "tuple[Store, str]") -> None:
     from model_registry import package
-    from model_registry.package.compatibility import compare_versions
+    from model_registry.package.version_difference import compare_versions
     from model_registry.stores import resolve_index
 
     (before, after) = (resolve_index.describe_version(store, digest) for store, digest in (old, new))

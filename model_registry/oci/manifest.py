@@ -18,7 +18,7 @@ import msgspec
 from model_registry.atomic_files import check_paths
 from model_registry.errors import BadReference, Corrupt
 from model_registry.oci import digests
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 MAX_BYTES = 4 << 20  # of a manifest: the size that registries must accept (OCI distribution-spec, "Pushing manifests")
 MAX_FILES = 1000
@@ -141,8 +141,8 @@ _Document = TypeVar("_Document", Manifest, ImageIndex)
 def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
     """Decode untrusted JSON as the type `into`. Raises Corrupt, whose message starts with `description`."""
     try:
-        return documents.decode(data, into)
-    except documents.UnreadableDocument as error:
+        return json_documents.decode(data, into)
+    except json_documents.UnreadableDocument as error:
         raise Corrupt(f"{description} is no valid document: {error}") from None
 
 

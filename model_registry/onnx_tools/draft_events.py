@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from model_registry import atomic_files
 from model_registry.errors import Refused
 from model_registry.package.json_path import MAX_STEPS, Step
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 MOST_EVENTS = 100  # most events that are read; a file may have more
 MAX_LINE = 16 << 20  # largest size of one event in bytes
@@ -72,8 +72,8 @@ def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
 
 def _event(path: Path, number: int, line: bytes) -> Event:
     try:
-        event = documents.ANY.decode(line)  # and can be written again, as a golden example
-    except documents.UnreadableDocument as error:
+        event = json_documents.ANY.decode(line)  # and can be written again, as a golden example
+    except json_documents.UnreadableDocument as error:
         _fail(path, number, f"no JSON: {error}")
     if not isinstance(event, dict):
         _fail(path, number, "it is no object")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from model_registry import atomic_files
 from model_registry.errors import Refused
-from model_registry.package.validation import check_unique
+from model_registry.package.document_validation import check_unique
 
 MAX_BYTES = 1 << 20
 

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from model_registry.package.validation import suggestion
+from model_registry.package.document_validation import suggestion
 
 FLOAT_LIMITS = {"float16": 65504.0, "float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}  # IEEE 754 maxima
 INTEGER_BITS = (8, 16, 32, 64)

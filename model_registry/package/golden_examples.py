@@ -11,7 +11,7 @@ from model_registry.package import binary_fields, dtypes, json_path
 from model_registry.package.event_tree import WrongStep, look_up
 from model_registry.package.shapes import MAX_RANK, array_fault
 from model_registry.package.signature import InputField, Signature
-from model_registry.untrusted_input import documents as json_documents
+from model_registry.untrusted_input import json_documents as json_documents
 
 MAX_BYTES = 64 << 20
 KEYS = {"event", "score", "tolerance"}

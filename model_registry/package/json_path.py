@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 Step = str | int
 """The name of a field, or the index in an array."""
@@ -56,7 +56,7 @@ def _step(match: re.Match[str]) -> Step:
     if match["quoted"] is None:
         return match["name"]
     try:
-        name = documents.decode(match["quoted"], str)
+        name = json_documents.decode(match["quoted"], str)
     except ValueError as error:
         raise ValueError(f"{match['quoted']:.100} is no name in quotation marks: {error}") from None
     return name

@@ -6,7 +6,7 @@ from typing import Any
 
 from model_registry import atomic_files
 from model_registry.errors import Refused
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from model_registry.untrusted_input.files import open_regular
 
 BLANK = "FILL IN"
@@ -59,8 +59,8 @@ def check(folder: Path) -> None:
 
 def _in_json(data: bytes) -> list[tuple[str, str]]:
     try:
-        return list(find_in_document(documents.ANY.decode(data)))
-    except documents.UnreadableDocument:
+        return list(find_in_document(json_documents.ANY.decode(data)))
+    except json_documents.UnreadableDocument:
         return []
 
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from model_registry.package.document_validation import check_whole_number
 from model_registry.package.dtypes import value_fault
-from model_registry.package.validation import check_whole_number
 
 MAX_WIDTH = 1 << 20  # most elements in one event's row of a tensor
 MAX_RANK = 8  # most dimensions of a tensor, without the batch

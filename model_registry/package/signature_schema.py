@@ -12,14 +12,15 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError
 
 from model_registry.package import (
     binary_fields,
+    document_validation,
     dtypes,
     dynamic_shapes,
     event_tree,
     field_sources,
     json_path,
     shapes,
-    validation,
 )
+from model_registry.package.document_validation import DocumentPart, Text, check_unique, check_whole_number, suggestion
 from model_registry.package.dtypes import FLOAT_LIMITS, value_fault
 from model_registry.package.shapes import MAX_RANK, MAX_WIDTH, VARIES
 from model_registry.package.signature import (
@@ -32,8 +33,7 @@ from model_registry.package.signature import (
     SignatureError,
     TensorInput,
 )
-from model_registry.package.validation import DocumentPart, Text, check_unique, check_whole_number, suggestion
-from model_registry.untrusted_input import documents as json_documents
+from model_registry.untrusted_input import json_documents as json_documents
 
 MAX_BYTES = 1 << 20
 MOST_CLASSES = 1_000  # of an event's score; a whole row holds more
@@ -352,7 +352,8 @@ def parse_signature(data: bytes | str) -> Signature:
         raise SignatureError(f"signature.json is no JSON: {error}") from None
     except ValidationError as error:
         raise SignatureError(
-            validation.format_error(error, "signature.json"), "model_registry/docs/signature.md describes signature.json"
+            document_validation.format_error(error, "signature.json"),
+            "model_registry/docs/signature.md describes signature.json",
         ) from None
     return Signature(
         inputs=tuple(tensor.read() for tensor in document.inputs),

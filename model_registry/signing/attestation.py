@@ -18,7 +18,7 @@ from model_registry.signing.keys import PrivateKey
 from model_registry.signing.predicates import HINT, TYPES
 from model_registry.signing.signatures import StoredBundle, TrustedKey
 from model_registry.stores.base import Store
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def read_predicate(path: Path) -> dict[str, Any]:
     """Read a predicate from a file. Raises BadFile if the file is missing or holds no JSON object."""
     data = read_named("predicate", path)
     try:
-        return documents.decode(data, dict[str, Any])
-    except documents.UnreadableDocument as error:
+        return json_documents.decode(data, dict[str, Any])
+    except json_documents.UnreadableDocument as error:
         raise BadFile(f"the predicate {path} is no JSON object: {error}", HINT) from None
 
 

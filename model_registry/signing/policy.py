@@ -19,12 +19,12 @@ from pydantic import BeforeValidator, ValidationError
 from model_registry.atomic_files import read_named
 from model_registry.errors import BadFile
 from model_registry.oci.digests import is_digest
-from model_registry.package import validation
-from model_registry.package.validation import DocumentPart, Text
+from model_registry.package import document_validation
+from model_registry.package.document_validation import DocumentPart, Text
 from model_registry.signing import keys
 from model_registry.signing.signatures import TrustedKey
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import UnreadableDocument
+from model_registry.untrusted_input.json_documents import UnreadableDocument
 
 MAX_BYTES = 1 << 20
 
@@ -94,14 +94,14 @@ def read(path: Path) -> Policy:
     try:
         document = _PolicyDocument.model_validate(_load(path))
     except ValidationError as error:
-        _fail(path, validation.format_error(error, "the policy"))
+        _fail(path, document_validation.format_error(error, "the policy"))
     trusted = [
         (entry.use, TrustedKey(entry.id, keys.read_public(path.parent / entry.file), entry.not_after))
         for entry in document.keys or []
     ]
     try:
-        validation.check_unique((key.id for _, key in trusted), "keys: the id")
-        validation.check_unique((key.key.fingerprint for _, key in trusted), "keys: the key")
+        document_validation.check_unique((key.id for _, key in trusted), "keys: the id")
+        document_validation.check_unique((key.key.fingerprint for _, key in trusted), "keys: the key")
     except ValueError as error:
         _fail(path, str(error))
     version_keys = tuple(key for use, key in trusted if use != "moves")

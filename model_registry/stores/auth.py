@@ -17,7 +17,7 @@ import msgspec
 from model_registry.errors import Corrupt, Refused, Unreachable
 from model_registry.stores import docker_config
 from model_registry.stores.docker_config import Credentials
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PART = re.compile(
@@ -151,8 +151,8 @@ class Authenticator:
             hint = f"docker login {self._name}" if status in (400, 401, 403) else "try again later"
             raise Unreachable(f"{realm.host} gives no token for {self._name}: it answered {status}", hint)
         try:
-            answer = documents.decode(body, _TokenResponse)
-        except documents.UnreadableDocument:
+            answer = json_documents.decode(body, _TokenResponse)
+        except json_documents.UnreadableDocument:
             raise Corrupt(f"{realm.host} answered something else than a token") from None
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from model_registry.errors import Misconfigured, Unreachable
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 HUB_KEY = "https://index.docker.io/v1/"  # Docker Hub's key, for historical reasons
 HUB_HOSTS = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
@@ -92,8 +92,8 @@ def _read(path: Path) -> _DockerConfig:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
         data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
-        return documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
-    except documents.UnreadableDocument as error:
+        return json_documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
+    except json_documents.UnreadableDocument as error:
         raise Misconfigured(f"{path} cannot be read: {error}", "repair it, or recreate it with docker login") from None
 
 
@@ -135,8 +135,8 @@ def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
             return None
         raise Unreachable(f"{program} get for {key} ended with {process.returncode}: {output:.200}", "try it in a shell")
     try:
-        response = documents.decode(process.stdout, _HelperCredentials)
-    except documents.UnreadableDocument:
+        response = json_documents.decode(process.stdout, _HelperCredentials)
+    except json_documents.UnreadableDocument:
         raise Unreachable(f"{program} get for {key} answered something else than credentials", "try it in a shell") from None
     if response.username == _IDENTITY:
         return Credentials("", "", response.secret)

@@ -18,8 +18,8 @@ from model_registry.errors import Corrupt, Denied, Misconfigured, Refused, Regis
 from model_registry.stores import auth, http_transport, retry
 from model_registry.stores.base import StoreOptions
 from model_registry.stores.retry import AttemptLimit, Timing
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.terminal_text import printable
 
 MAX_ERROR = 16 << 10  # bytes that are read of an error response
 PIECE = 256 << 10  # largest number of bytes that one decompression step returns
@@ -72,8 +72,8 @@ class OciResponse:
 def _error_message(body: bytes) -> str:
     """Return the message in the body of an error response: OCI's error JSON, other JSON, an HTML page or plain text."""
     try:
-        document = documents.ANY.decode(body)
-    except documents.UnreadableDocument:
+        document = json_documents.ANY.decode(body)
+    except json_documents.UnreadableDocument:
         page = body[:2_000].decode(errors="replace")
         title = _TITLE.search(page)
         return " ".join((title[1] if title else _TAG.sub(" ", page)).split())

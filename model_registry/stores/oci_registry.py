@@ -24,7 +24,7 @@ from model_registry.stores.http_client import OciClient, OciRequest, OciResponse
 from model_registry.stores.http_transport import MOST_CONNECTIONS
 from model_registry.stores.retry import Timing
 from model_registry.stores.upload import Upload, UploadTarget
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 
 PAGE = 1000  # requested number of tags per page
 MOST_PAGES = 200
@@ -543,8 +543,8 @@ def _is_list(body: bytes, subject: str) -> bool:
     if len(body) > manifest.MAX_BYTES:
         return True  # reported as an error elsewhere
     try:
-        document = documents.ANY.decode(body)
-    except documents.UnreadableDocument:
+        document = json_documents.ANY.decode(body)
+    except json_documents.UnreadableDocument:
         return False
     if not isinstance(document, dict) or "manifests" not in document or digests.from_bytes(body) == subject:
         return False

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from model_registry.untrusted_input.documents import MAX_DEPTH, UnreadableDocument
+from model_registry.untrusted_input.json_documents import MAX_DEPTH, UnreadableDocument
 
 MAX_NODES = 1_000_000
 """Most values in a document after alias expansion: nine lines of nested aliases can expand to a billion values."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from model_registry.untrusted_input.documents import DocumentDecoder
+from model_registry.untrusted_input.json_documents import DocumentDecoder
 from publisher.audit.assignment import CHAMPION, Answered
 from publisher.audit.event_audit import Audit, AuditedAnswers, Kind
 from publisher.audit.version_order import VersionCutover

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from model_registry.untrusted_input.documents import DocumentDecoder
+from model_registry.untrusted_input.json_documents import DocumentDecoder
 from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress

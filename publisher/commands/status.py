@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from model_registry.untrusted_input.text import printable_json
+from model_registry.untrusted_input.terminal_text import printable_json
 from publisher.errors import UNREACHABLE, Fatal
 from publisher.relay.lag_report import Observer, RelayStatus
 from publisher.relay.settings import load

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Count, DocumentDecoder, Int64, Unix, UnreadableDocument
+from model_registry.untrusted_input.json_documents import Count, DocumentDecoder, Int64, Unix, UnreadableDocument
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from model_registry.redaction import redacted
 from model_registry.standard_output import accept_any_text, ended_by_closed_pipe
-from model_registry.untrusted_input.text import printable_json
+from model_registry.untrusted_input.terminal_text import printable_json
 from publisher.errors import FINDING, INTERRUPTED, USAGE, Fatal
 from publisher.runtime.terminal import ConsoleLogHandler, PlainConsole
 from publisher.runtime.time_range import HELP as TIME_HELP

@@ -22,7 +22,7 @@ from pydantic_settings import SettingsError as EnvironmentFault
 from model_registry import suggestions as nearest_name
 from model_registry.redaction import MASK, redacted
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import UnreadableDocument
+from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.kafka import client_properties, security
 from publisher.kafka.clients import is_secret
 

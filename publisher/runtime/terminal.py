@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 
 
 class PlainConsole(Console):

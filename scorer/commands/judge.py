@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from model_registry.untrusted_input.text import printable_json
+from model_registry.untrusted_input.terminal_text import printable_json
 from publisher.errors import FINDING
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader

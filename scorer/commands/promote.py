@@ -35,7 +35,7 @@ from model_registry.cli_common import (
     print_result,
 )
 from model_registry.stores.base import Store
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set

@@ -11,12 +11,12 @@ from model_registry.channels import channel
 from model_registry.oci import manifest, reference
 from model_registry.package.signature import Signature
 from model_registry.stores.open import open_store
-from model_registry.untrusted_input.text import printable
+from model_registry.untrusted_input.terminal_text import printable
 from publisher.errors import FINDING, REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, print_json
 from scorer.decoding.types import FormatMismatch
-from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.generate import GENERATORS
+from scorer.schema_export.incompatible_changes import find_incompatible_changes
 from scorer.scores import formats
 from scorer.settings import load
 from scorer.settings.carry import check_record

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 from confluent_kafka import Message
 
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import Int64, Unix
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.json_documents import Int64, Unix
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letter_headers
 from scorer.scores.decode_record import CompleteScoreRecord, decode_complete_record
@@ -76,8 +76,8 @@ class DeadLetter:
 def decode(value: bytes | None, type_: type[RecordType]) -> RecordType | None:
     """Decode a record from JSON; None if it is not a record of the given type."""
     try:
-        return documents.decode(value, type_)
-    except documents.UnreadableDocument:
+        return json_documents.decode(value, type_)
+    except json_documents.UnreadableDocument:
         return None
 
 
@@ -85,7 +85,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
     """Decode a score record from JSON; None if it is not a score record, or its time is out of range."""
     try:
         record = decode_complete_record(value)
-    except documents.UnreadableDocument:
+    except json_documents.UnreadableDocument:
         return None
     return record if max(record.event_ms, record.scored_ms) <= LATEST_DATE_MS else None
 

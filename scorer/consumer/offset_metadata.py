@@ -5,7 +5,7 @@ The JSON keys are a contract with scorers of other releases. The metadata is unt
 
 import msgspec
 
-from model_registry.untrusted_input.documents import Count, UnreadableDocument, decode
+from model_registry.untrusted_input.json_documents import Count, UnreadableDocument, decode
 
 MAX_BYTES = 65_536  # a broker accepts 4,096 bytes of metadata by default; it may be configured otherwise
 

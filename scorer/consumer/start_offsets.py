@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64, UnreadableDocument
+from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64, UnreadableDocument
 from publisher.errors import UNREACHABLE, Fatal, Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader

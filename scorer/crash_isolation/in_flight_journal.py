@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from publisher.kafka.partitions import Partition
 
 SIZE = 1 << 16  # bytes
@@ -129,8 +129,8 @@ class InFlightJournal:
         (length,) = LENGTH.unpack_from(self._memory, at)
         begin = at + LENGTH.size
         try:
-            return documents.decode(self._memory[begin : begin + min(length, room)], kind)
-        except documents.UnreadableDocument:
+            return json_documents.decode(self._memory[begin : begin + min(length, room)], kind)
+        except json_documents.UnreadableDocument:
             return None
 
 

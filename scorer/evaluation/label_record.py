@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from model_registry.package import json_path
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from scorer.decoding.batch import Headers
 from scorer.decoding.json.schema_id_prefix import without_prefix
 from scorer.decoding.passthrough_fields import follow_path
@@ -80,8 +80,8 @@ def _parsed(value: bytes) -> Any:
     except ValueError:
         pass
     try:
-        return documents.decode_lenient(value)
-    except documents.UnreadableDocument:
+        return json_documents.decode_lenient(value)
+    except json_documents.UnreadableDocument:
         return Unusable.NOT_JSON
 
 

@@ -18,7 +18,7 @@ from model_registry.channels import channel
 from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.signing.admission import admission
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64, Unix, UnreadableDocument
+from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64, Unix, UnreadableDocument
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of_one

@@ -11,8 +11,8 @@ import msgspec
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Message
 
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.text import printable_json
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.terminal_text import printable_json
 from publisher.errors import USAGE, Fatal
 from publisher.kafka import acls
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
@@ -90,7 +90,7 @@ def score_lines(messages: Iterable[Message], as_json: Callable[[bytes], bytes]) 
 def _score_line(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
     """Return a score record as JSON on one line. Raises ValueError if it does not have the configured format."""
     record = as_json(message.value() or b"null")
-    documents.ANY.decode(record)
+    json_documents.ANY.decode(record)
     return printable_json(msgspec.json.format(record, indent=-1))
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64
+from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import Count
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.json_documents import Count
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.reader import TopicReader
 from publisher.transactions.protocol import Record
@@ -58,9 +58,9 @@ class JobProgress:
             return
         try:
             if partition:
-                self.places[int(partition)] = documents.decode(value, PartitionProgress)
+                self.places[int(partition)] = json_documents.decode(value, PartitionProgress)
             else:
-                self.definition = documents.decode(value, dict[str, Any])
+                self.definition = json_documents.decode(value, dict[str, Any])
         except ValueError as error:
             message = f"{self._topic} has a record {key!r:.200} that is not the progress of a job: {error}"
             raise Fatal(message, "choose another name with --job", REFUSED) from error

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64
+from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64
 from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION
 
 LATEST_MS = 1 << 60

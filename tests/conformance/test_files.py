@@ -23,8 +23,8 @@ from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import FormatMismatch
 from scorer.models.loaded_model import LoadedModel, loader
-from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.generate import GENERATORS
+from scorer.schema_export.incompatible_changes import find_incompatible_changes
 from tests.conformance.test_bytes import WAYS, ways
 from tests.support import images, models
 from tests.unit.scorer.decoding.schema_events import settings_of

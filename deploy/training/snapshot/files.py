@@ -17,7 +17,7 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Partition, Spans
@@ -190,9 +190,9 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     """
     way_out = f"remove {folder}: it is copied again"
     try:
-        copied = documents.decode((folder / MANIFEST).read_bytes(), Copied)
+        copied = json_documents.decode((folder / MANIFEST).read_bytes(), Copied)
         damaged = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
-    except (OSError, documents.UnreadableDocument) as error:
+    except (OSError, json_documents.UnreadableDocument) as error:
         raise Fatal(f"the snapshot in {folder} cannot be read: {error}", way_out, REFUSED) from error
     if damaged:
         raise Fatal(f"{folder / damaged[0]} has changed since it was written: its digest differs", way_out, REFUSED)

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from model_registry.package import Package
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from model_registry.untrusted_input.files import open_regular
 from scorer.backends.base import ModelRefused
 
@@ -45,8 +45,8 @@ def read_remote(package: Package) -> RemoteModelName:
         return RemoteModelName()
     try:
         with open_regular(path) as stream:
-            remote = documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
-    except documents.UnreadableDocument as error:
+            remote = json_documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
+    except json_documents.UnreadableDocument as error:
         raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
     if remote.version and remote.label:
         raise ModelRefused(f"{REMOTE}: version {remote.version!r} and label {remote.label!r} exclude each other; name one")

@@ -15,7 +15,7 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.schema import SchemaParseException, UnknownType
 
 from model_registry.package import json_path
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from model_registry.untrusted_input.varint import encode_varint
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding import decimals
@@ -126,7 +126,7 @@ def _texts(part: Any, path: tuple[json_path.Step, ...] = ()) -> Iterator[tuple[t
 
 def _parse_document(text: str | bytes) -> Any:
     """Parse the JSON text of a schema, and convert it to a form that fastavro accepts. Raises ValueError."""
-    return defined_once(readable(documents.ANY.decode(text)), "", {})
+    return defined_once(readable(json_documents.ANY.decode(text)), "", {})
 
 
 def readable(schema: Any) -> Any:

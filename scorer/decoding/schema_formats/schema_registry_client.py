@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient, SchemaRegistryError
 from httpx2 import HTTPError, Response
 
-from model_registry.untrusted_input import documents
+from model_registry.untrusted_input import json_documents
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_references import Reference, ReferencedSchema, resolve
 from scorer.settings import registry_properties
@@ -116,7 +116,7 @@ class SchemaRegistryHttpClient:
         """Fetch the references of the schema at a path of Apicurio's own API."""
         return [
             Reference(str(entry["name"]), (entry.get("groupId") or "default", entry["artifactId"], str(entry["version"])))
-            for entry in documents.ANY.decode(self._session.native(f"{path}/references").text)
+            for entry in json_documents.ANY.decode(self._session.native(f"{path}/references").text)
         ]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_registry.channels.roles import CANARY
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import DocumentDecoder
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.json_documents import DocumentDecoder
 from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
@@ -191,7 +191,7 @@ def _read_places(records: Sequence[bytes]) -> list[PositionedRecord]:
 def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
     try:
         return decoder.decode(record)
-    except documents.UnreadableDocument as error:
+    except json_documents.UnreadableDocument as error:
         raise UnreadableAnswer(row, error) from error
 
 

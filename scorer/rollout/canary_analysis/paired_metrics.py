@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from model_registry.untrusted_input.documents import Int64
+from model_registry.untrusted_input.json_documents import Int64
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.verdict import ERRORS, FLIPS
 

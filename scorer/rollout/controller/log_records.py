@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from model_registry.untrusted_input.documents import DocumentDecoder, Int64, Unix
+from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64, Unix
 from publisher.kafka.partitions import Offsets
 
 STATE = "state"

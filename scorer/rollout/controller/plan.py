@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import UnreadableDocument
+from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import Section, nearest
 from publisher.runtime.time_range import seconds

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from model_registry.package.compatibility import describe_tensor
 from model_registry.package.dtypes import value_fault
 from model_registry.package.dynamic_shapes import accepts_arrays_of, find_unequal_lengths
 from model_registry.package.golden_examples import parse_lines
 from model_registry.package.shapes import array_fault
 from model_registry.package.signature import Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
+from model_registry.package.version_difference import describe_tensor
 
 IDS = {
     "tensor": "ids",

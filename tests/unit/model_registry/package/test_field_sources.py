@@ -8,7 +8,7 @@ import pytest
 
 from model_registry.errors import Refused
 from model_registry.onnx_tools import run_golden_examples
-from model_registry.package import binary_fields, compatibility, field_sources
+from model_registry.package import binary_fields, field_sources, version_difference
 from model_registry.package.golden_examples import parse_lines
 from model_registry.package.signature import Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
@@ -130,7 +130,7 @@ def test_a_golden_example_of_another_kind_is_named(change: dict[str, Any], messa
 
 def changes(*new: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     old = signature_of("float32", "a", {"name": "b", "from": "header:b"})
-    return compatibility._signatures(old, signature_of("float32", *new))
+    return version_difference._signatures(old, signature_of("float32", *new))
 
 
 @pytest.mark.parametrize(
@@ -158,5 +158,5 @@ def test_another_place_of_a_value_is_a_break(new: list[Any], lines: Any, breaks:
 
 def test_bytes_in_place_of_an_array_are_a_break() -> None:
     array = signature_of("uint8", {"name": "image", "array": True}, shape=[2, 2])
-    differences = compatibility._signatures(array, signature_of("uint8", BYTES, shape=[2, 2]))
+    differences = version_difference._signatures(array, signature_of("uint8", BYTES, shape=[2, 2]))
     assert differences[1] == ("field image was uint8[2, 2] and is the bytes of uint8[4]",)

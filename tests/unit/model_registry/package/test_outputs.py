@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from model_registry.package import model_outputs
-from model_registry.package.compatibility import describe_decision, describe_output
 from model_registry.package.golden_examples import agrees
 from model_registry.package.model_outputs import MAX_ELEMENTS, OutputMismatch
 from model_registry.package.signature import Argmax, Decision, Output, Signature, SignatureError
 from model_registry.package.signature_schema import parse_signature
+from model_registry.package.version_difference import describe_decision, describe_output
 
 INPUTS = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
 LABELS = ["cat", "dog", "eel"]

@@ -3,7 +3,7 @@
 import pytest
 
 from model_registry.untrusted_input import yaml_documents
-from model_registry.untrusted_input.documents import UnreadableDocument
+from model_registry.untrusted_input.json_documents import UnreadableDocument
 
 LAUGHS = "\n".join(
     [f"a0: &a0 [{', '.join(['x'] * 10)}]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9))]

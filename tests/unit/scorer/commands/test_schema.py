@@ -17,9 +17,9 @@ from scorer.decoding.json.arrays import JsonArrayDecoder
 from scorer.decoding.json.decoder import JsonDecoder
 from scorer.decoding.schema_formats.decoder import SchemaDecoder
 from scorer.decoding.types import FormatMismatch
-from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.example_records import example_event
 from scorer.schema_export.generate import GENERATORS
+from scorer.schema_export.incompatible_changes import find_incompatible_changes
 from tests.unit.scorer.decoding.formats import (
     MIXED,
     NESTED,

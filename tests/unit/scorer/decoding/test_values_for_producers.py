@@ -8,9 +8,9 @@ import pytest
 from model_registry.package import binary_fields
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import ListedMetadata
-from scorer.schema_export.compatibility import find_incompatible_changes
 from scorer.schema_export.example_records import create_example_record, example_event
 from scorer.schema_export.generate import GENERATORS
+from scorer.schema_export.incompatible_changes import find_incompatible_changes
 from tests.unit.scorer.decoding.formats import signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
 

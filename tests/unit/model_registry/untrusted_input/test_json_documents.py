@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.untrusted_input import documents
-from model_registry.untrusted_input.documents import ANY, MAX_DEPTH, DocumentDecoder, Int64, UnreadableDocument
+from model_registry.untrusted_input import json_documents
+from model_registry.untrusted_input.json_documents import ANY, MAX_DEPTH, DocumentDecoder, Int64, UnreadableDocument
 from tests.support import hostile_records
 
 
@@ -66,9 +66,9 @@ def test_a_field_that_the_type_lacks_may_not_break_the_reader() -> None:
 
 
 def test_size_is_limited() -> None:
-    assert documents.decode(b'"1234"', str, max_bytes=6) == "1234"
+    assert json_documents.decode(b'"1234"', str, max_bytes=6) == "1234"
     with pytest.raises(UnreadableDocument, match="more than 5 bytes"):
-        documents.decode(b'"1234"', str, max_bytes=5)
+        json_documents.decode(b'"1234"', str, max_bytes=5)
 
 
 def test_no_document_is_unreadable() -> None:
@@ -82,7 +82,7 @@ def test_a_message_is_short_and_holds_no_value() -> None:
     with pytest.raises(UnreadableDocument) as raised:
         DocumentDecoder(Record).decode(b'{"number":"%b"}' % (b"secret" * 1_000))
     assert "secret" not in str(raised.value)
-    assert len(str(raised.value)) <= documents.SHOWN
+    assert len(str(raised.value)) <= json_documents.SHOWN
 
 
 @given(
@@ -92,23 +92,23 @@ def test_a_message_is_short_and_holds_no_value() -> None:
 @settings(max_examples=300, deadline=None)
 def test_what_is_read_can_be_written_and_all_else_is_unreadable(value: bytes | None, type_: type[Any]) -> None:
     try:
-        decoded = documents.decode(value, type_)
+        decoded = json_documents.decode(value, type_)
     except UnreadableDocument:
         return
     encoded = msgspec.json.encode(decoded)
     orjson.dumps(msgspec.to_builtins(decoded))
-    assert decoded == documents.decode(encoded, type_)
+    assert decoded == json_documents.decode(encoded, type_)
 
 
 @given(hostile_records.values())
 @settings(deadline=None)
 def test_the_lenient_reader_raises_the_same_error(value: bytes | None) -> None:
     try:
-        documents.decode_lenient(value or b"")
+        json_documents.decode_lenient(value or b"")
     except UnreadableDocument:
         return
 
 
 @pytest.mark.parametrize("text", [b"NaN", b"[1e999]", b"9" * 400])
 def test_the_lenient_reader_takes_what_python_takes(text: bytes) -> None:
-    assert documents.decode_lenient(text) is not None
+    assert json_documents.decode_lenient(text) is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.untrusted_input.text import printable, printable_json
+from model_registry.untrusted_input.terminal_text import printable, printable_json
 from tests.support.hostile_records import ESCAPES
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from model_registry.package import field_sources
-from model_registry.package.compatibility import describe_type
 from model_registry.package.dtypes import FLOAT_LIMITS, INTEGER_LIMITS
 from model_registry.package.dynamic_shapes import accepts_arrays_of, find_unequal_lengths
 from model_registry.package.event_tree import Tree, build_tree, path_conflict
 from model_registry.package.json_path import format_path
 from model_registry.package.signature import InputField, Signature
+from model_registry.package.version_difference import describe_type
 
 
 @dataclass(frozen=True, slots=True)
