@@ -15,10 +15,10 @@ from publisher.kafka.connection import connect
 from publisher.runtime.command_line import Config, Json, LogLevel, Set, err_console, print_data, print_json
 from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
-from scorer.rollout.controller.decide import NextAction
-from scorer.rollout.controller.event_log import Rollout, RolloutLog
 from scorer.rollout.controller.log_records import Verb
+from scorer.rollout.controller.next_action import NextAction
 from scorer.rollout.controller.reproduce_verdict import Verification
+from scorer.rollout.controller.rollout_state import Rollout, RolloutLog
 from scorer.rollout.controller.rollout_tables import rollout_document, rollout_tables, silence_warning
 from scorer.settings import load
 

@@ -20,7 +20,7 @@ from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from scorer.console.scorer_fold import RUNNING, ScorerState, last_states
 from scorer.observability.foreign_members import HINT, describe_foreign, foreign
-from scorer.observability.output_topics import read_to_end
+from scorer.observability.read_output_topics import read_to_end
 from scorer.settings import Settings, load
 
 FIRST = ("scorer", "state", "partitions", "lag", "version")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from publisher.runtime.command_line import Config, Set
-from scorer.observability.output_topics import read_lines
+from scorer.observability.read_output_topics import read_lines
 from scorer.settings import load
 
 

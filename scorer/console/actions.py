@@ -24,8 +24,8 @@ from scorer.models.registry_access import move_key
 from scorer.replay import replay
 from scorer.replay.dead_letter import DeadLetterSelection
 from scorer.rollout.controller import log_topic
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import Verb
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.rollout.status_topic import notify
 from scorer.settings import Settings
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from scorer.console.analysis_view import AnalysisView, analysis_view
 from scorer.console.state import ConsoleState
-from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome, PlannedMove
 from scorer.rollout.controller.plan import PlanStep
+from scorer.rollout.controller.rollout_state import SILENT_SECONDS, Rollout
 
 ENTRIES = 50  # newest entries of the log
 WAITS = 10

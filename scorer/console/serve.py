@@ -51,8 +51,8 @@ def serve(
     try:
         import uvicorn
 
-        from scorer.console.bounded_protocol import BoundedProtocol
-        from scorer.console.web import Console
+        from scorer.console.connection_limits import BoundedProtocol
+        from scorer.console.routes import Console
     except ImportError as error:
         hint = install_command("console")
         raise Fatal(f"the console needs {error.name}", hint, USAGE) from None

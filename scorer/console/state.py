@@ -24,7 +24,7 @@ from scorer.console.split_fold import SplitFold
 from scorer.console.throughput_fold import ThroughputFold
 from scorer.console.training.attestations import AttestationLibrary
 from scorer.dead_letters.headers import NO_REASON
-from scorer.rollout.controller.event_log import RolloutLog
+from scorer.rollout.controller.rollout_state import RolloutLog
 from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT_ACTIONS = 20

@@ -17,9 +17,9 @@ from scorer.demo.run import NEW, Demo
 from scorer.demo.sandbox import follow_up_commands, open_sandbox
 from scorer.demo.summary import DemoSummary
 from scorer.demo.view import DemoView
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome
 from scorer.rollout.controller.log_topic import RolloutLogTopic
+from scorer.rollout.controller.rollout_state import Rollout
 
 BAD = "2.1.0"
 SWAPPED = "dep_delay", "hour"

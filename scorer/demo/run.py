@@ -20,7 +20,7 @@ from scorer.demo.score_reader import ReceivedScores, ScoreReader
 from scorer.demo.summary import DemoSummary, DemoTimes, summarise
 from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
-from scorer.observability.output_topics import read_lines, read_to_end
+from scorer.observability.read_output_topics import read_lines, read_to_end
 from scorer.settings import Settings
 
 PARTITIONS = 6

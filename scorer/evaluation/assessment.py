@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.evaluation import metrics
+from scorer.evaluation import quality_metrics
 from scorer.evaluation.class_names import BINARY, Classes
 from scorer.evaluation.label_columns import AnswerColumns, Labels, Refusals
 from scorer.evaluation.latest_by_id import Column, NewestRows
@@ -42,7 +42,7 @@ class Quality:
     accuracy: float | None = None
     auc: float | None = None
     brier: float | None = None
-    calibration: tuple[metrics.Bin, ...] = ()
+    calibration: tuple[quality_metrics.Bin, ...] = ()
     calibration_error: float | None = None
     mean_absolute_error: float | None = None
     root_mean_square_error: float | None = None
@@ -173,14 +173,14 @@ def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Clas
         finite = np.isfinite(numbers)
         scores = numbers[finite]
         true = truth[finite] == 1
-        bins = metrics.calibration(scores, true)
+        bins = quality_metrics.calibration(scores, true)
         return {
-            "auc": metrics.auc(scores, true),
-            "brier": metrics.brier(scores, true),
+            "auc": quality_metrics.auc(scores, true),
+            "brier": quality_metrics.brier(scores, true),
             "calibration": tuple(bins),
-            "calibration_error": metrics.calibration_error(bins),
+            "calibration_error": quality_metrics.calibration_error(bins),
         }
     if row.shape[1] < len(classes.names) or not classes.ordered:
         return {}
     finite = np.asarray(np.isfinite(row[:, : len(classes.names)]).all(axis=1))
-    return {"brier": metrics.brier_of_classes(row[finite, : len(classes.names)], truth[finite])}
+    return {"brier": quality_metrics.brier_of_classes(row[finite, : len(classes.names)], truth[finite])}

@@ -6,8 +6,8 @@ never stops scoring: the served version stays, and a starting scorer serves the 
 If the channel names a refused champion, or was moved in a way that the policy does not accept, a scorer serves the newest good
 revision of the channel's history, under that revision. A running scorer usually serves that revision already; a starting scorer
 loads it. A revision is good if its champion is good: a refused candidate is left out, and the champion answers the candidate's
-share (see `load_decision.py`). All scorers therefore write the same records, and no partition returns to an older revision when
-its owner changes.
+share (see `version_policy.py`). All scorers therefore write the same records, and no partition returns to an older revision
+when its owner changes.
 """
 
 import logging
@@ -31,7 +31,7 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime.abandonable_call import ABANDON_SECONDS
 from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
-from scorer.models import load_decision
+from scorer.models import version_policy
 from scorer.models.channel_follower import ChannelFollower
 from scorer.models.load_guard import LoadGuard, Superseded, Unguarded
 from scorer.models.registry_access import open_cache, open_source
@@ -234,7 +234,7 @@ class VersionManager:
         """
         shared = self._shared
         with self._lock:
-            if not isinstance(load_decision.next_action(self._snapshot()), load_decision.Flip):
+            if not isinstance(version_policy.next_action(self._snapshot()), version_policy.Flip):
                 return False
             serving = {}
             for role, aspired in shared.aspired.items():
@@ -419,7 +419,7 @@ class VersionManager:
         """
         while True:
             with self._lock:
-                if not load_decision.is_refused(self._snapshot()):
+                if not version_policy.is_refused(self._snapshot()):
                     return
             if self._earlier is None:
                 self._earlier = self._earlier_states()
@@ -493,14 +493,14 @@ class VersionManager:
         """Execute the load and unload actions of the version policy, until its next action is to flip or to wait."""
         while not self._closing.is_set():
             with self._lock:
-                action = load_decision.next_action(self._snapshot())
-                if isinstance(action, load_decision.UnloadVersion):
+                action = version_policy.next_action(self._snapshot())
+                if isinstance(action, version_policy.UnloadVersion):
                     unloaded = self._shared.ready.pop(action.digest)
-            if isinstance(action, load_decision.UnloadVersion):
+            if isinstance(action, version_policy.UnloadVersion):
                 log.info("freeing %s", unloaded.label)
                 unloaded.loaded.model.close()
                 self._cache.release(unloaded.digest)
-            elif isinstance(action, load_decision.LoadVersion):
+            elif isinstance(action, version_policy.LoadVersion):
                 self._load_version(action.digest)
             else:
                 return
@@ -571,11 +571,11 @@ class VersionManager:
         self._tag.forget()  # the next poll aspires to this target
         return digest in (resolution.digest for resolution in self._by_role(target[0]).values())
 
-    def _snapshot(self) -> load_decision.Snapshot:
+    def _snapshot(self) -> version_policy.Snapshot:
         shared = self._shared
-        states = dict.fromkeys(shared.ready, load_decision.VersionState.READY)
-        states |= dict.fromkeys(shared.refused, load_decision.VersionState.REFUSED)
-        return load_decision.Snapshot(
+        states = dict.fromkeys(shared.ready, version_policy.VersionState.READY)
+        states |= dict.fromkeys(shared.refused, version_policy.VersionState.REFUSED)
+        return version_policy.Snapshot(
             aspired={role: resolution.digest for role, resolution in shared.aspired.items()},
             aspired_revision=shared.aspired[CHAMPION].revision if shared.aspired else 0,
             serving={role: servable.digest for role, servable in shared.serving.items()},

@@ -28,11 +28,11 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_decided import OpenTransactions
 from scorer import topics
 from scorer.models.servable import Servable
+from scorer.rescore.chunks import RescoreChunk, chunks
 from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.job_progress import JobProgress, definition
 from scorer.rescore.rescore_chunk import ChunkRescorer, UncorrectedScores
 from scorer.rescore.selection import ScoreSelection
-from scorer.rescore.transactions import RescoreChunk, chunks
 from scorer.scores import formats
 from scorer.scores.decode_record import EventPosition
 from scorer.settings import Settings

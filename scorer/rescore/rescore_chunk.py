@@ -15,8 +15,8 @@ from scorer.dead_letters.headers import dead_letter_facts
 from scorer.fetch.python_source import batch_of
 from scorer.models.servable import Servable
 from scorer.rescore import read_events
+from scorer.rescore.chunks import RescoreChunk, SelectedScore
 from scorer.rescore.selection import AsJson, read
-from scorer.rescore.transactions import RescoreChunk, SelectedScore
 from scorer.scores.decode_record import ScoreRecord
 from scorer.settings import Settings
 from scorer.worker.encode import Target

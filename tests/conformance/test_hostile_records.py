@@ -39,7 +39,7 @@ from scorer.console.state import ConsoleState
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.dead_letters import headers as dead_letters
 from scorer.evaluation.label_record import Label, Unusable, reader
-from scorer.observability import output_topics
+from scorer.observability import read_output_topics
 from scorer.observability.status_record import ScorerStatus
 from scorer.replay import dead_letter as dead_letter_parser
 from scorer.replay.dead_letter import NotReplayable
@@ -47,7 +47,7 @@ from scorer.rescore import selection
 from scorer.rescore.job_progress import JobProgress
 from scorer.rollout.canary_analysis import answer_records as judged
 from scorer.rollout.controller import rollout_tables
-from scorer.rollout.controller.event_log import RolloutLog
+from scorer.rollout.controller.rollout_state import RolloutLog
 from scorer.scores import avro_record, protobuf_record
 from scorer.settings import load
 from scorer.settings.labels import LabelSettings
@@ -242,7 +242,7 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
 def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
     if (record := selection.read(value, bytes)) is not None:
         selection.ScoreSelection().takes(record)
-    lines = list(output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
+    lines = list(read_output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
     assert all(b"\n" not in line for line in lines)
     assert orjson.loads(b"[%b]" % b",".join(lines))
 
@@ -348,7 +348,7 @@ def test_dead_letters(key: bytes | None, value: bytes | None, headers: list[tupl
     message = Message("dead", 0, 5, key, value, headers, timestamp=(1, 2**62))
     shown.dead_letter(message, headers)
     judged.read_dead_letter(headers)
-    orjson.loads(output_topics.dead_letter_line(message))
+    orjson.loads(read_output_topics.dead_letter_line(message))
     with contextlib.suppress(NotReplayable):
         dead_letter_parser.read_dead_letter(message, NoIds(), 0)
 

@@ -29,7 +29,7 @@ from scorer.demo.sandbox import MORE_FLIGHTS, DemoSandbox, open_sandbox
 from scorer.demo.score_reader import ScoreReader
 from scorer.demo.view import DemoView
 from scorer.observability.audit_plan import audit_plan
-from scorer.observability.output_topics import read_to_end
+from scorer.observability.read_output_topics import read_to_end
 from scorer.settings import load
 from training.demo import bulk_produce, generate_history
 from training.demo.generate_history import History

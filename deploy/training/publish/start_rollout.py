@@ -6,7 +6,7 @@ from publisher.errors import REFUSED, Fatal
 from scorer.models.registry_access import open_source
 from scorer.rollout.controller import log_topic, preconditions
 from scorer.rollout.controller import plan as plans
-from scorer.rollout.controller.event_log import RolloutLog
+from scorer.rollout.controller.rollout_state import RolloutLog
 from scorer.settings import Settings
 from training.publish.promote import ComparedChampion, Overtaken, judged_by, reason_of, standing
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from model_registry.package.signature import Signature
 from publisher.errors import REFUSED, Fatal
-from scorer.evaluation.metrics import auc
+from scorer.evaluation.quality_metrics import auc
 from training.recipes import Params, Recipe
 from training.search import shared_rows
 

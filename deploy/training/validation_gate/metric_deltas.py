@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scorer.evaluation.metrics import brier
+from scorer.evaluation.quality_metrics import brier
 from training.validation_gate.bootstrap import Blocks, Figure, Interval
 from training.validation_gate.comparison import FigureDifference, Slice
 from training.validation_gate.inputs import VerdictEvidence

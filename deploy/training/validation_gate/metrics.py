@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.evaluation import metrics
+from scorer.evaluation import quality_metrics
 
 
 class ModelAnswers(NamedTuple):
@@ -24,7 +24,7 @@ class ModelAnswers(NamedTuple):
 
 def matrix(scored: ModelAnswers, true: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the confusion matrix (2, 2): counts of rows by label (row) and decision (column)."""
-    return metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
+    return quality_metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
 
 
 def figures(scored: ModelAnswers, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
@@ -34,7 +34,7 @@ def figures(scored: ModelAnswers, true: NDArray[np.bool_], classes: tuple[str, s
     never decides for.
     """
     counts = matrix(scored, true)
-    figures_by_name = {"auc": metrics.auc(scored.scores, true), "brier": metrics.brier(scored.scores, true)}
+    figures_by_name = {"auc": quality_metrics.auc(scored.scores, true), "brier": quality_metrics.brier(scored.scores, true)}
     figures_by_name["accuracy"] = _share(counts.trace(), counts.sum())
     for at, name in enumerate(classes):
         figures_by_name[f"precision.{name}"] = _share(counts[at, at], counts[:, at].sum())

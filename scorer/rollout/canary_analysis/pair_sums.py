@@ -19,7 +19,7 @@ from scorer.native.byte_columns import Column, some
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
-from scorer.rollout.canary_analysis.join import JoinedPairs, JoinSide, MergeJoin, concatenate
+from scorer.rollout.canary_analysis.join_shadow_answers import JoinedPairs, JoinSide, MergeJoin, concatenate
 from scorer.rollout.canary_analysis.key_strata import cell
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
 from scorer.rollout.canary_analysis.paired_metrics import Contest, PairComparer, PairedSums, VersionAnswer

@@ -15,8 +15,8 @@ from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, BakeClock, 
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.paired_metrics import PairedSums
 from scorer.rollout.canary_analysis.verdict import CanaryVerdict, decide
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.plan import PlanStep, RolloutPlan
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.rollout.fleet_status import FLIPPED, MoveProgress
 from scorer.settings import Settings
 

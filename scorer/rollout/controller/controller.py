@@ -13,10 +13,10 @@ from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.connection import connect
 from publisher.runtime.context import Context
 from scorer import topics
-from scorer.rollout.controller.decide import ActionKind, NextAction
 from scorer.rollout.controller.leader_election import LeaderElection
 from scorer.rollout.controller.leadership_term import LeaderTerm
 from scorer.rollout.controller.log_records import LogEntry
+from scorer.rollout.controller.next_action import ActionKind, NextAction
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from publisher.kafka.partitions import Offsets, Partition, Spans
 from publisher.kafka.topics import Bounds
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry
 from scorer.rollout.controller.plan import RolloutPlan
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.settings import Settings
 
 SAME = ("verdict", "why", "rules", "champion", "candidate", "drift", "decisions")

@@ -28,10 +28,10 @@ from scorer.rollout.controller import log_records
 from scorer.rollout.controller.analysis_step import AnalysisSnapshot, StepAnalyzer
 from scorer.rollout.controller.apply_move import MoveOvertaken, apply_move
 from scorer.rollout.controller.comparison_step import ComparisonProcess
-from scorer.rollout.controller.decide import ActionKind, NextAction, Observation, next_action
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import STATE, EntryKind, LogEntry, Outcome, RolloutStatus
 from scorer.rollout.controller.log_topic import RolloutLogTopic
+from scorer.rollout.controller.next_action import ActionKind, NextAction, Observation, next_action
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.rollout.status_topic import StatusTopic, notify
 from scorer.settings import Settings
 

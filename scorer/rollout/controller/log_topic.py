@@ -14,9 +14,9 @@ from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.tail import TopicFollower
 from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Rollout, RolloutLog
 from scorer.rollout.controller.log_records import COMMAND, EntryKind, LogEntry, LoggedVersion, OperatorCommand, Verb
 from scorer.rollout.controller.plan import RolloutPlan
+from scorer.rollout.controller.rollout_state import Rollout, RolloutLog
 from scorer.rollout.produce_one import ANSWER_SECONDS, produce_one
 from scorer.settings import Settings
 

@@ -13,9 +13,9 @@ from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.stop_signals import stop_on_signals
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
-from scorer.rollout.controller.decide import NextAction
 from scorer.rollout.controller.leadership_term import LeaderTerm
 from scorer.rollout.controller.log_records import EntryKind, LogEntry
+from scorer.rollout.controller.next_action import NextAction
 from scorer.settings import Settings
 
 log = logging.getLogger(__name__)

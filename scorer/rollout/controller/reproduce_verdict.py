@@ -26,8 +26,8 @@ from scorer.rollout.controller.decision_basis import (
     removed_records,
     uncertainties,
 )
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import LogEntry
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.settings import Settings
 
 

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
-from scorer.rollout.controller.event_log import SILENT_SECONDS, Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, Outcome
+from scorer.rollout.controller.rollout_state import SILENT_SECONDS, Rollout
 
 LATEST_MS = 253_402_300_799_000  # the end of the year 9999: a record may contain any number as its time
 

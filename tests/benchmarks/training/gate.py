@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from scorer.evaluation.metrics import auc
+from scorer.evaluation.quality_metrics import auc
 from tests.benchmarks.findings import Finding, told
 from training.demo_dataset import source_data
 from training.demo_dataset.features import event, late

@@ -33,7 +33,7 @@ import numpy as np
 import threadpoolctl  # type: ignore[import-untyped]
 
 from model_registry.package.signature import Decision, InputField, Output, Signature, TensorInput
-from scorer.evaluation.metrics import auc
+from scorer.evaluation.quality_metrics import auc
 from tests.unit.scorer.minimal import minimal
 from training.export.card import Card
 from training.export.export import export

@@ -10,9 +10,9 @@ import pytest
 from publisher.errors import Fatal
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.analysis_step import AnalysisSnapshot, StepAnalyzer
-from scorer.rollout.controller.event_log import Rollout, RolloutLog
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedVersion, Outcome
 from scorer.rollout.controller.reproduce_verdict import verify
+from scorer.rollout.controller.rollout_state import Rollout, RolloutLog
 from scorer.settings import load
 from tests.integration.scorer.rig import STEP_SECONDS, MakeRig
 from tests.integration.scorer.test_judge import CHAMPION, FAILING, NEW, OLD, PARTITIONS, SHADOW, Bus

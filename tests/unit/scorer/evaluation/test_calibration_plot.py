@@ -7,7 +7,7 @@ import pytest
 
 from scorer.evaluation.assessment import Assessment, Quality
 from scorer.evaluation.calibration_plot import MOST, draw
-from scorer.evaluation.metrics import Bin
+from scorer.evaluation.quality_metrics import Bin
 from scorer.evaluation.quality_report import to_dict
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -18,8 +18,8 @@ from model_registry.signing import signatures
 from model_registry.signing.attestation import attest, list_attestations
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.kafka.groups import GroupPosition
-from scorer.rollout.controller.event_log import RolloutLog
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedVersion, encode
+from scorer.rollout.controller.rollout_state import RolloutLog
 from tests.support.attested import CHAMPION, RUN, comparison, provenance
 from tests.support.publishing import (
     AT,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from model_registry.package.signature import Argmax, InputField, Output, Signature, TensorInput
 from publisher.errors import USAGE, Fatal
-from scorer.evaluation.metrics import auc
+from scorer.evaluation.quality_metrics import auc
 from tests.unit.training.labelled_rows import DECISION, NAN, SIGNATURE, rows
 from training.recipes import check_signature
 from training.recipes.encoding import MatrixEncoding, gaps, learned

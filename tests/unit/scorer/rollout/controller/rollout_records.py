@@ -3,7 +3,6 @@
 from typing import Any
 
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import Rollout, RolloutLog
 from scorer.rollout.controller.log_records import (
     EntryKind,
     LogEntry,
@@ -13,6 +12,7 @@ from scorer.rollout.controller.log_records import (
     RolloutStatus,
     Verb,
 )
+from scorer.rollout.controller.rollout_state import Rollout, RolloutLog
 
 OLD, NEW = LoggedVersion("sha256:" + "a" * 64, "1.0.0"), LoggedVersion("sha256:" + "b" * 64, "2.0.0")
 BASE = 7

@@ -42,8 +42,8 @@ from scorer.rollout.controller.decision_basis import (
     removed_records,
     uncertainties,
 )
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import EntryKind, LogEntry
+from scorer.rollout.controller.rollout_state import Rollout
 from scorer.settings import Settings
 from tests.unit.scorer.minimal import minimal
 from tests.unit.scorer.rollout.controller.rollout_records import NEW, OLD, Story

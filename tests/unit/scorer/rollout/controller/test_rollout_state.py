@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.event_log import RolloutLog
 from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedOffset, Outcome, RolloutStatus, Verb
+from scorer.rollout.controller.rollout_state import RolloutLog
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, Story
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict
-from scorer.rollout.controller.decide import ActionKind, NextAction, Observation, next_action
 from scorer.rollout.controller.log_records import EntryKind, Outcome, PlannedMove, Verb
+from scorer.rollout.controller.next_action import ActionKind, NextAction, Observation, next_action
 from tests.unit.scorer.rollout.controller.rollout_records import BASE, NEW, OLD, STEPS, Story
 
 GOOD = CanaryVerdict(CanaryDecision.PROMOTE, ("every rule",), ())

@@ -13,9 +13,9 @@ from model_registry.channels.roles import Role
 from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
 from scorer.console.http_security import BODY_BYTES
+from scorer.console.routes import VIEWS, Console
 from scorer.console.state import Action, Channel, ConsoleState, RegistryView
 from scorer.console.training.attestations import AttestationLibrary, VersionAttestations
-from scorer.console.web import VIEWS, Console
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.observability.status_record import VersionStatus
 from scorer.rollout.canary_analysis.analysis_report import DROPPED

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from scorer.console import bounded_protocol
-from scorer.console.bounded_protocol import CONNECTIONS, BoundedProtocol
+from scorer.console import connection_limits
+from scorer.console.connection_limits import CONNECTIONS, BoundedProtocol
 from tests.support.flood import ConnectionFlood, Style
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -62,7 +62,7 @@ def test_connection_flood_blocks_neither_pages_nor_streams(address: str) -> None
 def test_connection_without_a_complete_request_is_closed_also_between_requests(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_protocol, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(connection_limits, "READ_SECONDS", 0.5)
     host, _, port = address.rpartition(":")
     with contextlib.ExitStack() as closing:
         for sent, answers in ((b"", 0), (b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT", 1)):

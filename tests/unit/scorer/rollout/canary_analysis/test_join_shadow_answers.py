@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from publisher.kafka.partitions import Partition
-from scorer.rollout.canary_analysis.join import JoinSide, MergeJoin
+from scorer.rollout.canary_analysis.join_shadow_answers import JoinSide, MergeJoin
 from scorer.rollout.canary_analysis.paired_metrics import (
     Contest,
     PairComparer,

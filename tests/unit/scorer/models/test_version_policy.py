@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.models.load_decision import (
+from scorer.models.version_policy import (
     KEPT_IDLE,
     Flip,
     LoadVersion,

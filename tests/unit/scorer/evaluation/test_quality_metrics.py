@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
-from scorer.evaluation import metrics as quality_metrics
+from scorer.evaluation import quality_metrics as quality_metrics
 
 PAIRS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.1, 0.1 + 1e-12, 0.3, 0.5, 0.9, 1.0]) | st.floats(0, 1), st.booleans()), min_size=1

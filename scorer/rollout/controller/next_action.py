@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict
-from scorer.rollout.controller.event_log import Rollout
 from scorer.rollout.controller.log_records import Outcome, PlannedMove, Verb
 from scorer.rollout.controller.plan import PlanStep, StepKind
+from scorer.rollout.controller.rollout_state import Rollout
 
 
 @dataclass(frozen=True, slots=True)
