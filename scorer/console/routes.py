@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from model_registry.errors import RegistryError
 from model_registry.oci.tags import check_channel, check_version
-from scorer.console import rendering, rollout_plan_view, rollout_view, views
+from scorer.console import channel_view, rendering, rollout_plan_view, views
 from scorer.console.actions import ActionRunner
 from scorer.console.command_lines import CommandLines
 from scorer.console.http_security import CsrfTokens, StrictHeaders, form
@@ -36,9 +36,9 @@ from scorer.settings import Settings
 CHECK_SECONDS = 0.5  # between two checks for changes, for each browser
 SILENCE_SECONDS = 15.0  # proxies close streams that are idle for longer
 VIEWS = (
-    ("/", "rollout", "Rollout"),
+    ("/", "channel", "Rollout"),
     ("/scores", "scores", "Scores"),
-    ("/flow", "flow", "Flow"),
+    ("/flow", "throughput", "Flow"),
     ("/regions", "regions", "Regions"),
     ("/dead-letters", "dead_letters", "Dead letters"),
     ("/history", "history", "History"),
@@ -94,12 +94,12 @@ class Console:
             exception_handlers={HTTPException: self._error, RegistryError: self._error},
         )
 
-    def rollout(self, request: Request) -> Response:
+    def channel(self, request: Request) -> Response:
         """Return the page of the followed channel, its scorers and the newest rollout."""
         now = self.clock()
         query = dict(request.query_params)
         with self.state.lock:
-            view = rollout_view.channel_view(self.state, self.tag, query, now)
+            view = channel_view.channel_view(self.state, self.tag, query, now)
             plan = rollout_plan_view.panel(self.state, now)
             versions = self.state.registry.versions
         revision = view.channel.revision if view.channel else 0
@@ -108,10 +108,10 @@ class Console:
             "rollback": self.lines.rollback(self.tag, None, "REASON", revision),
             "ask": self.lines.ask("VERB", "REASON"),
         }
-        headline = rollout_view.headline(view)
+        headline = channel_view.headline(view)
         return self._page(
             request,
-            "rollout",
+            "channel",
             rollout=view,
             headline=headline,
             versions=versions,
@@ -130,7 +130,7 @@ class Console:
             notes = views.label_notes(self.state, self.clock())
         return self._page(request, "scores", rows=rows, comparison=comparison, qualities=qualities, pairs=pairs, notes=notes)
 
-    def flow(self, request: Request) -> Response:
+    def throughput(self, request: Request) -> Response:
         """Return the page of throughput, lag and latency."""
         now = self.clock()
         with self.state.lock:
@@ -138,7 +138,7 @@ class Console:
             live = len(self.state.scorers.live(now))
             canary = views.canary(self.state, self.tag)
         most = self.settings.batching.max_events
-        return self._page(request, "flow", point=point, live=live, most=most, canary=canary)
+        return self._page(request, "throughput", point=point, live=live, most=most, canary=canary)
 
     def regions(self, request: Request) -> Response:
         """Return the page of regions and channels."""

@@ -8,9 +8,9 @@ from typing import Any
 from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CANARY
 from model_registry.oci.digests import short
+from scorer.console.channel_view import tones
 from scorer.console.pagination import Page, page
 from scorer.console.records import DeadLetter
-from scorer.console.rollout_view import tones
 from scorer.console.score_distribution_fold import quantiles
 from scorer.console.scorer_fold import ScorerState
 from scorer.console.state import Channel, ConsoleState

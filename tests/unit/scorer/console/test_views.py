@@ -5,7 +5,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from model_registry.oci.digests import short
-from scorer.console import rollout_view, views
+from scorer.console import channel_view, views
 from scorer.console.command_lines import CommandLines
 from scorer.console.pagination import ROWS, page
 from scorer.console.rendering import DASH, count, figure, milliseconds, options, percent, seconds, when
@@ -16,15 +16,15 @@ from tests.unit.scorer.console.console_records import NOW
 from tests.unit.scorer.minimal import minimal
 
 
-def rolled(*statuses: ScorerStatus) -> tuple[rollout_view.ChannelView, tuple[str, str]]:
+def rolled(*statuses: ScorerStatus) -> tuple[channel_view.ChannelView, tuple[str, str]]:
     """Return the view and headline of a move to 2.0.0 (revision 2) with these scorers."""
     state = ConsoleState(
         registry=console_records.registry(console_records.move(1, "1.0.0"), console_records.move(2, "2.0.0", "1.0.0"))
     )
     for status in statuses:
         console_records.add(state, status)
-    view = rollout_view.channel_view(state, "prod", {}, NOW)
-    return view, rollout_view.headline(view)
+    view = channel_view.channel_view(state, "prod", {}, NOW)
+    return view, channel_view.headline(view)
 
 
 def test_move_is_flipped_when_every_scorer_serves_it_and_refused_when_one_refuses() -> None:
@@ -46,14 +46,14 @@ def test_partition_without_owner_keeps_a_move_waiting() -> None:
     console_records.add(
         state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0), PartitionStatus("in", 1, 0)])
     )
-    assert rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))[0] == "flipped"
+    assert channel_view.headline(channel_view.channel_view(state, "prod", {}, NOW))[0] == "flipped"
     console_records.add(state, console_records.status("m.a", partitions=[PartitionStatus("in", 0, 0)]))
-    headline = rollout_view.headline(rollout_view.channel_view(state, "prod", {}, NOW))
+    headline = channel_view.headline(channel_view.channel_view(state, "prod", {}, NOW))
     assert headline == ("waiting", "1 partition without a scorer")
 
 
 def test_headline_without_channel_or_scorers() -> None:
-    assert rollout_view.headline(rollout_view.channel_view(ConsoleState(), "prod", {}, NOW))[0] == "idle"
+    assert channel_view.headline(channel_view.channel_view(ConsoleState(), "prod", {}, NOW))[0] == "idle"
     assert rolled()[1] == ("waiting", "no live scorer follows this channel")
     assert rolled(console_records.status("m.a", tag="prod.us"))[0].rows.rows[0].outcome == ""
 
@@ -63,14 +63,14 @@ def test_thousands_of_scorers_are_one_page() -> None:
     for number in range(1_500):
         console_records.add(state, console_records.status(f"m.{number:04}", partitions=[PartitionStatus("in", number, 2)]))
         state.swaps.add(console_records.swap(number, "1.0.0"))
-    view = rollout_view.channel_view(state, "prod", {"page": "30"}, NOW)
+    view = channel_view.channel_view(state, "prod", {"page": "30"}, NOW)
     assert (len(view.rows.rows), view.rows.pages, view.rows.total) == (ROWS, 30, 1_500)
     assert view.rows.rows[-1].scorer.status.scorer == "m.1499"
     assert len(view.squares) + view.squares_left_out == 1_500
-    assert len(view.squares) == rollout_view.SQUARES
-    rows = rollout_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
+    assert len(view.squares) == channel_view.SQUARES
+    rows = channel_view.channel_view(state, "prod", {"q": "M.0042", "page": "9"}, NOW).rows
     assert ([row.scorer.status.scorer for row in rows.rows], rows.total, rows.everything) == (["m.0042"], 1, 1_500)
-    assert rollout_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
+    assert channel_view.channel_view(state, "prod", {"show": "silent"}, NOW).rows.total == 0
 
 
 @examples(max_examples=50)
