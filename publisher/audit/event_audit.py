@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from publisher.audit.assignment import CHAMPION, Answered, Assignment, Shares
+from publisher.audit.canary_assignment import CHAMPION, Answered, Assignment, Shares
 from publisher.audit.duplicate_ids import Hashes, RepeatedIds
 from publisher.audit.offset_set import Bitmap, Offsets
 from publisher.audit.report import EXAMPLES, Report

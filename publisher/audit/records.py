@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from model_registry.untrusted_input.json_documents import DocumentDecoder
-from publisher.audit.assignment import CHAMPION, Answered
+from publisher.audit.canary_assignment import CHAMPION, Answered
 from publisher.audit.event_audit import Audit, AuditedAnswers, Kind
 from publisher.audit.version_order import VersionCutover
 from publisher.kafka import source_position

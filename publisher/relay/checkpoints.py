@@ -21,7 +21,7 @@ from publisher.kafka.groups import GroupPosition
 from publisher.kafka.partitions import Offsets
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import LARGEST_PARTITION
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 
 log = logging.getLogger(__name__)
 

@@ -30,14 +30,14 @@ from publisher.relay.dead_letter import (
     unreadable_batch,
     unreadable_record,
 )
+from publisher.relay.relay_state import LaneState
 from publisher.relay.sandboxed_partitions import SandboxedPartitions, rows_to_copy
 from publisher.relay.start_position import OutOfRange
-from publisher.relay.status import LaneState
 from publisher.relay.transaction_writer import TransactionWriter, WorkerContext
 from publisher.relay.transform import Route, Rules, copy
 from publisher.runtime.context import now_ms
 from publisher.transactions.exactly_once import Produce
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from publisher.relay.clusters import session_of
 from publisher.relay.settings import RelaySettings
 from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 
 Opening = Callable[[Record], None]
 """Takes over the transactional ids of a lane. Each producer of the lane commits the given record."""

@@ -7,7 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from publisher.relay.status import LaneState, RelayState
+from publisher.relay.relay_state import LaneState, RelayState
 
 COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
     ("publisher_records", "Records copied.", lambda lane: lane.tally.copied),

@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException
 from publisher.errors import UNREACHABLE, Aborted, Fatal, Retriable
 from publisher.relay.clusters import reach
 from publisher.relay.fence import registration
+from publisher.relay.relay_state import RelayState
 from publisher.relay.run_once import RelayRun
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import CopyRefused, OutOfRange
-from publisher.relay.status import RelayState
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from publisher.relay.clusters import ANSWER_SECONDS, log_of, topics_of
 from publisher.relay.copy_worker import CopyWorker
 from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.rate_limit import RateLimit
+from publisher.relay.relay_state import RelayState
 from publisher.relay.settings import RelaySettings
 from publisher.relay.source_progress import SourcePoller
 from publisher.relay.start_position import CopyEndpoint, CopyRefused
-from publisher.relay.status import RelayState
 from publisher.relay.topic_ids_watch import ABSENT_SECONDS, TopicIdWatch
 from publisher.relay.topic_mapping import TopicPair, ensure_relay_topics, has_patterns, pairs, selected, smallest_limit
 from publisher.relay.transaction_writer import WorkerContext
@@ -34,8 +34,8 @@ from publisher.relay.transform import Route
 from publisher.relay.verify_tail import ExpectedTail
 from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
-from publisher.transactions.protocol import Record
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.session import Record
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from publisher.relay.clients import SEE_CHECK
 from publisher.relay.clusters import session_of
 from publisher.relay.dead_letter import TransactionRejected
 from publisher.relay.rate_limit import RateLimit
+from publisher.relay.relay_state import LaneState
 from publisher.relay.settings import RelaySettings
-from publisher.relay.status import LaneState
 from publisher.relay.transform import Route
 from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import Produce, TransactionSession
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 
 CHECKPOINT_SECONDS = 1.0  # between transactions without copies: positions also advance past markers and filtered records
 SEEN_SECONDS = 5.0  # when a transaction begins, the topic ids must have been confirmed so recently; a busy broker needs 2 s

@@ -21,9 +21,10 @@ from publisher.errors import Aborted, NotAllowed
 from publisher.kafka.error_codes import REFUSED, UNFIT_RECORD
 from publisher.kafka.partitions import Partition
 from publisher.runtime.context import Context
+from publisher.transactions.counters import Counters
 from publisher.transactions.offset_commits import GroupCommits
-from publisher.transactions.protocol import Counters, Record
 from publisher.transactions.rejected_records import REPORTS_SECONDS, RejectedRecords
+from publisher.transactions.session import Record
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Positions:
 
 
 class CheckpointSession:
-    """Publishes batches at least once; see the module and `publisher.transactions.protocol.Session`.
+    """Publishes batches at least once; see the module and `publisher.transactions.session.Session`.
 
     Args:
         make_producer: returns an idempotent producer that reports failed records only. Its arguments are the callback for these

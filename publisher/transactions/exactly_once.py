@@ -28,11 +28,12 @@ from publisher.errors import Aborted, Fenced, RecordFailed
 from publisher.kafka.clients import RETRY_BACKOFF_MS, unwrap_kafka_errors
 from publisher.runtime.abandonable_call import CallThread
 from publisher.runtime.context import Context
+from publisher.transactions.counters import Counters
 from publisher.transactions.ownership_check import OwnershipCheck
 from publisher.transactions.producer_pool import CHECK_SECONDS, PooledProducer, ProducerPool
-from publisher.transactions.protocol import Counters, Record
 from publisher.transactions.rejected_records import RecordSender
 from publisher.transactions.retrying_calls import CommitTiming, RetryingCalls, error_for
+from publisher.transactions.session import Record
 from publisher.transactions.state_machine import RECOVERIES, SessionState, SessionStep, advance, failure_step
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
@@ -53,7 +54,7 @@ def _return_at_once(_: Context) -> None:
 
 
 class TransactionSession:
-    """Writes exactly once, one transaction after another; see `publisher.transactions.protocol.Session`. One thread owns it.
+    """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
     If a session sends consumer offsets, the group coordinator fences it after another member has taken over. A session that
     sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to check
@@ -71,7 +72,7 @@ class TransactionSession:
         hang_seconds: a call that has not returned after this time is abandoned.
         context: the clock, and the check that the session calls while it waits for a broker.
         wait_until_decided: returns when no transaction is open in the topics that this session writes to
-            (`wait_for_decided.py`).
+            (`wait_for_open_transactions.py`).
     """
 
     sends_group = True

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from publisher.errors import Aborted
 from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.transactions.producer_pool import ProducerPool
-from publisher.transactions.protocol import Record
 from publisher.transactions.retrying_calls import RetryingCalls
+from publisher.transactions.session import Record
 from publisher.transactions.state_machine import SessionStep
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.errors import Aborted, RecordRejected
 from publisher.kafka.error_codes import NOT_NOW, UNFIT_NEIGHBOUR, UNFIT_RECORD
-from publisher.transactions.protocol import PackedRecordBatch, Record
+from publisher.transactions.session import PackedRecordBatch, Record
 from publisher.transactions.transactional_ids import CALL_SECONDS
 
 REPORTS_SECONDS = 300.0  # how long each record has a delivery report after a rejection: further invalid records are likely

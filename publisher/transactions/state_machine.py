@@ -47,7 +47,7 @@ class Recovery(NamedTuple):
     Attributes:
         abort: whether the producer aborts first. It cannot while one of its calls hangs.
         abort_decides: whether a confirmed abort completes the recovery. Otherwise the recovery also waits until no other
-            transaction is open (`wait_for_decided.py`).
+            transaction is open (`wait_for_open_transactions.py`).
         replace_producer: whether a successor takes over the id even after a confirmed abort.
         renew_pool: whether the idle producers are replaced by successors too.
         ids_stay_owned: whether a session with an ownership record may continue. Otherwise another process may have taken over

@@ -17,7 +17,7 @@ from publisher.kafka.connection import connect
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 from scorer import topics
 from scorer.console import records
 from scorer.console.label_quality_fold import LabelQualityFold

@@ -16,7 +16,7 @@ from publisher.errors import Evicted, Fatal, MemberLost
 from publisher.kafka.error_codes import ABSENT, OUT_OF_RANGE, UNDECODABLE
 from publisher.kafka.partitions import Partition, in_ranges
 from publisher.runtime.context import Context
-from publisher.transactions.protocol import Session
+from publisher.transactions.session import Session
 from scorer.consumer import group_offsets
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.batch_fetcher import BatchFetcher

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from publisher.errors import Aborted
 from publisher.kafka.partitions import Partition
-from publisher.transactions.protocol import Session
+from publisher.transactions.session import Session
 from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from publisher.transactions.protocol import PackedRecordBatch, Record
+from publisher.transactions.session import PackedRecordBatch, Record
 from scorer.native.byte_columns import ByteColumn, LazySequence, address
 from scorer.native.librdkafka import NUMBER, POINTER, LibrdkafkaPlugin
 

@@ -18,7 +18,7 @@ from publisher.kafka import acls
 from publisher.kafka.error_codes import ABSENT, PASSING, Codes
 from publisher.kafka.headers import headers_of_one
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 from scorer.dead_letters import headers as dead_letter_headers
 from scorer.scores import formats
 from scorer.settings import Settings

@@ -9,7 +9,7 @@ from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of
 from publisher.kafka.source_position import Position
 from publisher.runtime.time_range import ALWAYS, TimeRange
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.dead_letters.headers import NO_REASON, dead_letter_facts, dead_lettered_ms, original_headers
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader

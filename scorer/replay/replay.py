@@ -26,9 +26,9 @@ from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.runtime.interruption import Interruption
 from publisher.transactions.exactly_once import TransactionSession
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from publisher.transactions.transactional_ids import transactional_ids
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer import topics
 from scorer.decoding import decoder_factory
 from scorer.replay import dead_letter as letters

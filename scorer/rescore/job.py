@@ -25,7 +25,7 @@ from publisher.kafka.topics import Bounds
 from publisher.runtime.interruption import Interruption
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer import topics
 from scorer.models.servable import Servable
 from scorer.rescore.chunks import RescoreChunk, chunks

@@ -13,7 +13,7 @@ from model_registry.untrusted_input import json_documents
 from model_registry.untrusted_input.json_documents import Count
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.reader import TopicReader
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.rescore.counts import RescoreCounts
 from scorer.rescore.selection import ScoreSelection
 from scorer.settings import Settings

@@ -10,7 +10,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.source_position import Position
 from publisher.runtime.context import Clock, Context
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.dead_letters.headers import dead_letter_facts
 from scorer.fetch.python_source import batch_of
 from scorer.models.servable import Servable

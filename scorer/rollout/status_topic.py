@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING
 from model_registry.channels.history import ChannelMove
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.partitions import Partition
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 from scorer.observability import status_record
 from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import Fleet, MoveProgress

@@ -19,9 +19,9 @@ from publisher.runtime.dependencies import DependencyWaiter
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.offset_commits import GroupCommits, OnCommit
-from publisher.transactions.protocol import Session
+from publisher.transactions.session import Session
 from publisher.transactions.transactional_ids import transactional_ids
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.fence_dead_owners import fence_dead_owners, wait_for_foreign_transactions
 from scorer.consumer.sandboxed_partitions import SandboxedInputPartitions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from publisher.runtime.context import now_ms
-from publisher.transactions.protocol import Counters
+from publisher.transactions.counters import Counters
 from scorer.models.servable import Servable
 from scorer.models.version_manager import VersionManager
 from scorer.observability.liveness import WorkerProgress

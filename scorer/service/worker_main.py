@@ -25,8 +25,8 @@ from publisher.runtime.dependencies import DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.stop_signals import stop_on_signals
+from publisher.transactions.counters import Counters
 from publisher.transactions.offset_commits import GroupCommits
-from publisher.transactions.protocol import Counters
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.crash_isolation.trial_load import TrialLoads

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from publisher.runtime.context import now_ms
-from publisher.transactions.protocol import Counters, Record
+from publisher.transactions.counters import Counters
+from publisher.transactions.session import Record
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.decoding.batch import Batch

@@ -12,7 +12,7 @@ from operator import itemgetter
 
 from publisher.kafka.clients import LARGEST_BATCH
 from publisher.runtime.context import now_ms
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.consumer.consumer import EventConsumer
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch, End

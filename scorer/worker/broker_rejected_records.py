@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from publisher.errors import Fatal, RecordRejected
 from publisher.runtime.context import Context
-from publisher.transactions.protocol import Record, Session
+from publisher.transactions.session import Record, Session
 from scorer.consumer.consumer import EventConsumer
 from scorer.dead_letters.headers import dead_letter_facts, own_headers
 from scorer.dead_letters.reasons import Poison, Reason

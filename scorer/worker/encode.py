@@ -9,7 +9,7 @@ from itertools import repeat
 
 import numpy as np
 
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, Headers, select_rows
 from scorer.native.produce_records import ColumnarRecords

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.kafka.source_position import Position
 from publisher.runtime.context import Context
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.backends.base import InferenceFailed
 from scorer.dead_letters.headers import dead_headers
 from scorer.dead_letters.internal_error import InternalErrorLog

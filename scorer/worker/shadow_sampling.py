@@ -10,7 +10,7 @@ import numpy as np
 from confluent_kafka import TopicPartition
 
 from publisher.kafka.partitions import Partition
-from publisher.transactions.protocol import Session
+from publisher.transactions.session import Session
 from scorer.consumer.consumer import EventConsumer
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.decoding.batch import Batch

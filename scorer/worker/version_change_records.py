@@ -9,7 +9,7 @@ canary, and answers with it under the same revision after the partition has move
 import orjson
 
 from model_registry.channels.roles import CANARY, CHAMPION
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.settings import Settings
 from scorer.worker.batch_metrics import PendingBatch

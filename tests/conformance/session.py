@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from publisher.errors import Aborted
-from publisher.transactions.protocol import Session
+from publisher.transactions.session import Session
 from tests.unit.publisher.transactions.scripted import ERRORS, Fails, Log
 
 CALLS = ("offsets", "commit", "produce", "deliver", "flush")

@@ -1,4 +1,8 @@
-"""Read committed records outside any consumer group, while they are written; single partitions can be paused. Thin I/O."""
+"""Read committed records outside any consumer group, while they are written; single partitions can be paused. Thin I/O.
+
+`publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
+topics reads many records, and pauses the partitions that are ahead of the join.
+"""
 
 import time
 from collections import deque

@@ -22,7 +22,7 @@ from publisher.kafka import clients as kafka
 from publisher.runtime.context import Context
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.transactional_ids import transactional_ids
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer.models.registry_access import move_key, open_source
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.analysis_step import AnalysisSnapshot, StepAnalyzer

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING
 
 from publisher.errors import REFUSED, Fatal
 from publisher.kafka.acls import READ, WRITE
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.log_records import COMMAND, EntryKind, LogEntry, LoggedVersion, OperatorCommand, Verb

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from publisher.relay.clusters import log_of
 from publisher.relay.fence import registration
+from publisher.relay.relay_state import RelayState
 from publisher.relay.run_once import RelayRun
 from publisher.relay.settings import load
 from publisher.relay.start_position import CopyRefused
-from publisher.relay.status import RelayState
 from publisher.relay.transaction_writer import SEEN_SECONDS
 from scorer.demo.broker.embedded import EmbeddedBroker
 from tests.integration.relay.conftest import LONGEST_TRANSACTION_MS

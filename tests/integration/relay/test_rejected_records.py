@@ -12,12 +12,12 @@ from publisher.errors import Fenced
 from publisher.relay.checkpoints import record
 from publisher.relay.copy_worker import CopyWorker
 from publisher.relay.rate_limit import RateLimit
+from publisher.relay.relay_state import LaneState
 from publisher.relay.settings import load
-from publisher.relay.status import LaneState
 from publisher.relay.transaction_writer import WorkerContext
 from publisher.relay.transform import Route
 from publisher.runtime.context import Context
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.integration.relay.counting import CLEAN, compare, header
 from tests.integration.relay.rig import MakeRelay, RelayRig

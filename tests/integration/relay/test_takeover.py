@@ -10,7 +10,7 @@ from publisher.relay.checkpoints import Registration
 from publisher.relay.clusters import log_of
 from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from tests.integration.relay.rig import MakeRelay
 
 

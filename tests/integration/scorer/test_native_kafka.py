@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition
 
 from publisher.kafka import clients
 from publisher.kafka.clients import HandledProducer, KafkaSettings
-from publisher.transactions.protocol import Record
 from publisher.transactions.rejected_records import RejectedRecords
+from publisher.transactions.session import Record
 from scorer.consumer.batch_fetcher import BatchFetcher
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch

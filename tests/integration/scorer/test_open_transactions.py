@@ -10,7 +10,7 @@ from confluent_kafka.admin import NewTopic
 
 from publisher.kafka.clients import KafkaSettings
 from publisher.runtime.context import Context
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from tests.chaos.cluster import Cluster
 from tests.support.topics import admin, settle
 

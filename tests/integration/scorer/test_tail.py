@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Message, Producer
 
 from publisher.errors import Fatal
-from publisher.kafka import acls, tail
+from publisher.kafka import acls, topic_follower
 from publisher.kafka.clients import KafkaSettings
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 from tests.integration.scorer.rig import MakeRig, Rig
 
 NEWS_BEFORE_THE_COMMIT = 5
@@ -21,7 +21,7 @@ class Committing(TopicFollower):
     producer: Producer
     asked = 0
 
-    def poll(self, seconds: float = tail.POLL_SECONDS) -> Iterator[Message]:
+    def poll(self, seconds: float = topic_follower.POLL_SECONDS) -> Iterator[Message]:
         self.asked += 1
         if self.asked == NEWS_BEFORE_THE_COMMIT:
             self.producer.commit_transaction(10)
@@ -77,7 +77,7 @@ def test_a_transaction_that_is_open_is_waited_for(rig: Rig) -> None:
 
 
 def test_one_that_stays_open_is_named_after_all_that_can_be_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(topic_follower, "SILENCE_SECONDS", 3.0)
     producer = writing(rig)
     producer.begin_transaction()
     write(producer, rig, b"one", 0)

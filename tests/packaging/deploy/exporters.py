@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.relay.metrics import RelayMetrics
-from publisher.relay.status import RelayState
-from publisher.transactions.protocol import Counters
+from publisher.relay.relay_state import RelayState
+from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings.model import ModelSettings

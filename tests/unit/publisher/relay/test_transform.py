@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from publisher.kafka import source_position
 from publisher.kafka.source_position import origin_of
-from publisher.relay.status import LaneState
+from publisher.relay.relay_state import LaneState
 from publisher.relay.transform import Route, Rules, Tally, copy
 
 NAMES = st.text("abcxyz-", min_size=1, max_size=8).filter(lambda name: name not in ("x-origin", "x-hops", "x-copied-to"))

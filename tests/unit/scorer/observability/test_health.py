@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.runtime.dependencies import COMMITS, MODEL_REGISTRY, Outages
-from publisher.transactions.protocol import Counters
+from publisher.transactions.counters import Counters
 from scorer.observability.lag import LagClock
 from scorer.observability.liveness import LONG_SECONDS, WorkerProgress, not_live, not_ready
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import generate_latest
 
-from publisher.transactions.protocol import Counters
+from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.settings.model import ModelSettings
 

@@ -24,8 +24,9 @@ from publisher.kafka.groups import GroupMember
 from publisher.runtime import dependencies, watchdog
 from publisher.runtime.health import HealthServer
 from publisher.runtime.stop_signals import STOPS
+from publisher.transactions.counters import Counters
 from publisher.transactions.offset_commits import GroupCommits
-from publisher.transactions.protocol import Counters, Session
+from publisher.transactions.session import Session
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.crash_isolation.in_flight_journal import InFlightJournal

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
 
-from publisher.transactions.protocol import Counters
+from publisher.transactions.counters import Counters
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import AnswerStartOffsets
 from scorer.crash_isolation.quarantine import Quarantine

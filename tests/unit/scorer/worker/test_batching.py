@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.kafka.headers import Headers
-from publisher.transactions.protocol import Record
+from publisher.transactions.session import Record
 from scorer.decoding.batch import End
 from scorer.models.latency_model import LatencyModel
 from scorer.worker.batching import FEWEST, BatchLimiter, LookUpLimit, full, within_deadline, within_target

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted, Fatal, RecordRejected
 from publisher.runtime.context import Context
-from publisher.transactions.protocol import Record, Session
+from publisher.transactions.session import Record, Session
 from scorer.consumer.assignment import AssignedPartitions
 from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata

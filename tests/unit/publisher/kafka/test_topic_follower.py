@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.errors import Fatal
-from publisher.kafka import tail
+from publisher.kafka import topic_follower
 from publisher.kafka.partitions import Offsets, Partition
-from publisher.kafka.tail import TopicFollower
+from publisher.kafka.topic_follower import TopicFollower
 
 TOPIC = "scores"
 End = int
@@ -62,13 +62,13 @@ def test_a_record_comes_as_soon_as_no_older_one_can_follow() -> None:
 
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "HELD_RECORDS", 2)
+    monkeypatch.setattr(topic_follower, "HELD_RECORDS", 2)
     messages = [record(0, at, at) for at in range(3)]
     assert next(Scripted(2, messages).oldest_first()) is messages[0]
 
 
 def test_a_partition_that_gives_nothing_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tail, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(topic_follower, "SILENCE_SECONDS", 0.01)
     merged = Scripted(2, [record(0, 0, 10), 0]).oldest_first()
     assert next(merged).offset() == 0  # what was read comes before that is told
     with pytest.raises(Fatal, match="topic scores cannot be read to its end"):

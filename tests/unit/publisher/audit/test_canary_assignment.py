@@ -1,6 +1,6 @@
 """Answers of the wrong arm are found from keys, cut-overs and shares alone."""
 
-from publisher.audit.assignment import Answered, Assignment, Shares
+from publisher.audit.canary_assignment import Answered, Assignment, Shares
 from tests.support.xxh64 import xxh64
 
 SEED, SOURCE = 0x00F1E2D3C4B5A697, ("flights", 3)

@@ -1,16 +1,16 @@
-"""The contract of a session, which publishes batches exactly once or at least once: the protocol, the record, the counters.
+"""The contract of a session, which publishes batches exactly once or at least once: the protocol and the record.
 
 `exactly_once.py` and `at_least_once.py` implement it. The worker's loop depends on nothing else of a session.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import Producer, TopicPartition
 
 from publisher.kafka.headers import Headers
+from publisher.transactions.counters import Counters
 
 Record = tuple[str, bytes | None, bytes | None, int, int, Headers]
 """Topic, value, key, partition, timestamp (Unix ms, or 0 for the current time), headers. A plain tuple, since each event
@@ -27,45 +27,6 @@ class PackedRecordBatch(Sequence[Record]):
         Returns:
             The index of the first record that the producer rejects, or the number of records if it accepts all of them.
         """
-
-
-@dataclass(slots=True)
-class Counters:
-    """The totals of a session, as plain numbers that the metrics read from other threads.
-
-    Attributes:
-        commits: confirmed commits.
-        aborts: failed transactions.
-        fenced: failures because another producer took an id.
-        rotations: producers replaced after a slow commit.
-        commit_seconds: total time that the owner thread has waited for commits.
-        last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
-        last_ending_seconds: the part of `last_commit_seconds` after the broker had confirmed the records.
-        open_since: when the open transaction began, or the wait for transactions of other producers (monotonic seconds); None
-            if there is neither.
-    """
-
-    commits: int = 0
-    aborts: int = 0
-    fenced: int = 0
-    rotations: int = 0
-    commit_seconds: float = 0.0
-    last_commit_seconds: float = 0.0
-    last_ending_seconds: float = 0.0
-    open_since: float | None = None
-
-    def committed(self, waited: float, commit_seconds: float = 0.0, ending: float = 0.0) -> None:
-        """Count a confirmed commit.
-
-        Args:
-            waited: how long the owner thread has waited for the commit (seconds).
-            commit_seconds: the duration of the commit.
-            ending: the part of it after the broker had confirmed the records (seconds).
-        """
-        self.commits += 1
-        self.commit_seconds += waited
-        self.last_commit_seconds = commit_seconds
-        self.last_ending_seconds = ending
 
 
 class Session(Protocol):

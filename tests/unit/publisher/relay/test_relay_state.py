@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from publisher.relay.lag_report import PartitionLag, RelayStatus, with_rates
 from publisher.relay.metrics import RelayMetrics
+from publisher.relay.relay_state import RelayState
 from publisher.relay.scrape_metrics import LaneStatus, ProcessStatus, fetch_process, parse_process
-from publisher.relay.status import RelayState
 from publisher.relay.transform import Route
 
 NOW_MS = 1_000_000

@@ -12,8 +12,8 @@ from publisher.kafka import clients
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from publisher.runtime.context import Context
-from publisher.transactions import wait_for_decided
-from publisher.transactions.wait_for_decided import OpenTransactions
+from publisher.transactions import wait_for_open_transactions
+from publisher.transactions.wait_for_open_transactions import OpenTransactions
 
 SETTINGS = KafkaSettings(bootstrap_servers="127.0.0.1:1", transaction_timeout_ms=1_000)
 IN = ("in", 0)
@@ -32,9 +32,9 @@ class Cluster:
         self.errors: list[KafkaError] = []
         self.asked: list[bool] = []
         self.closed = False
-        monkeypatch.setattr(wait_for_decided, "leaders", lambda _, name, __: {(name, 0): 1})
-        monkeypatch.setattr(wait_for_decided, "offsets", self._offsets)
-        monkeypatch.setattr(wait_for_decided, "GroupReader", lambda *_, **__: self)
+        monkeypatch.setattr(wait_for_open_transactions, "leaders", lambda _, name, __: {(name, 0): 1})
+        monkeypatch.setattr(wait_for_open_transactions, "offsets", self._offsets)
+        monkeypatch.setattr(wait_for_open_transactions, "GroupReader", lambda *_, **__: self)
         monkeypatch.setattr(clients, "admin", lambda *_: None)
 
     def undecided(self, _: list[Partition], *, singly: bool) -> list[Partition]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from publisher.kafka.partitions import Partition
 from publisher.relay.transform import Route, Tally
-from publisher.transactions.protocol import Counters
+from publisher.transactions.counters import Counters
 
 log = logging.getLogger(__name__)
 
