@@ -43,7 +43,7 @@ class Recipe(Protocol):
     def parameters(self, stated: Params) -> Params:
         """Return all parameters: the stated ones, and defaults for the others.
 
-        Raises Fatal (exit code 2) for an unknown parameter.
+        Raises Fatal (exit code 2) for an unknown or invalid parameter.
         """
 
     def suggest(self, trial: Any) -> Params:

@@ -93,7 +93,6 @@ class FittedTrees:
     last: int
 
     def scores(self, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
-        """Return the probabilities (B,) of the second class."""
         matrix = self.encoding.matrix(tensors)
         total = np.full(len(matrix), self.start)
         for chunk in self.chunks[:-1]:

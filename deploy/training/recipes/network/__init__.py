@@ -42,7 +42,6 @@ class Network:
         return type(self), (self._gpus,)
 
     def check(self, signature: Signature) -> None:
-        """Check that a network supports the signature. Raises Fatal (exit code 2) if it does not."""
         check_signature.check(signature, self.name)
         if not check_signature.output_row(signature):
             hint = 'write its shape as [1], or read the second of two: {"tensor": ..., "index": 1}'
@@ -51,14 +50,9 @@ class Network:
             )
 
     def parameters(self, stated: Params) -> Params:
-        """Return all parameters: the stated ones, and defaults for the others.
-
-        Raises Fatal (exit code 2) for an unknown or invalid parameter.
-        """
         return msgspec.structs.asdict(_parameters(stated))
 
     def suggest(self, trial: Any) -> Params:
-        """Draw values for the parameters that a search varies; `trial` is an `optuna.Trial`."""
         return {
             "width": trial.suggest_categorical("width", [32, 64, 128, 256]),
             "depth": trial.suggest_int("depth", 1, 3),
@@ -139,7 +133,6 @@ class Perceptron:
         return scores
 
     def onnx(self) -> bytes:
-        """Return the model file with the inputs and output of the signature."""
         from training.recipes.network import to_onnx  # onnx takes long to import, and workers need none
 
         return to_onnx.onnx(self._signature, self._encoding, self._weights)
