@@ -6,16 +6,11 @@ and size of the records that they keep, and base no decision about a process on 
 belongs to a scorer that has died. The last record of a scorer that stops has the state `stopped`.
 """
 
-import logging
-from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from model_registry.untrusted_input.json_documents import DocumentDecoder, Int64
-
-log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0  # between two records of a scorer whose state does not change
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS  # the age of a heartbeat from which on readers show the scorer as dead
@@ -103,58 +98,3 @@ def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
 def parse(value: bytes | None) -> ScorerStatus | None:
     """Parse the value of a status record; None for a tombstone or unreadable bytes."""
     return _decoder.decode_or_none(value)
-
-
-class StatusReporter:
-    """Writes a status record after a change of versions or partitions, after a recovery, and every HEARTBEAT_SECONDS.
-
-    Args:
-        producer: the producer of the records.
-        topic: the status topic.
-        current: returns the status for a `state`, `running` or `stopped`.
-        is_replaced: returns whether another process has the same replica.
-    """
-
-    def __init__(
-        self, producer: Producer, topic: str, current: Callable[[str], ScorerStatus], is_replaced: Callable[[], bool]
-    ) -> None:
-        self._is_replaced = is_replaced
-        self._producer = producer
-        self._topic = topic
-        self._current = current
-        self._reported: object = None
-        self._next = float("inf")
-
-    def tick(self, now: float) -> None:
-        """Write a record if the status has changed or HEARTBEAT_SECONDS have passed. The worker calls this every second.
-
-        Args:
-            now: the time in monotonic seconds.
-        """
-        self._producer.poll(0)
-        status = self._current("running")
-        partitions = [(p.topic, p.partition) for p in status.partitions]
-        summary = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
-        if now < self._next and summary == self._reported:
-            return
-        self._reported = summary
-        self._next = now + HEARTBEAT_SECONDS
-        self._send(status)
-
-    def close(self) -> None:
-        """Write the record that this scorer has stopped, unless another process has its replica and thus the same key."""
-        if not self._is_replaced():
-            self._send(self._current("stopped"))
-            self._producer.flush(2)
-
-    def _send(self, status: ScorerStatus) -> None:
-        try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_log_failure)
-            self._producer.poll(0)
-        except (BufferError, KafkaException) as error:
-            log.warning("cannot write the status record: %s", error)
-
-
-def _log_failure(error: KafkaError | None, message: Message) -> None:
-    if error is not None:
-        log.warning("the status record was not written to %s: %s", message.topic(), error)

@@ -35,12 +35,11 @@ from scorer.models.version_manager import VersionManager
 from scorer.observability.foreign_members import ForeignMembers
 from scorer.observability.liveness import WorkerProgress, not_live, not_ready
 from scorer.observability.metrics import Metrics
-from scorer.observability.status_record import StatusReporter
 from scorer.observability.traces import traces as configured_traces
 from scorer.service import preflight, worker_variants
 from scorer.service.broker_connections import BrokerConnections
 from scorer.service.replica_claim import ReplicaGuard
-from scorer.service.status_reporter import status_reporter
+from scorer.service.report_status import StatusReporter, status_reporter
 from scorer.settings import Settings
 from scorer.worker.retry_backoff import replica_conflict
 from scorer.worker.worker import Worker

@@ -33,12 +33,12 @@ from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.version_manager import VersionManager
 from scorer.observability.channel_move_listener import ChannelMoveListener
-from scorer.observability.status_record import StatusReporter
 from scorer.observability.traces import Traces
 from scorer.service import worker_main
 from scorer.service.broker_connections import BrokerConnections
 from scorer.service.preflight import StartCheck
 from scorer.service.replica_claim import ReplicaGuard
+from scorer.service.report_status import StatusReporter
 from scorer.service.worker_main import Service
 from scorer.settings import Settings
 from scorer.worker.encode import Target

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
-from scorer.observability.status_record import HEARTBEAT_SECONDS, ScorerStatus, StatusReporter
+from scorer.observability.status_record import HEARTBEAT_SECONDS, ScorerStatus
+from scorer.service.report_status import StatusReporter
 from tests.unit.scorer.console.console_records import status
 
 
