@@ -37,11 +37,12 @@ from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.time_range import TimeRange, seconds
 from scorer.evaluation.join_labels import labels_topic
 from scorer.rollout.canary_analysis import contestants
-from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, Margins
+from scorer.rollout.canary_analysis.analysis_report import AnalysisReport
 from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
 from scorer.rollout.canary_analysis.analyzer import CanaryAnalyzer, answer_spans
 from scorer.rollout.canary_analysis.bake_time import BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.contestants import Contestants, ContestVersion
+from scorer.rollout.canary_analysis.rules import Margins
 from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict, decide
 from scorer.settings import Settings, load
 
@@ -176,7 +177,8 @@ def _follow(
 def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
     rules = margins.rules(decided=analyzer.tally.decided)
     cells = analyzer.cells(time.monotonic())
-    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(analyzer.sample)], reasons=analyzer.reasons())
+    psi, _ = analyzer.sample.drift()
+    return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(psi)], reasons=analyzer.reasons())
 
 
 def verdict_line(analysis: AnalysisReport) -> Text:

@@ -9,7 +9,8 @@ import msgspec
 
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterval
-from scorer.rollout.canary_analysis.verdict import FLIPS, MetricResult, MetricRule
+from scorer.rollout.canary_analysis.rules import FLIPS, MetricRule
+from scorer.rollout.canary_analysis.verdict import MetricResult
 
 WIDTH = 1_000.0  # of a bar, in the units of its SVG
 # limits of the range of a bar, as multiples of the margin

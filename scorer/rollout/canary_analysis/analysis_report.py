@@ -1,4 +1,4 @@
-"""The report of a canary analysis, and the margins that its rules apply. Pure."""
+"""The report of a canary analysis. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from publisher.kafka.partitions import Partition
 from scorer.rollout.canary_analysis.contestants import Contestants
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
-from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, CanaryVerdict, MetricRule
+from scorer.rollout.canary_analysis.verdict import CanaryVerdict
 
 DROPPED = {
     "unsampled": "scores of events that the shadow did not score",
@@ -27,35 +27,6 @@ class ReadRange(NamedTuple):
     start: int
     end: int
     records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Margins:
-    """The margins by which the candidate may be worse than the champion.
-
-    Attributes:
-        errors: The share of events that the candidate fails, minus the share that the champion fails.
-        flips: The share of events that both versions score with different decisions.
-        psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
-        brier: The Brier score of the candidate minus that of the champion; None if labels are not used.
-    """
-
-    errors: float = 0.005
-    flips: float = 0.05
-    psi: float = 0.2
-    brier: float | None = None
-
-    def rules(self, *, decided: bool) -> list[MetricRule]:
-        """Return a rule for each margin except `psi`; the rule on flips only if the versions make decisions (`decided`)."""
-        rules = [MetricRule(ERRORS, self.errors)]
-        if decided:
-            rules.append(MetricRule(FLIPS, self.flips, signed=False))
-        return rules if self.brier is None else [*rules, MetricRule(BRIER, self.brier)]
-
-    def obstacles(self, sample: DecisionSample) -> list[str]:
-        """Return why the candidate cannot be promoted whatever the results of the rules: a PSI above the limit; else empty."""
-        psi, _ = sample.drift()
-        return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
 
 
 @dataclass(frozen=True, slots=True)

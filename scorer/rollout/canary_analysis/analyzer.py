@@ -25,8 +25,9 @@ from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
 from scorer.rollout.canary_analysis.paired_metrics import Contest
+from scorer.rollout.canary_analysis.rules import BRIER
 from scorer.rollout.canary_analysis.topic_tail import ReadLag, TopicTail
-from scorer.rollout.canary_analysis.verdict import BRIER, CanaryVerdict
+from scorer.rollout.canary_analysis.verdict import CanaryVerdict
 from scorer.settings import Settings
 
 TAKE_SECONDS = 0.2

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from model_registry.untrusted_input.json_documents import Int64
 from scorer.rollout.canary_analysis.key_strata import Cells
-from scorer.rollout.canary_analysis.verdict import ERRORS, FLIPS
+from scorer.rollout.canary_analysis.rules import ERRORS, FLIPS
 
 SCORED = "scored"
 FAILED = "dead_lettered"

@@ -12,10 +12,8 @@ from typing import Any
 
 from scorer.rollout.canary_analysis.confidence_sequence import ConfidenceInterval, interval
 from scorer.rollout.canary_analysis.key_strata import Cells
+from scorer.rollout.canary_analysis.rules import MetricRule
 
-ERRORS = "errors"
-FLIPS = "flips"
-BRIER = "brier"
 ALPHA = 0.05  # the probability of a wrong verdict by chance, over all rules and steps of a rollout together
 MIN_PAIRS = 3_000
 MIN_CELLS = 400
@@ -31,22 +29,6 @@ class CanaryDecision(StrEnum):
     PROMOTE = "promote"
     ROLL_BACK = "roll back"
     HOLD = "hold"
-
-
-@dataclass(frozen=True, slots=True)
-class MetricRule:
-    """A limit of one metric.
-
-    Attributes:
-        name: The name of the metric.
-        margin: The mean difference up to which the candidate may be worse.
-        signed: Whether the difference of an event can be negative, in favour of the candidate. A flip never is, so noise alone
-            makes the mean of flips positive.
-    """
-
-    name: str
-    margin: float
-    signed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ class StepAnalyzer:
         self._bake = self._bake.advance(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
         shadow_obstacles = [] if shadowed else ["no shadow runs: start scorer run --shadow"]
-        obstacles = (*shadow_obstacles, *self._bake.obstacles(step.seconds, conditions), *margins.obstacles(analyzer.sample))
+        psi, _ = analyzer.sample.drift()
+        obstacles = (*shadow_obstacles, *self._bake.obstacles(step.seconds, conditions), *margins.obstacles(psi))
         verdict = evaluate(rollout.plan, analyzer, obstacles)
         report = analyzer.report(rollout.rivals, verdict, lag.behind).to_dict()
         return AnalysisSnapshot(verdict, self._bake, lag, obstacles, report)

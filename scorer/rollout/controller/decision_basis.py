@@ -154,7 +154,8 @@ def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: M
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
     """Return the obstacles of the repeated decision: the recorded ones, except that the PSI is measured again."""
-    return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(sample)]
+    psi, _ = sample.drift()
+    return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 
 
 def differences(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterator[str]:

@@ -12,8 +12,7 @@ from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import Section, nearest
 from publisher.runtime.time_range import seconds
-from scorer.rollout.canary_analysis.analysis_report import Margins
-from scorer.rollout.canary_analysis.verdict import BRIER
+from scorer.rollout.canary_analysis.rules import BRIER, Margins
 
 MOST_BYTES = 100_000
 MOST_STEPS = 50

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from scorer.rollout.canary_analysis.bake_time import BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import Cells
-from scorer.rollout.canary_analysis.verdict import BRIER, ERRORS, FLIPS, CanaryDecision, MetricRule, decide
+from scorer.rollout.canary_analysis.rules import BRIER, ERRORS, FLIPS, MetricRule
+from scorer.rollout.canary_analysis.verdict import CanaryDecision, decide
 from tests.benchmarks.judge.streams import Kind, Stream, by_chance, by_key, by_score
 
 FEW = 100  # streams of cases that chance has no part in

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorer.rollout.canary_analysis.key_strata import CELLS
-from scorer.rollout.canary_analysis.verdict import MetricRule
+from scorer.rollout.canary_analysis.rules import MetricRule
 
 KEYS = 20_000
 Draw = Callable[[np.random.Generator, NDArray[np.intp]], NDArray[np.float64]]

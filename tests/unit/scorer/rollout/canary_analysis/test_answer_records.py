@@ -7,7 +7,6 @@ from publisher.kafka.source_position import Position
 from scorer.dead_letters.headers import dead_headers
 from scorer.evaluation import drift
 from scorer.rollout.canary_analysis import answer_records
-from scorer.rollout.canary_analysis.analysis_report import Margins
 from scorer.rollout.canary_analysis.decision_sample import MOST, DecisionSample
 from scorer.rollout.canary_analysis.paired_metrics import PairDifference, PairDifferences, VersionAnswer
 from scorer.rollout.canary_analysis.topic_tail import ReadLag
@@ -95,8 +94,3 @@ def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:
     assert psi is not None
     assert psi > 0.25
     assert ks is None
-
-
-def test_versions_that_decide_nothing_are_judged_by_errors_alone() -> None:
-    assert [rule.name for rule in Margins().rules(decided=True)] == ["errors", "flips"]
-    assert [rule.name for rule in Margins().rules(decided=False)] == ["errors"]

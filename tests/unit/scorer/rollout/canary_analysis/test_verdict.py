@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import CELLS, Cells
-from scorer.rollout.canary_analysis.verdict import MIN_PAIRS, CanaryDecision, MetricRule, decide
+from scorer.rollout.canary_analysis.rules import MetricRule
+from scorer.rollout.canary_analysis.verdict import MIN_PAIRS, CanaryDecision, decide
 
 ERRORS, FLIPS = MetricRule("errors", 0.005), MetricRule("flips", 0.05, signed=False)
 SEEING = BakeConditions(6, 6, 0.1, 0.5)

@@ -30,7 +30,7 @@ from scorer.fetch.source import FetchedRecords, PartitionRecords
 from scorer.rollout.canary_analysis.analysis_report import AnalysisReport, ReadRange
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.canary_analysis.pair_sums import PairSums
-from scorer.rollout.canary_analysis.verdict import BRIER
+from scorer.rollout.canary_analysis.rules import BRIER
 from scorer.rollout.controller import log_records
 from scorer.rollout.controller.analysis_step import evaluate_sums
 from scorer.rollout.controller.decision_basis import (
@@ -231,7 +231,7 @@ def decide(topics: Topics, settings: Settings, rollout: Rollout, find: Callable[
         judge.read({at: topics.logs[at].high for at in ANSWERS}, chance.choice([1, 3, None]))
         if labels and (sums is None or chance.random() < 0.5):
             sums = judge.labelled()
-    stops = ["baked for 1 s of 10", *rollout.plan.rules.margins().obstacles(judge.pairs.sample)]
+    stops = ["baked for 1 s of 10", *rollout.plan.rules.margins().obstacles(judge.pairs.sample.drift()[0])]
     entry = LogEntry(rollout.id, rollout.seq, EntryKind.INTENDED, 1, "c", 0, obstacles=stops)
     judgement = judge.judged(rollout, sums, stops)
     return log_records.decode_entry(log_records.encode(replace(entry, judgement=judgement)))

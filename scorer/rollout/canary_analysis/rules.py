@@ -1,0 +1,51 @@
+"""The rules of a canary comparison: the margins by which a candidate may be worse than the champion. Pure."""
+
+from dataclasses import dataclass
+
+ERRORS = "errors"
+FLIPS = "flips"
+BRIER = "brier"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRule:
+    """A limit of one metric.
+
+    Attributes:
+        name: The name of the metric.
+        margin: The mean difference up to which the candidate may be worse.
+        signed: Whether the difference of an event can be negative, in favour of the candidate. A flip never is, so noise alone
+            makes the mean of flips positive.
+    """
+
+    name: str
+    margin: float
+    signed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """The margins by which the candidate may be worse than the champion.
+
+    Attributes:
+        errors: The share of events that the candidate fails, minus the share that the champion fails.
+        flips: The share of events that both versions score with different decisions.
+        psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
+        brier: The Brier score of the candidate minus that of the champion; None if labels are not used.
+    """
+
+    errors: float = 0.005
+    flips: float = 0.05
+    psi: float = 0.2
+    brier: float | None = None
+
+    def rules(self, *, decided: bool) -> list[MetricRule]:
+        """Return a rule for each margin except `psi`; the rule on flips only if the versions make decisions (`decided`)."""
+        rules = [MetricRule(ERRORS, self.errors)]
+        if decided:
+            rules.append(MetricRule(FLIPS, self.flips, signed=False))
+        return rules if self.brier is None else [*rules, MetricRule(BRIER, self.brier)]
+
+    def obstacles(self, psi: float | None) -> list[str]:
+        """Return why the candidate cannot be promoted whatever the results of the rules: a PSI above the limit; else empty."""
+        return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []
