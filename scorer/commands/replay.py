@@ -8,9 +8,9 @@ from publisher.runtime.command_line import Config, From, Json, Set, To, err_cons
 from publisher.runtime.configuration import nearest
 from publisher.runtime.interruption import report_progress
 from scorer.dead_letters.reasons import Reason
-from scorer.replay.dead_letter import DeadLetterSelection
 from scorer.replay.replay import ReplaySummary
 from scorer.replay.replay import replay as replay_dead_letters
+from scorer.replay.selection import DeadLetterSelection
 from scorer.settings import load
 
 

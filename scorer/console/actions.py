@@ -22,7 +22,7 @@ from scorer.console.command_lines import CommandLines
 from scorer.console.state import Action, ConsoleState
 from scorer.models.registry_access import move_key
 from scorer.replay import replay
-from scorer.replay.dead_letter import DeadLetterSelection
+from scorer.replay.selection import DeadLetterSelection
 from scorer.rollout.controller import log_topic
 from scorer.rollout.controller.log_records import Verb
 from scorer.rollout.controller.rollout_state import Rollout

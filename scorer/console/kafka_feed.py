@@ -28,7 +28,7 @@ from scorer.console.topic_sampler import TopicSampler
 from scorer.decoding.batch import Headers
 from scorer.evaluation.join_labels import labels_of
 from scorer.evaluation.label_record import Label
-from scorer.replay import dead_letter as letters
+from scorer.replay import read_dead_letter as letters
 from scorer.scores import formats
 from scorer.settings import Settings
 

@@ -31,7 +31,7 @@ from scorer.decoding import decoder_factory as event_formats
 from scorer.lineage.document import CORRECTION, DEAD_LETTER, SCORE, InputPosition, Lineage, LineageAnswer
 from scorer.models.registry_access import open_cache, open_source
 from scorer.models.traffic_split import TrafficSplit
-from scorer.replay import dead_letter as parse
+from scorer.replay import read_dead_letter as parse
 from scorer.scores import formats
 from scorer.settings import Settings
 

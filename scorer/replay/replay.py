@@ -31,8 +31,9 @@ from publisher.transactions.transactional_ids import transactional_ids
 from publisher.transactions.wait_for_open_transactions import OpenTransactions
 from scorer import topics
 from scorer.decoding import decoder_factory
-from scorer.replay import dead_letter as letters
-from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, ReplayableDeadLetter
+from scorer.replay import read_dead_letter as letters
+from scorer.replay.read_dead_letter import NotReplayable, ReplayableDeadLetter
+from scorer.replay.selection import DeadLetterSelection
 from scorer.settings import Settings
 
 CHUNK_EVENTS = 500  # maximum number of events in one transaction

@@ -41,8 +41,8 @@ from scorer.dead_letters import headers as dead_letters
 from scorer.evaluation.label_record import Label, Unusable, reader
 from scorer.observability import read_output_topics
 from scorer.observability.status_record import ScorerStatus
-from scorer.replay import dead_letter as dead_letter_parser
-from scorer.replay.dead_letter import NotReplayable
+from scorer.replay import read_dead_letter as dead_letter_parser
+from scorer.replay.read_dead_letter import NotReplayable
 from scorer.rescore import selection
 from scorer.rescore.job_progress import JobProgress
 from scorer.rollout.canary_analysis import answer_records as judged

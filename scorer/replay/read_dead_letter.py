@@ -1,6 +1,6 @@
-"""Reading of one dead letter: its event, whether it is selected, and the record that replays it. No Kafka calls."""
+"""Reading of one dead letter: its event, and the record that replays it. No Kafka calls."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Message
@@ -8,7 +8,6 @@ from confluent_kafka import Message
 from publisher.kafka import source_position
 from publisher.kafka.headers import headers_of
 from publisher.kafka.source_position import Position
-from publisher.runtime.time_range import ALWAYS, TimeRange
 from publisher.transactions.session import Record
 from scorer.dead_letters.headers import NO_REASON, dead_letter_facts, dead_lettered_ms, original_headers
 from scorer.dead_letters.reasons import Reason
@@ -22,21 +21,6 @@ DEADLINE_HEADER = "deadline"
 
 class NotReplayable(Exception):
     """The dead letter cannot be replayed. The message contains the reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterSelection:
-    """The selection of dead letters to replay, by reason and by the time at which they were dead-lettered.
-
-    If `reasons` is empty, dead letters of every reason are selected.
-    """
-
-    reasons: Collection[str] = ()
-    window: TimeRange = ALWAYS
-
-    def includes(self, letter: "ReplayableDeadLetter") -> bool:
-        """Return whether the dead letter is selected."""
-        return (not self.reasons or letter.reason in self.reasons) and self.window.contains(letter.at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.kafka.source_position import Position
-from publisher.runtime.time_range import TimeRange
 from scorer.dead_letters.headers import dead_headers, dead_letter_facts, original_headers
 from scorer.decoding.headers import HeaderValues, event_id
 from scorer.decoding.json.decoder import JsonIdReader
-from scorer.replay.dead_letter import DeadLetterSelection, NotReplayable, check_target, read_dead_letter
+from scorer.replay.read_dead_letter import NotReplayable, check_target, read_dead_letter
 
 Headers = list[tuple[str, str | bytes | None]]
 SOURCE = Position("eu", "events", 2, 77)
@@ -86,15 +85,6 @@ def test_what_cannot_go_back_is_unfit() -> None:
     ):
         with pytest.raises(NotReplayable, match=why):
             check_target(back, topics)
-
-
-def test_a_selection_takes_by_reason_and_time() -> None:
-    back = letter(dead([]))
-    assert DeadLetterSelection().includes(back)
-    assert DeadLetterSelection(["wrong-type"], TimeRange(1_000, 1_001)).includes(back)
-    assert not DeadLetterSelection(["oversize"]).includes(back)
-    assert not DeadLetterSelection(window=TimeRange(1_001)).includes(back)
-    assert not DeadLetterSelection(window=TimeRange(None, 1_000)).includes(back)
 
 
 @pytest.mark.parametrize(
