@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from model_registry.untrusted_input.json_documents import DocumentDecoder
-from publisher.audit.records import Logs, Source, dead_sources, decode_swap, decoded
+from publisher.audit.audited_records import Logs, Source, dead_sources, decode_swap, decoded
 from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
 from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, AuditScope

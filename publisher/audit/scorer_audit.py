@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from publisher.audit.audited_records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.audit.event_audit import Audit, EventReport, Window
-from publisher.audit.records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
 from publisher.audit.report import Progress
 from publisher.audit.skip_unreadable_batches import read, read_past
 from publisher.kafka.clients import KafkaSettings

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from model_registry.package import Package
 from model_registry.package.signature import Signature
 from publisher.errors import USAGE, Fatal
-from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable
 from publisher.runtime.watchdog import BROKEN
 
 

@@ -23,7 +23,7 @@ from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Aborted, Fatal
 from publisher.runtime import logs
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import MODEL, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL, DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, ModelRefused
 from scorer.decoding.record_metadata import RecordMetadata

@@ -33,7 +33,7 @@ from model_registry.sandbox import Sandbox, SandboxDied
 from publisher.errors import Fatal
 from publisher.runtime import logs
 from publisher.runtime.abandonable_call import call_in_thread
-from publisher.runtime.dependencies import DependencyUnavailable
+from publisher.runtime.dependency_wait import DependencyUnavailable
 from publisher.runtime.malloc_tuning import limit_malloc_arenas
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.in_flight_journal import InFlightJournal

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from publisher.runtime.dependencies import SCHEMA_REGISTRY, DependencyUnavailable
+from publisher.runtime.dependency_wait import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.record_metadata import RecordMetadata
 from scorer.settings.carry import Row

@@ -17,7 +17,7 @@ from model_registry.package.model_outputs import OutputMismatch
 from model_registry.package.padding import is_ragged
 from model_registry.package.signature import Output, Signature
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import DependencyUnavailable
+from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.backends import select
 from scorer.backends.base import Backend, InferenceFailed, Model, ModelBroken, ModelRefused
 from scorer.backends.cost_curve import measure_cost_curve

@@ -29,7 +29,7 @@ from model_registry.signing.admission import admission
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.abandonable_call import ABANDON_SECONDS
-from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import version_policy
 from scorer.models.channel_follower import ChannelFollower

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from publisher.runtime.dependencies import Outages
+from publisher.runtime.dependency_wait import Outages
 from publisher.transactions.counters import Counters
 
 LONG_SECONDS = 30.0  # a scorer with an older open transaction is not ready; as in the alert ScorerOpenTransaction

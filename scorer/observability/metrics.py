@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from publisher.kafka.partitions import Partition
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.runtime.dependencies import KINDS, Outages
+from publisher.runtime.dependency_wait import KINDS, Outages
 from publisher.transactions.counters import Counters
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import librdkafka_plugin

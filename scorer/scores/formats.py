@@ -11,7 +11,7 @@ import orjson
 
 from model_registry.extras import install_command
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import schema_registry_unavailable
+from publisher.runtime.dependency_wait import schema_registry_unavailable
 from scorer.scores import schema as record_schema
 from scorer.scores.record import RecordEncoder
 from scorer.settings import Settings

@@ -15,7 +15,7 @@ from publisher.kafka.error_codes import NO_CONNECTION
 from publisher.kafka.groups import GroupMember
 from publisher.kafka.sandboxed_reads import sandboxed
 from publisher.kafka.skipped_records import SkippedRecords
-from publisher.runtime.dependencies import DependencyWaiter
+from publisher.runtime.dependency_wait import DependencyWaiter
 from publisher.transactions.at_least_once import CheckpointSession
 from publisher.transactions.exactly_once import TransactionSession
 from publisher.transactions.offset_commits import GroupCommits, OnCommit

@@ -21,7 +21,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import DependencyWaiter
+from publisher.runtime.dependency_wait import DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.stop_signals import stop_on_signals

@@ -13,7 +13,7 @@ import numpy as np
 
 from publisher.errors import Aborted, Fatal, Retriable
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import MODEL, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.crash_isolation.sandbox_process import SandboxProcessDied
 from scorer.dead_letters.reasons import Poison, Reason

@@ -6,7 +6,7 @@ The current batch is read again after the outage. The partitions stay assigned, 
 
 from collections.abc import Callable
 
-from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable, Outages
 from scorer.consumer.consumer import EventConsumer
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from model_registry.channels.roles import CANARY, CHAMPION
 from publisher.errors import Retriable
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import DependencyUnavailable
+from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch
 from scorer.decoding.types import Decoded

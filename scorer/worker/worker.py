@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from publisher.errors import Abandoned, Aborted, Evicted, Fenced, MemberLost, RecordRejected
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import COMMITS, DependencyUnavailable
+from publisher.runtime.dependency_wait import COMMITS, DependencyUnavailable
 from publisher.transactions.session import Session
 from scorer.backends.base import ModelBroken
 from scorer.consumer.consumer import EventConsumer

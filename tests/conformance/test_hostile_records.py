@@ -23,8 +23,8 @@ from model_registry.package import golden_examples
 from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import bundle
 from model_registry.untrusted_input.json_documents import UnreadableDocument
-from publisher.audit import records as audited
-from publisher.audit.records import Logs
+from publisher.audit import audited_records as audited
+from publisher.audit.audited_records import Logs
 from publisher.audit.region_audit_io import decode_score as decode_region_score
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition

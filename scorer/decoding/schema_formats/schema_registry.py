@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import schema_registry_unavailable
+from publisher.runtime.dependency_wait import schema_registry_unavailable
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.schema_formats.schema import LARGEST_ID, NO_ID, LookUpFailed, Schema, SchemaId
 from scorer.decoding.types import LookUpsPending

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from publisher.audit.audited_records import DeadSource, dead_source
 from publisher.audit.event_audit import Audit, AuditedAnswers, Kind, Window
-from publisher.audit.records import DeadSource, dead_source
 from publisher.kafka.source_position import Position
 
 PARTITION = ("flights", 0)

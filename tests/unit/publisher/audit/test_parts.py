@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from publisher.audit.audited_records import Logs, SwapRecord
 from publisher.audit.duplicate_ids import RepeatedIds
 from publisher.audit.offset_set import Bitmap
-from publisher.audit.records import Logs, SwapRecord
 from publisher.audit.relay_audit import Copies, CopyReport, OriginColumn, compare
 from publisher.audit.version_order import VersionCutover, regressions
 

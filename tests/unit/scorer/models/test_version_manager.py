@@ -23,7 +23,7 @@ from model_registry.signing import keys, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from publisher.runtime.dependencies import COMMITS, MODEL_REGISTRY, Outages
+from publisher.runtime.dependency_wait import COMMITS, MODEL_REGISTRY, Outages
 from publisher.transactions.counters import Counters
 from scorer.observability.lag import LagClock
 from scorer.observability.liveness import LONG_SECONDS, WorkerProgress, not_live, not_ready

@@ -21,7 +21,7 @@ from model_registry.channels.move_request import MoveRequest
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.groups import GroupMember
-from publisher.runtime import dependencies, watchdog
+from publisher.runtime import dependency_wait, watchdog
 from publisher.runtime.health import HealthServer
 from publisher.runtime.stop_signals import STOPS
 from publisher.transactions.counters import Counters
@@ -138,7 +138,7 @@ class Site:
         for name, kind in closed.items():
             self._record(monkeypatch, kind, "close", f"{name} closed")
         self._record(monkeypatch, VersionManager, "start", "version")
-        monkeypatch.setattr(dependencies, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
+        monkeypatch.setattr(dependency_wait, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
         self.settings = settings_in(folder)
         self.listener = create_autospec(ChannelMoveListener, instance=True)
         self.listener.close.side_effect = lambda: self.step("listener closed")

@@ -7,7 +7,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.configuration import SettingsError
-from publisher.runtime.dependencies import schema_registry_unavailable
+from publisher.runtime.dependency_wait import schema_registry_unavailable
 from scorer.decoding.schema_formats import schema_source
 from scorer.decoding.schema_formats.schema import LookUpFailed, SchemaId
 from scorer.decoding.schema_formats.schema_registry_client import SchemaRegistryHttpClient

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted
 from publisher.runtime.context import Clock, Context
-from publisher.runtime.dependencies import MODEL, MODEL_SERVERS, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL, MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed
 from scorer.models.servable import Servable
 from scorer.worker.canary_routing import Arms

@@ -1,6 +1,6 @@
 """While servers are away nothing is read, and nothing is given up."""
 
-from publisher.runtime.dependencies import MODEL_SERVERS, SCHEMA_REGISTRY, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import MODEL_SERVERS, SCHEMA_REGISTRY, DependencyUnavailable, Outages
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.worker.dependency_outage import BackendOutage
 from tests.unit.scorer.consumer.group import TOPIC, Group, event

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from publisher.runtime.context import Clock, Context
-from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable
 from scorer.backends.base import InferenceFailed, ModelBroken
 from scorer.crash_isolation.quarantine import Quarantine
 from scorer.models.servable import CanaryArm, Servable

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from publisher.errors import Aborted
-from publisher.runtime.dependencies import MODEL_SERVERS, DependencyUnavailable
+from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import AnswerStartOffsets
 from scorer.decoding.batch import Batch

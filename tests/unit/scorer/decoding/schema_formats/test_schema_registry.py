@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from publisher.errors import Fatal
-from publisher.runtime.dependencies import SCHEMA_REGISTRY, DependencyUnavailable
+from publisher.runtime.dependency_wait import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_registry import ATTEMPTS, FAILED_SECONDS, LOOK_UPS, UNKNOWN_SECONDS, SchemaRegistry

@@ -7,7 +7,7 @@ import pytest
 from publisher.errors import USAGE, Aborted, Fatal
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import BROKERS, DependencyUnavailable, DependencyWaiter, Outages
+from publisher.runtime.dependency_wait import BROKERS, DependencyUnavailable, DependencyWaiter, Outages
 
 
 def test_a_stop_ends_a_start_whose_tries_fail_at_once() -> None:
