@@ -7,7 +7,8 @@ import orjson
 from model_registry.package.signature import Argmax, Decision, Signature
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
-from scorer.decoding.headers import HeaderValues, event_id
+from scorer.decoding.event_id import event_id
+from scorer.decoding.headers import HeaderValues
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.evaluation import join_labels
 from scorer.evaluation import score_events as comparison

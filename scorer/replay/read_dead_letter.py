@@ -12,7 +12,8 @@ from publisher.transactions.session import Record
 from scorer.dead_letters.headers import NO_REASON, dead_letter_facts, dead_lettered_ms, original_headers
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.decoder_factory import IdReader
-from scorer.decoding.headers import HeaderValues, event_id
+from scorer.decoding.event_id import event_id
+from scorer.decoding.headers import HeaderValues
 
 ID_ROOM = 64  # bytes that the added header `ce_id` may need besides its name and value
 ID_HEADER = "ce_id"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from scorer.decoding.batch import Batch
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.decoding.headers import field_ids, partition_prefix
+from scorer.decoding.event_id import field_ids, partition_prefix
 from scorer.native.byte_columns import AsciiColumn, ByteColumn
 from scorer.native.fetch import MessageColumns
 from scorer.native.librdkafka import librdkafka_plugin

@@ -15,7 +15,8 @@ from publisher.kafka.source_position import ORIGIN
 from scorer.dead_letters.reasons import Poison, Reason
 from scorer.decoding.batch import Batch, select_rows
 from scorer.decoding.columnar_batch import ColumnarBatch
-from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_HEADER_VALUES, HeaderValues, event_id, field_ids
+from scorer.decoding.event_id import event_id, field_ids
+from scorer.decoding.headers import CE_ID, DEADLINE_DIGITS, NO_HEADER_VALUES, HeaderValues
 from scorer.native.byte_columns import ByteColumn
 
 FieldId = str | int | None
@@ -44,7 +45,7 @@ class BatchHeaders:
         return [row for row in rows if row not in self.expired], [row for row in rows if row in self.expired]
 
     def ids(self, batch: Batch, rows: list[int], fields: Sequence[FieldId], region: str) -> list[str]:
-        """Return the id of the event of each of these rows; see `decoding.headers.event_id`.
+        """Return the id of the event of each of these rows; see `decoding.event_id.event_id`.
 
         Args:
             batch: the batch whose headers these are.

@@ -21,7 +21,8 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding.batch import Headers
-from scorer.decoding.headers import NO_HEADER_VALUES, HeaderValues, event_id
+from scorer.decoding.event_id import event_id
+from scorer.decoding.headers import NO_HEADER_VALUES, HeaderValues
 from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoder
 from scorer.evaluation import latest_by_id

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from publisher.kafka.source_position import Position
 from scorer.dead_letters.headers import dead_headers, dead_letter_facts, original_headers
-from scorer.decoding.headers import HeaderValues, event_id
+from scorer.decoding.event_id import event_id
+from scorer.decoding.headers import HeaderValues
 from scorer.decoding.json.decoder import JsonIdReader
 from scorer.replay.read_dead_letter import NotReplayable, check_target, read_dead_letter
 
