@@ -15,7 +15,7 @@ from model_registry import package
 from publisher.errors import Aborted
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from publisher.runtime.dependencies import DependencyUnavailable
+from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.crash_isolation.sandbox_process import SandboxProcess, SandboxProcessDied
 from tests.support import models
 from tests.support.waiting import until
