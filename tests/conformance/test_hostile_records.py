@@ -24,7 +24,7 @@ from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import bundle
 from model_registry.untrusted_input.documents import UnreadableDocument
 from publisher.audit import records as audited
-from publisher.audit.records import Logs
+from publisher.audit.records import DeletedTopicFilter
 from publisher.audit.region_audit_io import decode_score as decode_region_score
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition
@@ -191,7 +191,7 @@ def test_swap_records_of_the_audit(value: bytes | None) -> None:
     ((offset, record),) = audited.decoded(batch, audited.decode_swap)
     assert offset == 4
     if record is not None:
-        Logs({"events": "id"}).present(record)
+        DeletedTopicFilter({"events": "id"}).add_swap(record)
         int(record.seed, 16)
 
 
