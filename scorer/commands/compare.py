@@ -20,7 +20,7 @@ from model_registry import package
 from model_registry.oci.digests import from_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, share, time_range
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, parse_share, print_data, time_range
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
@@ -49,10 +49,10 @@ def compare(
         typer.Option(help=f"Only the newest events, this many. Default: {NEWEST:,} without a time range, else all.", min=1),
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=share)
+        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=parse_share)
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Largest share of events with another decision.", parser=share)
+        float, typer.Option(help="Largest share of events with another decision.", parser=parse_share)
     ] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_cost: Annotated[

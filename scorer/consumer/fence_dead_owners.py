@@ -41,7 +41,7 @@ def fence_dead_owners(
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
-            committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
+            committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, allow_partial=True)
         dead = {OffsetMetadata.decode(p.metadata).owner for p in committed} - {"", settings.owner}
         if dead:
             dead -= set(members(kafka.admin(settings.kafka, settings.owner), settings.name))

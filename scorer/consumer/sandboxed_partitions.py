@@ -80,7 +80,7 @@ class SandboxedInputPartitions:
             taken = self._sandbox.take(wait, readable)
             if taken is None:
                 return None
-            if taken.cleared:
+            if taken.released:
                 self.cleared.add(taken.partition)
             if taken.unreadable is not None:
                 return entry_of(taken.unreadable, time.time_ns() // 1_000_000)

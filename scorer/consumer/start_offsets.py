@@ -349,7 +349,7 @@ class StartPositions:
 
     def _wait_for_poll(self, after: float) -> None:
         """Wait until a poll that started after this time (monotonic seconds, -inf for any poll) has an answer."""
-        self._looks.hurry()
+        self._looks.request_refresh()
         while self._looks.seen <= after:
             if self._looks.failure is not None:
                 raise self._looks.failure
