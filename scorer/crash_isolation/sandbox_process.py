@@ -162,7 +162,7 @@ class SandboxProcess:
 
     def _call(self, child: Sandbox, request: tuple[Any, ...], seconds: float) -> Any:
         try:
-            return child.ask(*request, seconds=seconds, waiting=self._beat, poll=POLL_SECONDS)
+            return child.request(*request, seconds=seconds, waiting=self._beat, poll=POLL_SECONDS)
         except SandboxDied as error:
             self._end()
             if self._closed:

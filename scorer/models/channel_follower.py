@@ -57,7 +57,7 @@ class ChannelFollower:
 
     def known_good(self) -> Resolution | None:
         """Return the target that this scorer served last, also before a restart; None if it has never served a target."""
-        return self._cache.recall(self._key)
+        return self._cache.load_resolution(self._key)
 
     def note(self, serving: Resolution, label: str) -> None:
         """Record the served target in the cache as the last good target.
@@ -67,7 +67,7 @@ class ChannelFollower:
         if serving == self._noted:
             return
         try:
-            self._cache.remember(self._key, serving)
+            self._cache.save_resolution(self._key, serving)
             self._noted = serving
         except RegistryError as error:
             log.warning("could not record %s as the last good version: %s", label, error)
