@@ -81,7 +81,7 @@ def compare(
 def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
     """Load a version with the same checks as a scorer; yield the version's name and its loaded model.
 
-    Raises RegistryError, Fatal and BackendAway.
+    Raises RegistryError, Fatal and BackendUnavailable.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():

@@ -67,7 +67,7 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
     Raises:
         Fatal: The event has no answer, or the version is rejected now.
         RegistryError: The version cannot be pulled.
-        BackendAway: A model server is unavailable.
+        BackendUnavailable: A model server is unavailable.
     """
     from scorer.backends.base import ModelRefused
     from scorer.crash_isolation.trial_load import tried_loader

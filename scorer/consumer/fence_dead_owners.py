@@ -20,7 +20,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
+CHECK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
 METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
@@ -74,7 +74,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
         nonlocal due
         if time.monotonic() >= due:
             fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced))
-            due = time.monotonic() + LOOK_SECONDS
+            due = time.monotonic() + CHECK_SECONDS
         context.raise_if_cancelled()
 
     wait_until_decided(replace(context, raise_if_cancelled=fence_or_raise))

@@ -30,7 +30,7 @@ class SandboxedInputPartitions:
         self.cleared: set[Partition] = set()
         self._sandbox = sandbox
         self._owner = owner
-        self._held: set[Partition] = set()
+        self._paused: set[Partition] = set()
         self._waiting: tuple[Partition, list[Row]] | None = None
 
     def __bool__(self) -> bool:
@@ -49,10 +49,10 @@ class SandboxedInputPartitions:
         offsets = {}
         for start in starts:
             partition = start.position.topic, start.position.partition
-            owner = start.mark.owner
-            if start.mark.suspect or owner in dead or (owner == self._owner and partition not in self._held):
+            owner = start.metadata.owner
+            if start.metadata.suspect or owner in dead or (owner == self._owner and partition not in self._paused):
                 offsets[partition] = start.position.offset
-            self._held.add(partition)
+            self._paused.add(partition)
         return offsets
 
     def add(self, partition: Partition, offset: int) -> None:

@@ -69,7 +69,7 @@ class LoadedModel:
         except OutputMismatch as error:
             raise InferenceFailed(str(error)) from error
 
-    def vouch(self) -> None:
+    def check_control_row(self) -> None:
         """Check that the model still scores its control row. Raises the error of `broken`, or DependencyUnavailable."""
         try:
             self.run(self.control)

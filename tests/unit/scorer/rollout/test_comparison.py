@@ -59,7 +59,7 @@ class Doubling:
             decided_on=lambda: doubled,
         )
 
-    def vouch(self) -> None:
+    def check_control_row(self) -> None:
         """Accept that the version works."""
 
 
