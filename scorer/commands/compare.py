@@ -25,7 +25,7 @@ from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment
-from scorer.evaluation.comparison_report import ComparisonReport, Limits, differences, judge
+from scorer.evaluation.comparison_report import ComparisonReport, Limits, build_report, differences
 from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
 from scorer.models.loaded_model import LoadedModel
@@ -69,7 +69,7 @@ def compare(
         name, model = opened.enter_context(_load_version(settings, candidate))
         progress = opened.enter_context(_progress())
         compared = compare_versions.compare(settings, champion, model, window, newest, progress)
-    report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
+    report = build_report(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: as_tables(report))
     if not as_json:
         err_console.print(_verdict(report))

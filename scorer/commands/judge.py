@@ -174,7 +174,7 @@ def _follow(
 
 
 def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
-    rules = margins.rules(decided=analyzer.tally.decided)
+    rules = margins.rules(decided=analyzer.paired_sums.decided)
     cells = analyzer.cells(time.monotonic())
     return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(analyzer.sample)], reasons=analyzer.reasons())
 
@@ -182,4 +182,4 @@ def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> Can
 def verdict_line(analysis: AnalysisReport) -> Text:
     """Return the verdict and its reasons as one line."""
     verdict = analysis.verdict
-    return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")
+    return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.reasons)}")

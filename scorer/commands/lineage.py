@@ -131,7 +131,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
             "same": proof.same,
             "score": proof.now,
             "decision": proof.decision,
-            "rejected": proof.why or None,
+            "rejected": proof.rejection or None,
         }
     document["corrections"] = [{"position": str(each.at), **each.record} for each in explanation.corrections]
     document["not_known"] = explanation.missing

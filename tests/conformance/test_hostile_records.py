@@ -241,7 +241,7 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
 @given(hostile_records.hostile(SCORE))
 def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
     if (record := selection.read(value, bytes)) is not None:
-        selection.ScoreSelection().takes(record)
+        selection.ScoreSelection().includes(record)
     lines = list(output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
     assert all(b"\n" not in line for line in lines)
     assert orjson.loads(b"[%b]" % b",".join(lines))
