@@ -47,7 +47,7 @@ BLOBS = "blobs/sha256"
 FILES = "files"
 
 
-class _Note(msgspec.Struct, frozen=True):
+class _SavedResolution(msgspec.Struct, frozen=True):
     key: str
     digest: str
     version: str
@@ -72,7 +72,7 @@ class Cache:
         self.root = root
         self._max_bytes = max_bytes
         self._max_version_bytes = max_version_bytes
-        self._held: dict[str, int] = {}
+        self._use_locks: dict[str, int] = {}
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
         """Return the version with this manifest digest, from disk if it is intact, else from the store.
@@ -87,7 +87,7 @@ class Cache:
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):
             entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._hold(entry, digest)
+            self._lock_for_use(entry, digest)
             try:
                 named = partial(resolve_index.describe_version, digest=digest, version=version, repository=store.repository)
                 manifest = self._intact(entry, named) or self._fetch(store, digest, entry, named)
@@ -100,24 +100,27 @@ class Cache:
 
     def release(self, digest: str) -> None:
         """Record that this process no longer uses the version, so that its cache entry may be removed."""
-        if (descriptor := self._held.pop(digest, None)) is not None:
+        if (descriptor := self._use_locks.pop(digest, None)) is not None:
             os.close(descriptor)
 
-    def remember(self, key: str, resolution: Resolution) -> None:
+    def save_resolution(self, key: str, resolution: Resolution) -> None:
         """Record the version to which `key` (a repository and a tag) resolved, after the version has proved to work.
 
         Raises Unreachable if the disk fails or is full.
         """
-        note = _Note(key, resolution.digest, resolution.version, resolution.revision)
-        path = self._note_path(key)
+        saved = _SavedResolution(key, resolution.digest, resolution.version, resolution.revision)
+        path = self._resolution_path(key)
         with atomic_files.report_os_errors("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            atomic_files.replace(path, [msgspec.json.encode(note)])
+            atomic_files.replace(path, [msgspec.json.encode(saved)])
 
-    def recall(self, key: str) -> Resolution | None:
-        """Return the resolution that `remember` last recorded for `key`, without roles; None if there is no readable record."""
-        note = _read_note(self._note_path(key))
-        return Resolution(note.digest, note.version, note.revision) if note and note.key == key else None
+    def load_resolution(self, key: str) -> Resolution | None:
+        """Return the resolution that `save_resolution` last recorded for `key`, without roles.
+
+        Returns None if there is no readable record.
+        """
+        saved = _read_resolution(self._resolution_path(key))
+        return Resolution(saved.digest, saved.version, saved.revision) if saved and saved.key == key else None
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
         """Download the version into its cache entry, unless another process has just written the entry."""
@@ -156,12 +159,12 @@ class Cache:
             return None
         return manifest
 
-    def _hold(self, entry: Path, digest: str) -> None:
+    def _lock_for_use(self, entry: Path, digest: str) -> None:
         """Take the shared lock that marks an entry as used; wait while another process removes the entry."""
-        if digest in self._held:
+        if digest in self._use_locks:
             return
         try:
-            self._held[digest] = atomic_files.open_locked(entry.with_suffix(".use"), fcntl.LOCK_SH)
+            self._use_locks[digest] = atomic_files.open_locked(entry.with_suffix(".use"), fcntl.LOCK_SH)
         except OSError as error:
             if error.errno not in READ_ONLY:
                 raise  # on a read-only disk no process removes entries
@@ -178,7 +181,9 @@ class Cache:
         entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
         sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
         remembered = {
-            digests.hex_digits(note.digest) for path in (self.root / "known").glob("*.json") if (note := _read_note(path))
+            digests.hex_digits(saved.digest)
+            for path in (self.root / "known").glob("*.json")
+            if (saved := _read_resolution(path))
         }
         total = sum(sizes.values()) + needed_bytes
         limit = min(self._max_bytes, total - needed_bytes + shutil.disk_usage(self.root).free)
@@ -193,17 +198,17 @@ class Cache:
                 "the model cache needs %d bytes and may have %d, but all versions are in use or known good", total, limit
             )
 
-    def _note_path(self, key: str) -> Path:
+    def _resolution_path(self, key: str) -> Path:
         return self.root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
-def _read_note(path: Path) -> _Note | None:
+def _read_resolution(path: Path) -> _SavedResolution | None:
     try:
         with open_regular(path) as stream:
-            note = json_documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _Note, max_bytes=MAX_KNOWN_BYTES)
+            saved = json_documents.decode(stream.read(MAX_KNOWN_BYTES + 1), _SavedResolution, max_bytes=MAX_KNOWN_BYTES)
     except (OSError, json_documents.UnreadableDocument):
         return None
-    return note if digests.is_digest(note.digest) else None
+    return saved if digests.is_digest(saved.digest) else None
 
 
 def _remove(entry: Path) -> bool:

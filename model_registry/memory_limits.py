@@ -84,13 +84,13 @@ def _of_groups(root: Path) -> Iterator[Memory]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            yield from _on_the_way(root / "sys/fs/cgroup", path, "memory.max", "memory.current", "inactive_file")
+            yield from _iter_group_limits(root / "sys/fs/cgroup", path, "memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):
             names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-            yield from _on_the_way(root / "sys/fs/cgroup/memory", path, *names)
+            yield from _iter_group_limits(root / "sys/fs/cgroup/memory", path, *names)
 
 
-def _on_the_way(mount: Path, path: str, limit: str, usage: str, inactive: str) -> Iterator[Memory]:
+def _iter_group_limits(mount: Path, path: str, limit: str, usage: str, inactive: str) -> Iterator[Memory]:
     group = mount / path.strip("/")
     while True:
         try:

@@ -51,7 +51,7 @@ class Sandbox:
     """A child process that answers the requests of its parent.
 
     The child runs `target(pipe, *arguments)`, which should call `confine` and then `serve`. Only one thread at a time may call
-    `ask`; any thread may call `kill`. When `ask` raises SandboxDied, the sandbox is closed.
+    `request`; any thread may call `kill`. When `request` raises SandboxDied, the sandbox is closed.
     """
 
     def __init__(self, context: BaseContext, target: Callable[..., None], *arguments: Any) -> None:
@@ -70,7 +70,7 @@ class Sandbox:
         """The process id of the child."""
         return int(self._process.pid)
 
-    def ask(
+    def request(
         self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
     ) -> Any:
         """Send a request to the child and return its answer, or raise the error that the child answered with.
@@ -113,7 +113,7 @@ class Sandbox:
         log.warning("child process %d did not answer within %g s; its stacks are above; killing it", self.pid, seconds)
 
     def kill(self) -> None:
-        """Kill the child. A thread that waits in `ask` gets SandboxDied."""
+        """Kill the child. A thread that waits in `request` gets SandboxDied."""
         self._process.kill()
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ def confine() -> None:
 def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_errors: tuple[type[Exception], ...]) -> None:
     """Answer the requests of the parent process with `answer` until the parent closes the pipe.
 
-    If `answer` raises one of `expected_errors`, `Sandbox.ask` raises it unchanged in the parent. Any other error becomes a
+    If `answer` raises one of `expected_errors`, `Sandbox.request` raises it unchanged in the parent. Any other error becomes a
     RuntimeError with the type and text of the error.
     """
     stack_dump.print_on_signal()
@@ -182,7 +182,7 @@ def run_apart(work: Callable[..., T], *arguments: Any) -> T:
     alone = len(list(Path("/proc/self/task").iterdir())) == 1  # a process with threads must not fork
     sandbox = Sandbox(multiprocessing.get_context("fork" if alone else "spawn"), _serve_once)
     try:
-        answer: T = sandbox.ask(work, *arguments)
+        answer: T = sandbox.request(work, *arguments)
     except SandboxDied as error:
         raise Refused(f"a process {error} when it loaded the model or ran it", "no scorer could either") from None
     finally:

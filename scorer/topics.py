@@ -181,4 +181,4 @@ def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> N
     broker = kafka_topics.Topics(settings, client_id, "the broker", BROKER_SECONDS)
     with retriable_as_fatal("see the broker's log; then try again", "the topics are not created yet: "):
         broker.create_all(topics)
-        broker.led({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)
+        broker.wait_for_leaders({topic.topic: topic.num_partitions for topic in topics}, LEADER_SECONDS)

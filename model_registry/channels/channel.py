@@ -205,7 +205,7 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
     """
     tags.check_channel(channel)
     request.check()
-    pauses = store.settle()
+    pauses = store.visibility_attempts()
     for _ in range(MAX_TRIES):
         state = read_state(store, channel)
         expected = request.expected_revision
@@ -309,7 +309,7 @@ def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
     A store that does not support deletion keeps the entry. `history.completed_moves` leaves it out, because the channel never
     named its target.
     """
-    for _ in store.settle():
+    for _ in store.visibility_attempts():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
             if _names(store, tag, entry.digest):
                 named = {tag: store.resolve(tag).digest for tag in store.tags()}
@@ -321,7 +321,7 @@ def _read_back(store: Store, move: ChannelMove, entry: Descriptor) -> None:
     """Wait until the store shows this move or a later one. Raises Conflict if the store shows neither in time."""
     tag = tags.history_tag(move.channel, move.revision)
     listed = False
-    for _ in store.settle():
+    for _ in store.visibility_attempts():
         revisions = tags.revisions(store.tags(), move.channel)
         later = max(revisions, default=0) > move.revision
         if _names(store, tag, entry.digest) and (later or _names(store, move.channel, move.to_digest)):

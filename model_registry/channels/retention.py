@@ -120,12 +120,12 @@ def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
     removal.
     """
     subjects = [*removal.versions.values(), *removal.documents]
-    belonging = [digest for subject in dict.fromkeys(subjects) for digest in _belonging(store, subject)]
+    belonging = [digest for subject in dict.fromkeys(subjects) for digest in _iter_dependents(store, subject)]
     ordered = [*belonging, *subjects, *removal.history.values()]
     return [digest for digest in dict.fromkeys(ordered) if digest not in removal.kept]
 
 
-def _belonging(store: Store, subject: str) -> Iterator[str]:
+def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
     """Yield the digests of a manifest's referrers, and of the manifests under the tags that list or hold referrers."""
     for entry in referrers.listed(store, subject):
         yield entry.digest

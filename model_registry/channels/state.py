@@ -67,7 +67,7 @@ def _resolve_listed(store: Store, tag: str) -> str:
     Retries while the tag is not found: the replica that answers may show the tag later than the replica that sent the list.
     """
     missing = NotFound("")
-    for _ in store.settle():
+    for _ in store.visibility_attempts():
         try:
             return store.resolve(tag).digest
         except NotFound as error:

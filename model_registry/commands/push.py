@@ -71,14 +71,14 @@ def push(
             str(target.tag),
             created=_created(),
             annotations={**ready.annotations, **stated},
-            more=ready.more,
+            more=ready.generated_files,
             base=base,
             only=ready.files,
         )
     value: dict[str, Any] = {"name": target.name, "version": target.tag, "digest": pushed.digest}
     value |= {"golden_examples": len(ready.package.golden)}
-    value |= {"ran_with_onnxruntime": ready.ran, "signature_derived": ready.derived, "left_out": ready.left_out}
-    if ready.ran and not json and ready.package.golden:
+    value |= {"ran_with_onnxruntime": ready.onnxruntime_version, "signature_derived": ready.derived, "left_out": ready.left_out}
+    if ready.onnxruntime_version and not json and ready.package.golden:
         print_message(f"the model answers its golden examples ({len(ready.package.golden)})")
     print_result(json, value, f"{target.name}:{target.tag}@{pushed.digest}")
 
@@ -96,12 +96,12 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
         folder, devices=[allowed.value for allowed in devices], op_domains=(*DEFAULT_DOMAINS, *op_domains), run=run_apart
     )
     if ready.derived:
-        print_message(f"the version gets the signature {ready.more[package.SIGNATURE].decode()}")
+        print_message(f"the version gets the signature {ready.generated_files[package.SIGNATURE].decode()}")
     if ready.left_out:
         print_message(f"left out, because they do not belong to a package: {', '.join(ready.left_out)}")
     if not ready.package.golden:
         print_message("no golden.jsonl: no score of this version is checked before it goes live")
-    if ready.package.golden and not ready.ran:
+    if ready.package.golden and not ready.onnxruntime_version:
         cause = "the model runs on a server" if ready.remote else "ONNX Runtime is not installed"
         print_message(f"{cause}: the golden examples were not run")
     return ready
@@ -128,7 +128,7 @@ def _print_gaps(folder: Path) -> Iterator[None]:
         raise typer.Exit(error.exit_code) from None
     except Underivable as error:
         print_message(f"error: {folder} has no signature.json, and the model does not state all of it")
-        for doubt in error.todo:
+        for doubt in error.gaps:
             print_message(f"  {doubt}")
         print_message(f'hint: save the draft on stdout as {folder / "signature.json"}, and complete every "FILL IN"')
         print_result(False, None, error.skeleton)

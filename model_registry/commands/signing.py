@@ -85,7 +85,7 @@ def verify(ctx: typer.Context, ref: Ref, key: Keys = None, policy: PolicyFile = 
     if scorer_policy:
         gate = PolicyAdmission(scorer_policy, None)
         signer = gate.check(store, digest, name.rpartition(":")[2], now)
-        details = {"comparison": gate.compared(store, digest, now)}
+        details = {"comparison": gate.check_comparison(store, digest, now)}
         details |= {"move": _mover(scorer_policy, store, target.tag, now)} if scorer_policy.signed_moves else {}
         signers = [signer] if signer else []
     else:

@@ -42,13 +42,13 @@ class _TreeEntry:
     Attributes:
         kind: Its kind: file, folder, link or special file.
         layer: The position of the layer that has the entry.
-        held: The file on disk that holds the content of a file; None for other entries, and if files are only hashed.
+        stored_at: The file on disk that holds the content of a file; None for other entries, and if files are only hashed.
         content: The descriptor of the content of a file; None for other entries.
     """
 
     kind: layers.MemberKind
     layer: int
-    held: Path | None = None
+    stored_at: Path | None = None
     content: Descriptor | None = None
 
 
@@ -75,7 +75,7 @@ def unpack(
             tree.add(member, number)
         for _ in packed:
             pass  # to its end, where its digest is verified
-    return tree.settle(tree.package(version.name), folder)
+    return tree.move_files(tree.package(version.name), folder)
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
@@ -88,8 +88,8 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
 class _ModelsTree:
     """The content of /models after the layers that were added so far.
 
-    Until `settle`, files are stored in `folder` under numbers instead of names. `settle` syncs them to disk, so that an image
-    that is refused earlier costs no sync.
+    Until `move_files`, files are stored in `folder` under numbers instead of names. `move_files` syncs them to disk, so that an
+    image that is refused earlier costs no sync.
     """
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
@@ -97,7 +97,7 @@ class _ModelsTree:
             folder.mkdir()
         self._folder = folder
         self._written = self._members = 0
-        self._left = max_bytes
+        self._remaining_bytes = max_bytes
         self._entries: dict[str, _TreeEntry] = {}
 
     def add(self, member: ArchiveMember, layer: int) -> None:
@@ -137,7 +137,7 @@ class _ModelsTree:
             raise Refused(f"the image has no one package: {fault}", _HINT)
         return chosen[0]
 
-    def settle(self, root: str, folder: Path | None) -> list[VersionFile]:
+    def move_files(self, root: str, folder: Path | None) -> list[VersionFile]:
         """Move the files below `root`, the package's folder, to their names in `folder`, and return them.
 
         Raises Refused for a link or special file, Corrupt for an invalid path or too many files.
@@ -153,7 +153,7 @@ class _ModelsTree:
         if folder and self._folder:
             for path in (file.path for file in listed):
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                atomic_files.place(cast(Path, entries[path].held), folder / path)
+                atomic_files.place(cast(Path, entries[path].stored_at), folder / path)
             shutil.rmtree(self._folder)
         return listed
 
@@ -173,14 +173,14 @@ class _ModelsTree:
             self._write(entry, member)
 
     def _write(self, entry: _TreeEntry, member: ArchiveMember) -> None:
-        self._left -= member.size
-        if self._left < 0:
+        self._remaining_bytes -= member.size
+        if self._remaining_bytes < 0:
             raise Refused("the image holds more under /models than a version may have", "model.max_bytes is the limit")
         sha = hashlib.sha256()
         if self._folder:
             self._written += 1
-            entry.held = self._folder / str(self._written)
-        with entry.held.open("xb") if entry.held else contextlib.nullcontext() as stream:
+            entry.stored_at = self._folder / str(self._written)
+        with entry.stored_at.open("xb") if entry.stored_at else contextlib.nullcontext() as stream:
             for chunk in member.content:
                 sha.update(chunk)
                 if stream:
@@ -194,7 +194,7 @@ class _ModelsTree:
         for entry_path in [
             entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)
         ]:
-            if self._entries[entry_path].layer < layer and (reserved := self._entries.pop(entry_path).held):
+            if self._entries[entry_path].layer < layer and (reserved := self._entries.pop(entry_path).stored_at):
                 reserved.unlink()
 
 

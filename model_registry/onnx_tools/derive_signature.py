@@ -24,13 +24,13 @@ class Underivable(SignatureError):
     """No signature can be derived from a model, so that the signature must be completed by hand.
 
     Attributes:
-        todo: A text for each decision that the user must make.
+        gaps: A text for each decision that the user must make.
         skeleton: The draft of the signature as JSON, with gaps for what the model does not state.
     """
 
     def __init__(self, todo: Sequence[str], skeleton: str) -> None:
         super().__init__("; ".join(todo), "model_registry/docs/signature.md describes signature.json")
-        self.todo = tuple(todo)
+        self.gaps = tuple(todo)
         self.skeleton = skeleton
 
 
@@ -49,7 +49,7 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
         skeletons = [skeleton(tensor, inputs) for tensor in inputs]
         document = {"inputs": skeletons, "output": _output_skeleton(outputs)}
         raise Underivable(todo, json.dumps(document, indent=1))
-    fed = tuple(_fed(tensor, alone=len(inputs) == 1) for tensor in inputs)
+    fed = tuple(_build_fed_input(tensor, alone=len(inputs) == 1) for tensor in inputs)
     return Signature(fed, (Output(None, outputs[0].name, shape=answer_shape(outputs[0])),))
 
 
@@ -63,7 +63,7 @@ def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
-def _fed(tensor: ModelTensor, *, alone: bool) -> TensorInput:
+def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
     """Build the signature's input for a tensor whose only open dimension is the batch; one field feeds it.
 
     `alone` states whether the model has no other input.

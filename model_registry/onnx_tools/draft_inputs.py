@@ -32,29 +32,33 @@ class Drafting:
 
     Attributes:
         values: The values in the example events by path: a sequence with one value per event, None for an event without value.
-        nameless: The tensors for which no fitting field has the tensor's name.
-        taken: The paths of the fields that already feed a tensor.
+        without_field: The tensors for which no fitting field has the tensor's name.
+        used_paths: The paths of the fields that already feed a tensor.
         names: The names of the fields drafted so far.
         notes: A message for each choice that was made, with its reason.
     """
 
     values: Mapping[Path, Sequence[Any]]
-    nameless: list[ModelTensor] = field(default_factory=list)
-    taken: set[Path] = field(default_factory=set)
+    without_field: list[ModelTensor] = field(default_factory=list)
+    used_paths: set[Path] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 
 
-def inputs(tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+def draft_inputs(
+    tensors: Sequence[ModelTensor], values: Mapping[Path, Sequence[Any]]
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the drafted `inputs` of signature.json, and notes about the choices that were made.
 
     Without `values` (example events) the inputs are drafted from the model alone.
     """
     drafting = Drafting(values)
-    drafting.nameless = [tensor for tensor in tensors if _named(drafting, tensor) is None]
-    called = [tensor for tensor in tensors if tensor not in drafting.nameless]  # their fields are not offered to other tensors
+    drafting.without_field = [tensor for tensor in tensors if _named(drafting, tensor) is None]
+    called = [
+        tensor for tensor in tensors if tensor not in drafting.without_field
+    ]  # their fields are not offered to other tensors
     make = _tensor if values else lambda drafting, tensor: _file(drafting, tensor) or skeleton(tensor, tensors)
-    documents = {tensor.name: make(drafting, tensor) for tensor in (*called, *drafting.nameless)}
+    documents = {tensor.name: make(drafting, tensor) for tensor in (*called, *drafting.without_field)}
     if values:
         _mask(tensors, documents)
     return [documents[tensor.name] for tensor in tensors], drafting.notes
@@ -110,7 +114,7 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
         gap = f"{BLANK}: the field of events that feeds it, {expected}; {_mismatch_reason(drafting, tensor)}"
         shape = {} if len(row) == 1 else {"shape": tensor_skeleton(tensor, False)["shape"]}
         return document | shape | {"fields": [gap]}
-    drafting.taken.add(path)
+    drafting.used_paths.add(path)
     if _is_bytes(drafting.values[path], tensor):
         return document | _bytes(drafting, tensor, path)
     if any(isinstance(step, int) for step in path):
@@ -136,7 +140,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one at
     the top level of the event.
     """
-    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     exact = [path for path in fitting if path[-1] == tensor.name]
     top = [path for path in exact or fitting if len(path) == 1]
@@ -148,7 +152,7 @@ def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
     """Return why `_named` finds no field for a tensor: no field of that name, no fitting field, or several fields."""
-    called = [path for path in drafting.values if path not in drafting.taken and _called(path, tensor.name)]
+    called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
     if not called:
         return NONE_NAMED
@@ -173,9 +177,9 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
     Returns None if no array or several arrays fit the tensor, or if the array fits another nameless tensor too.
     """
-    free = [path for path in drafting.values if path not in drafting.taken and _is_array(drafting, path)]
+    free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
-    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], other) for other in drafting.nameless) > 1:
+    if len(fitting) != 1 or sum(_fits(drafting.values[fitting[0]], other) for other in drafting.without_field) > 1:
         return None
     drafting.notes.append(f"input {tensor.name!r} takes {json_path.format_path(fitting[0])}, the only array that fits it")
     return fitting[0]
@@ -183,7 +187,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
     """Return a gap for the order of the fields in a row, and the fields of which the row may consist."""
-    scalars = [path for path in drafting.values if path not in drafting.taken and not _is_array(drafting, path)]
+    scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
     ]

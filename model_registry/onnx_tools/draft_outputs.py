@@ -17,7 +17,7 @@ from model_registry.package.shapes import VARIES, format_shape, is_open
 TOP = 3  # number of top classes that a draft puts into the score
 
 
-def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
+def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json for a model that takes one event at a time.
 
     An open first dimension of an output is either the length of the answer or a batch of one. The dimension is taken as the
@@ -37,7 +37,7 @@ def answers_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor]
         replace(tensor, shape=(1, *tensor.shape) if tensor in open_first or tensor.shape[:1] != (1,) else tensor.shape)
         for tensor in tensors
     ]
-    document = answers(rows, labels, alone=True)
+    document = draft_answers(rows, labels, alone=True)
     outputs = document["output"] if isinstance(document["output"], list) else [document["output"]]
     for output in outputs:
         tensor = next((candidate for candidate in open_first if candidate.name == output["tensor"]), None)
@@ -63,7 +63,7 @@ def _is_count(size: object) -> bool:
     return is_name(size) and not is_batch(size)
 
 
-def answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
+def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json.
 
     Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. An open first dimension is a

@@ -133,21 +133,23 @@ def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[st
     stated = onnx_file.inputs
     values = draft_events.values(events)
     outputs = draft_unbatched.batched(stated, onnx_file.outputs)
-    reason = draft_unbatched.reason(stated, outputs)
+    reason = draft_unbatched.reason_for_single_events(stated, outputs)
     opened = list(stated)
-    drafted, notes = draft_inputs.inputs(opened, values)
-    lengths = "" if reason else draft_unbatched.reason_of_lengths(stated, outputs, drafted)
+    drafted, notes = draft_inputs.draft_inputs(opened, values)
+    lengths = "" if reason else draft_unbatched.reason_for_single_lengths(stated, outputs, drafted)
     if reason := reason or lengths:
-        stated, outputs = draft_unbatched.of_one(stated, outputs, lengths=bool(lengths))
-        fed = draft_unbatched.are_fed(stated)
-        opened = [draft_unbatched.opened(tensor, alone=tensor in fed) for tensor in stated]
-        drafted, notes = draft_inputs.inputs(opened, values)
+        stated, outputs = draft_unbatched.with_unit_batch(stated, outputs, lengths=bool(lengths))
+        fed = draft_unbatched.select_event_inputs(stated)
+        opened = [draft_unbatched.add_open_batch(tensor, alone=tensor in fed) for tensor in stated]
+        drafted, notes = draft_inputs.draft_inputs(opened, values)
     only = len(stated) == 1
-    inputs = [draft_unbatched.single(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
+    inputs = [draft_unbatched.draft_single_input(*parts, only=only) for parts in zip(drafted, stated, opened, strict=True)]
     if reason:
         notes.append(f'{reason}: events are fed one at a time ("batch": false)')
     alone = any("fields" in document and not document.get("batch", True) for document in inputs)
-    answers = draft_outputs.answers_to_one(outputs, stated, labels) if alone else draft_outputs.answers(outputs, labels)
+    answers = (
+        draft_outputs.draft_answer_to_one(outputs, stated, labels) if alone else draft_outputs.draft_answers(outputs, labels)
+    )
     read = {output["tensor"] for output in (answers["output"] if isinstance(answers["output"], list) else [answers["output"]])}
     if unread := [output.name for output in outputs if output.name not in read]:
         notes.append(f"no score is read from {', '.join(unread)}")

@@ -27,7 +27,7 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
     return list(outputs)
 
 
-def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
+def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Return the reason why the model takes one event at a time, by its shapes.
 
     The text is empty if the model takes batches, or bytes such as a file, which `draft_inputs.inputs` handles.
@@ -37,10 +37,10 @@ def reason(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str
         return f"input {fixed.name!r} has the fixed batch size 1"
     if any(tensor.dtype == "uint8" and len(tensor.shape) == 1 for tensor in opened):
         return ""
-    return _odd_axes(opened or [tensor for tensor in inputs if tensor.shape], outputs)
+    return _describe_unequal_axes(opened or [tensor for tensor in inputs if tensor.shape], outputs)
 
 
-def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
+def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
     """Return which first axes of inputs and outputs differ; empty if an output has the first axis of the inputs."""
     if not inputs:
         return ""
@@ -58,7 +58,7 @@ def _odd_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> 
     return f"the first axes of input {first.name!r} {_written(first)} and output {odd[0].name!r} {_written(odd[0])} differ"
 
 
-def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
+def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """Return the inputs that are fed by events, not by constants.
 
     These are the inputs with a first axis of size 1 or an open axis. If no input has such an axis, they are all inputs that
@@ -68,7 +68,7 @@ def are_fed(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
 
 
-def reason_of_lengths(
+def reason_for_single_lengths(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
 ) -> str:
     """Return the reason why events must be fed one at a time because of their lengths; an empty string if there is none.
@@ -85,7 +85,7 @@ def reason_of_lengths(
     return f"output {name!r} is as long as input {lengths[size]!r} ({size!r})"
 
 
-def of_one(
+def with_unit_batch(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
     """Return the inputs and outputs of a model that takes one event at a time, with size 1 for the axes of the batch.
@@ -104,7 +104,7 @@ def of_one(
     return [with_batch_of_one(tensor) for tensor in inputs], [with_batch_of_one(tensor) for tensor in outputs]
 
 
-def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
+def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     """Return the tensor from which an input is drafted.
 
     For an input that is fed one event at a time (`alone`), it is a tensor with an added open batch before the axes of the
@@ -117,13 +117,15 @@ def opened(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     return replace(tensor, shape=(None, *row))
 
 
-def single(document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False) -> dict[str, Any]:
-    """Return the draft of an input; if it was made with an added batch (see `opened`), change it to one event at a time.
+def draft_single_input(
+    document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False
+) -> dict[str, Any]:
+    """Return the draft of an input. A draft with an added batch (see `add_open_batch`) is changed to one event at a time.
 
     Args:
         document: The draft of the input.
         tensor: The input of the model.
-        drafted: The tensor that `opened` returned for the input.
+        drafted: The tensor that `add_open_batch` returned for the input.
         only: Whether the model has no other input. Otherwise an input with a first axis of size 1, whose name no field of the
             example events has, becomes a constant.
     """

@@ -28,10 +28,11 @@ class PreparedPackage:
 
     Attributes:
         package: The package.
-        more: The content of files to push that are not in the folder, by name: a derived signature.json.
+        generated_files: The content of files to push that are not in the folder, by name: a derived signature.json.
         annotations: The model's requirements, as annotations for the manifest.
-        derived: Whether the signature was derived from the model, and is in `more`.
-        ran: The version of ONNX Runtime that ran the model; empty if none is installed or the model is `remote`.
+        derived: Whether the signature was derived from the model, and is in `generated_files`.
+        onnxruntime_version: The version of ONNX Runtime that ran the model; empty if none is installed or the model is
+            `remote`.
         remote: Whether the model runs on a model server. Such a model is checked only when a scorer loads the version.
         files: The files in the folder that belong to the package.
         left_out: The files in the folder that do not belong to the package. A subfolder stands for its files, with a final
@@ -39,10 +40,10 @@ class PreparedPackage:
     """
 
     package: Package
-    more: Mapping[str, bytes]
+    generated_files: Mapping[str, bytes]
     annotations: Mapping[str, str]
     derived: bool = False
-    ran: str = ""
+    onnxruntime_version: str = ""
     remote: bool = False
     files: Collection[str] = ()
     left_out: Sequence[str] = ()

@@ -273,7 +273,7 @@ def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
     _is_stored(store, version, target)  # a conflict is found before anything large is sent
     parallel_transfer.upload(store, artifact.blobs)
     store.push_manifest(artifact.manifest)
-    pauses = store.settle()
+    pauses = store.visibility_attempts()
     written = False
     while not _is_stored(store, version, target, written=written):
         try:
@@ -281,7 +281,7 @@ def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
         except Conflict:
             next(pauses, None)  # another writer created the tag, with this content or another
         written = True
-    for _ in store.settle():
+    for _ in store.visibility_attempts():
         if version in store.tags():  # a promotion that follows reads this list
             break
     return target

@@ -79,8 +79,8 @@ def check_batch_independence(
     run: Run,
     failed: type[Exception],
     *,
-    most: int = MOST_ROWS,
-    coarse: bool = False,
+    max_rows: int = MOST_ROWS,
+    rounds_coarsely: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Compare the answers to events alone with the answers to the same events in batches.
@@ -94,17 +94,17 @@ def check_batch_independence(
         golden: The decoded rows of the golden examples, (B, n) by tensor name; None if there are none.
         run: Runs the model once.
         failed: The exception that `run` raises if the model does not answer.
-        most: The largest number of events that a scorer runs in one batch.
-        coarse: Whether the device may round as coarsely as float16; a larger difference is then allowed.
+        max_rows: The largest number of events that a scorer runs in one batch.
+        rounds_coarsely: Whether the device may round as coarsely as float16; a larger difference is then allowed.
         clock: Returns the time in seconds, monotonic.
 
     Raises:
         Refused: A difference exceeds the tolerance, or the model answers events alone, but does not answer them together or
             events of other lengths.
     """
-    probe = _Probe(signature, run, failed, most, DIFFERENCE_HALF if coarse else DIFFERENCE, clock)
+    probe = _Probe(signature, run, failed, max_rows, DIFFERENCE_HALF if rounds_coarsely else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
-    events = probe.answered(rows[:1] if signature.alone else rows)
+    events = probe.run_alone(rows[:1] if signature.alone else rows)
     if events:
         probe.check_repeated(events[0])
     if longest := _resized(signature, rows[0][1], longest=True):
@@ -114,7 +114,7 @@ def check_batch_independence(
     padded = any(tensor.pad is not None for tensor in signature.fed if tensor.varies)
     for group in _grouped(events, lambda event: (event.lengths, event.exact)):
         if not padded or (group[0].exact and len(group) > 1):
-            probe.check_batches(group, "beside other events", _company_hint(signature), exact=padded)
+            probe.check_batches(group, "beside other events", _batch_dependence_hint(signature), exact=padded)
     if padded:
         fixed = _unpadded_axes(signature)
         for group in _grouped(events, lambda event: tuple(event.lengths[at] for at in fixed)):
@@ -137,16 +137,16 @@ class _Probe:
         self._run = run
         self._failed = failed
         self._clock = clock
-        self._most = most
+        self._max_rows = most
         self._rounding = rounding
         self._lengths = LengthPlan(signature) if signature.varies else None
         self._end = clock() + SECONDS
 
-    def answered(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
+    def run_alone(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
         """Run each event alone, without padding if the model can; return the events that the model answers."""
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
-            if len(events) >= FEWEST and self._late():
+            if len(events) >= FEWEST and self._is_time_over():
                 break
             ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
             for exact in ways:
@@ -174,7 +174,7 @@ class _Probe:
             generated: The generated events; empty if there are golden examples.
             events: The events that the model answers.
         """
-        if events and self._late():
+        if events and self._is_time_over():
             return
         most = self._lengths_of(longest)
         lengths = " and ".join(map(str, most))
@@ -206,10 +206,10 @@ class _Probe:
             Refused: An answer differs by more than is allowed, or the model does not answer a batch.
         """
         differences: list[_ScoreDifference] = []
-        rows_at_once = min(self._most, self._most_rows(group))
-        first = group[: min(rows_at_once, FEWEST)] if self._late() else group[:rows_at_once]
+        rows_at_once = min(self._max_rows, self._most_rows(group))
+        first = group[: min(rows_at_once, FEWEST)] if self._is_time_over() else group[:rows_at_once]
         for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
-            if batch is not first and self._late():
+            if batch is not first and self._is_time_over():
                 break
             rows = _joined([event.rows for event in batch])
             try:
@@ -245,7 +245,7 @@ class _Probe:
             return MOST_ROWS
         return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
 
-    def _late(self) -> bool:
+    def _is_time_over(self) -> bool:
         return self._clock() > self._end
 
 
@@ -375,7 +375,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
     for tensor in varying:
         row = rows[tensor.tensor][0]
         at = (tensor.shape or ()).index(VARIES)
-        most = _most(signature, tensor.axis)
+        most = _max_length(signature, tensor.axis)
         length = row.shape[at]
         if length == 0 or (tensor.pad is None and not longest):
             continue
@@ -384,7 +384,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
     return resized if any(resized[name] is not rows[name] for name in rows) else None
 
 
-def _most(signature: Signature, axis: str) -> int:
+def _max_length(signature: Signature, axis: str) -> int:
     """Return the largest length that the signature allows on an axis."""
     return min(tensor.fields[0].max_length for tensor in signature.fed if tensor.varies and tensor.axis == axis)
 
@@ -416,7 +416,7 @@ def _stacked(signature: Signature, rows: Tensors) -> Tensors:
     return {name: np.stack(list(row)) if name in varying else row for name, row in rows.items()}
 
 
-def _company_hint(signature: Signature) -> str:
+def _batch_dependence_hint(signature: Signature) -> str:
     tensor = signature.fed[0]
     example = json.dumps({"tensor": tensor.tensor, "shape": [1, *tensor.row], "batch": False})
     return (

@@ -97,7 +97,7 @@ def _signatures(old: Signature, new: Signature) -> tuple[tuple[str, ...], tuple[
     lines += _answers(old, new)
     predecessor = field_sources.predecessors(old)
     events = event_tree.build_tree((f.name, f.steps) for f in field_sources.only_value_fields(old).fields)
-    faults = [_fault(predecessor(f), f) or _crossing(events, predecessor(f), f) for f in new.fields]
+    faults = [_fault(predecessor(f), f) or _path_conflict_reason(events, predecessor(f), f) for f in new.fields]
     breaks = [fault for fault in faults if fault]
     if pair := dynamic_shapes.find_unequal_lengths(old, new):
         breaks.append(dynamic_shapes.describe_unequal_lengths(pair))
@@ -111,7 +111,7 @@ def _tensors(old: Signature, new: Signature) -> list[str]:
     return [
         f"tensor {later.tensor}: {describe_tensor(earlier)} -> {describe_tensor(later)}"
         for earlier, later in both
-        if _fed(earlier) != _fed(later)
+        if _input_key(earlier) != _input_key(later)
     ]
 
 
@@ -174,7 +174,7 @@ def describe_tensor(tensor: TensorInput) -> str:
     return f"{tensor.dtype} {format_shape(tensor.full_shape)}{details}"
 
 
-def _fed(tensor: TensorInput) -> tuple[object, ...]:
+def _input_key(tensor: TensorInput) -> tuple[object, ...]:
     return (
         tensor.full_shape,
         repr(tensor.value),
@@ -205,7 +205,7 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
     return ""
 
 
-def _crossing(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
+def _path_conflict_reason(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
     """Return why no event with the older version's fields can have the new field `later` at its path; empty if one can."""
     fault = "" if earlier or later.source else event_tree.path_conflict(events, later.steps)
     return f"field {later.name} is read at {json_path.format_path(later.steps)}{fault}" if fault else ""

@@ -56,10 +56,10 @@ class PolicyAdmission(Admission):
             hint = f"promote another version, or take the digest out of {self._policy.path}"
             raise Refused(f"{digest} is denied by the policy {self._policy.path}", hint)
         signer = self._find_signer(store, digest, f"{store.repository.rpartition('/')[2]}:{version}", now)
-        self.compared(store, digest, now)
+        self.check_comparison(store, digest, now)
         return signer
 
-    def compared(self, store: Store, digest: str, now: datetime) -> str | None:
+    def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
         """Return the id of the trusted key that signed a passed comparison of a manifest.
 
         Returns None if the policy requires no comparison. Raises as `check` does.

@@ -29,11 +29,11 @@ def listed(store: Store, digest: str) -> list[Descriptor]:
 
     Raises Unreachable, and Corrupt for an unreadable list.
     """
-    entries_by_digest = {entry.digest: entry for entries in _lists(store, digest) for entry in entries}
+    entries_by_digest = {entry.digest: entry for entries in _iter_referrer_lists(store, digest) for entry in entries}
     return list(entries_by_digest.values())
 
 
-def _lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
+def _iter_referrer_lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
     """Yield the list of the referrers API, if the store has that API, then the list under the fallback tag.
 
     A registry can have both lists: an entry under the tag may be older than the registry's API.
@@ -87,7 +87,7 @@ def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descr
     The second list is requested only when the entries of the first list are used up.
     """
     yielded: set[str] = set()
-    for entries in _lists(store, digest):
+    for entries in _iter_referrer_lists(store, digest):
         new_entries = [entry for entry in entries if entry.digest not in yielded]
         typed = [entry for entry in new_entries if entry.artifact_type == artifact_type]
         typed += [entry for entry in new_entries if entry.artifact_type in (None, "", manifest.EMPTY_TYPE)]
@@ -135,11 +135,11 @@ def refer(store: Store, document: bytes) -> Descriptor:
         return pushed
     subject = parsed.subject.digest
     artifact_type = parsed.artifact_type or parsed.config.media_type
-    if confirmed and _is_found(store, subject, pushed, artifact_type):
+    if confirmed and _is_listed(store, subject, pushed, artifact_type):
         return pushed
     for _ in range(OVERWRITTEN):
         _list_under_tag(store, subject, pushed, parsed.annotations)
-        if _is_found(store, subject, pushed, artifact_type):
+        if _is_listed(store, subject, pushed, artifact_type):
             return pushed
     message = f"{store.repository} stored {pushed.digest} and does not list it with {subject}: other writers overwrote its list"
     raise Conflict(message, f"one writer at a time; {REMEDY}")
@@ -156,9 +156,9 @@ def _list_under_tag(store: Store, subject: str, pushed: Descriptor, annotations:
         raise Refused(message, REMEDY) from None
 
 
-def _is_found(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
+def _is_listed(store: Store, subject: str, pushed: Descriptor, artifact_type: str) -> bool:
     """Return whether a referrer is among the entries that `read` uses; wait for a store that shows writes late."""
-    for _ in store.settle():
+    for _ in store.visibility_attempts():
         candidates = itertools.islice(_candidates(store, subject, artifact_type), MAX_READ)
         if any(entry.digest == pushed.digest for entry in candidates):
             return True
@@ -183,7 +183,7 @@ def _list(store: Store, digest: str, added: Descriptor, annotations: dict[str, s
     tag = fallback_tag(digest)
     entry = msgspec.to_builtins(msgspec.structs.replace(added, annotations=annotations))
     empty = {"schemaVersion": 2, "mediaType": manifest.INDEX_TYPE, "manifests": []}
-    pauses = store.settle()
+    pauses = store.visibility_attempts()
     for attempt in range(ATTEMPTS):
         try:
             current = store.resolve(tag).digest

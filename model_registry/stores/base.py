@@ -94,7 +94,7 @@ class Store(Protocol):
         subject. If not, the caller must add the manifest to the list under the fallback tag.
         """
 
-    def settle(self) -> Iterator[None]:
+    def visibility_attempts(self) -> Iterator[None]:
         """Pace the attempts of a caller that waits until the store shows a recent write.
 
         Yields once immediately, then once after each of a few pauses. A store that shows every write immediately yields only

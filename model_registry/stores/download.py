@@ -45,7 +45,7 @@ def blob(client: OciClient, call: OciRequest, content: Descriptor, progress: Pro
 
 def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Generator[bytes, None, None]:
     """Yield the bytes of a blob. After a broken connection, a further request resumes at the first missing byte."""
-    attempts = client.attempts()
+    attempts = client.new_attempt_limit()
     done = previously_done = 0
     ranged = True
     while True:

@@ -224,7 +224,7 @@ class OciClient:
         self._challenge: str | None = None
         self._auth = auth.Authenticator(host, self._origin, auth.realm_hosts(os.environ), self._fetch, timing.clock)
 
-    def ask(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
+    def request(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
         """Send a request, with retries, and return the response with at most `limit` + 1 bytes of its body.
 
         Only for requests that may be repeated.
@@ -232,15 +232,15 @@ class OciClient:
         Raises:
             Unreachable: Every attempt failed, or got a response with one of `retry.STATUSES`.
         """
-        attempts = self.attempts()
+        attempts = self.new_attempt_limit()
         while True:
             try:
-                return self.ask_once(call, limit)
+                return self.request_once(call, limit)
             except AttemptFailed as failure:
                 self.wait(attempts, failure)
 
-    def ask_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Make one attempt at a request and return the response, its body cut as by `ask`.
+    def request_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
+        """Make one attempt at a request and return the response, its body cut as by `request`.
 
         A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
         """
@@ -257,13 +257,13 @@ class OciClient:
         with _closed(self._attempt(call)) as response:
             yield response
 
-    def attempts(self) -> AttemptLimit:
+    def new_attempt_limit(self) -> AttemptLimit:
         """Return a new limit for the attempts at one request, to pass to `wait` after each failed attempt."""
         return AttemptLimit(self._limit, self.timing.clock())
 
     def wait(self, attempts: AttemptLimit, failure: AttemptFailed) -> None:
         """Sleep before the next attempt. Raises Unreachable if the limit allows no further attempt."""
-        delay = attempts.delay(self.timing.clock(), self.timing.dice(), failure.retry_after)
+        delay = attempts.delay(self.timing.clock(), self.timing.draw_random(), failure.retry_after)
         if delay is None:
             hint = "check the address, the network and the registry"
             if failure.retry_after is not None:

@@ -102,7 +102,7 @@ class LayoutStore:
     def push_referrer(self, data: bytes) -> tuple[Descriptor, bool]:
         return self.push_manifest(data), False
 
-    def settle(self) -> Iterator[None]:
+    def visibility_attempts(self) -> Iterator[None]:
         yield
 
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
@@ -138,7 +138,7 @@ class LayoutStore:
             document = manifest.encode(index | {"manifests": kept_entries})
             atomic_files.replace(path, [document], newer_than_ns=path.stat().st_mtime_ns)
             roots = [entry["digest"] for entry in kept_entries]
-            for blob in unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
+            for blob in find_unneeded(self._path / "blobs" / "sha256", roots, time.time() - grace_seconds):
                 freed += blob.stat().st_size
                 blob.unlink()
         return freed
@@ -219,7 +219,7 @@ class LayoutStore:
             raise Unreachable(f"{self.repository}: {reason}", "check the folder, its permissions and the space left") from None
 
 
-def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
+def find_unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
     """Yield the files below `blobs` that may be deleted.
 
     A file is kept if a manifest in `roots` is or refers to it. A file that was written at `older_than` (Unix seconds) or later
@@ -230,12 +230,12 @@ def unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[P
     young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}
     needed: set[str] = set()
     for name in [*(digests.hex_digits(root) for root in roots), *young_names]:
-        _reach(blobs, name, needed)
+        _mark_needed(blobs, name, needed)
     for name in sorted(entries.keys() - needed):
         yield blobs / name
 
 
-def _reach(blobs: Path, start: str, needed: set[str]) -> None:
+def _mark_needed(blobs: Path, start: str, needed: set[str]) -> None:
     """Add the name of a blob to `needed` and, if the blob is a manifest, the names of all content that it refers to."""
     todo = [start]
     while todo:

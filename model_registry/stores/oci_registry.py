@@ -28,10 +28,10 @@ from model_registry.untrusted_input import json_documents
 
 PAGE = 1000  # requested number of tags per page
 MOST_PAGES = 200
-SETTLING_SECONDS = (0.1, 0.3, 0.9, 1.7)
+VISIBILITY_PAUSES = (0.1, 0.3, 0.9, 1.7)
 """Pauses between the checks whether a registry shows pushed content or a moved tag. Registries with replicas or caches show a
 write late, as does docker-registry while other clients push the same content. Measured lags are about a second."""
-LATE_SECONDS = 1.0  # further wait after moving tags, if the registry did not show a write immediately
+LAST_PAUSE_SECONDS = 1.0  # further wait after moving tags, if the registry did not show a write immediately
 NO_QUERY = frozenset({400, 405, 406, 416, 501})  # statuses of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registries without the referrers API
 # how long manifests that were read or pushed are kept in memory, and how many
@@ -79,7 +79,7 @@ class RemoteStore:
         last_validator = self._validators.get(tag)
         condition = {"If-None-Match": last_validator} if last_validator else {}
         call = OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT | condition)
-        answer = self._client.ask(call)
+        answer = self._client.request(call)
         if answer.status == 304 and last_validator:
             return last_validator
         if answer.status == 404 and self._client.is_own(answer.url):
@@ -141,8 +141,8 @@ class RemoteStore:
             Corrupt, Refused, Unreachable: Any other status, or a page that is too large.
         """
         description = "the list of tags"
-        for _ in self.settle():
-            answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        for _ in self.visibility_attempts():
+            answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if answer.status != 403 or not (self._written and self._listed):
                 break
         if answer.status == 403 and self._written and not self._listed:
@@ -157,7 +157,7 @@ class RemoteStore:
     def resolve(self, tag: str) -> Descriptor:
         description = f"the manifest of {tag!r}"
         denied: Denied | None = None
-        for _ in self.settle():
+        for _ in self.visibility_attempts():
             try:
                 answer = self._document(self._manifests(tag), description, tag)
                 denied = None
@@ -198,7 +198,7 @@ class RemoteStore:
         Some registries answer 403 for a manifest that was just pushed. The request is therefore retried if this process read
         or pushed the manifest recently.
         """
-        for _ in self.settle():
+        for _ in self.visibility_attempts():
             try:
                 return self._document(self._manifests(digest), f"the manifest {digest}", digest)
             except Denied as error:
@@ -234,7 +234,7 @@ class RemoteStore:
         """Store a manifest; see `Store`. The response header OCI-Subject confirms that the referrers API lists the manifest."""
         described = manifest.describe_manifest(data)
         missing: RegistryError | None = None
-        for _ in self.settle():
+        for _ in self.visibility_attempts():
             missing = self._missing(data)
             if missing is not None:
                 continue
@@ -261,9 +261,9 @@ class RemoteStore:
             return error
         return None
 
-    def settle(self) -> Iterator[None]:
+    def visibility_attempts(self) -> Iterator[None]:
         yield
-        for pause in SETTLING_SECONDS:
+        for pause in VISIBILITY_PAUSES:
             self._timing.sleep(pause)
             yield
 
@@ -291,7 +291,7 @@ class RemoteStore:
         for tag, target in list(to.items())[:-1]:
             shown_at_once &= self._read_back(tag, target, before[tag])
         if not shown_at_once:  # otherwise the next move may be planned from a replica's old state and overwrite this move
-            self._timing.sleep(LATE_SECONDS)
+            self._timing.sleep(LAST_PAUSE_SECONDS)
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:  # noqa: ARG002
         """Delete manifests; see `Store`. The registry's garbage collection frees the content later.
@@ -306,7 +306,9 @@ class RemoteStore:
             if moved := [tag for tag, names in digest_of_tag.items() if names not in (None, expect.get(tag))]:
                 raise Conflict(f"the tag {moved[0]!r} was moved or created meanwhile", "read it again and repeat")
             self._recent.pop(digest, None)
-            answer = self._client.ask(OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",)))
+            answer = self._client.request(
+                OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",))
+            )
             if answer.status == 405:
                 raise Refused(f"{self._client.host} deletes nothing{answer.reason}", "its administrator can allow deletion")
             if answer.status not in (200, 202, 204, 404):
@@ -323,7 +325,7 @@ class RemoteStore:
         description = f"the list of what refers to {digest}"
         url = httpx.URL(f"/v2/{self._path}/referrers/{digest}")
         for page in range(MOST_PAGES):
-            answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+            answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
             if page == 0 and self._has_no_list(answer, digest):
                 return None
             if answer.status != 200:
@@ -364,7 +366,7 @@ class RemoteStore:
             Conflict: Another writer moved the tag between two attempts.
         """
         missing = NotFound("")
-        for attempt, _ in enumerate(self.settle()):
+        for attempt, _ in enumerate(self.visibility_attempts()):
             if attempt and tag in expect:
                 _check_expected(tag, self._digest(tag), expect)
             try:
@@ -386,7 +388,7 @@ class RemoteStore:
             Conflict: The tag names neither `before`, its old digest, nor its new target.
             Unreachable: The tag still names `before` after the last check.
         """
-        for attempt, _ in enumerate(self.settle()):
+        for attempt, _ in enumerate(self.visibility_attempts()):
             if (shown := self._digest(tag)) == target.digest:
                 return attempt == 0
             if shown not in (before, None):
@@ -394,13 +396,13 @@ class RemoteStore:
                 raise Conflict(message, "read it again and repeat; let one writer move a tag")
         message = f"{self._client.host} took the move of the tag {tag!r} to {target.digest}, and shows {shown or 'no such tag'}"
         raise Unreachable(
-            f"{message} after {sum(SETTLING_SECONDS):g} s",
+            f"{message} after {sum(VISIBILITY_PAUSES):g} s",
             f"it may show the move later: model-registry status {self.repository}; else another writer moved the tag back",
         )
 
     def _digest(self, tag: str) -> str | None:
         """Return the digest of the manifest that a tag names; None if there is no such tag."""
-        answer = self._client.ask(OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT))
+        answer = self._client.request(OciRequest("HEAD", self._manifests(tag), self._pull, _ACCEPT))
         if answer.status == 404 and self._client.is_own(answer.url):
             return None
         claimed: str = answer.headers.get("Docker-Content-Digest", "") if answer.status == 200 else ""
@@ -413,7 +415,7 @@ class RemoteStore:
 
     def _put(self, name: str, media_type: str, data: bytes) -> OciResponse:
         call = OciRequest("PUT", self._manifests(name), self._push, {"Content-Type": media_type}, lambda: [data], len(data))
-        answer = self._client.ask(call)
+        answer = self._client.request(call)
         if answer.status == 404 or (answer.status == 400 and "BLOB_UNKNOWN" in answer.reason):
             raise NotFound(f"{self.repository} lacks content that the manifest {name!r} names{answer.reason}")
         if answer.status not in (200, 201, 202):
@@ -442,7 +444,7 @@ class RemoteStore:
                 access is denied.
         """
         digests.hex_digits(digest)
-        answer = self._client.ask(OciRequest("HEAD", url, self._pull, _ACCEPT))
+        answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))
         if answer.status != 200 and not self._client.is_own(answer.url):
             return self._size_by_get(url, digest)
         if answer.status == unknown or self._is_absent(answer, digest):
@@ -474,7 +476,7 @@ class RemoteStore:
         Raises:
             Corrupt, Refused, Unreachable: Any other status, or a document that is too large.
         """
-        answer = self._client.ask(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
+        answer = self._client.request(OciRequest("GET", url, self._pull, _ACCEPT), manifest.MAX_BYTES)
         if answer.status == 403 and self._is_absent(answer, name):
             return replace(answer, status=404)
         if answer.status == 404 and not self._client.is_own(answer.url):  # the redirect target cannot say what exists

@@ -29,7 +29,7 @@ class Timing:
 
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    dice: Callable[[], float] = random.random
+    draw_random: Callable[[], float] = random.random
 
 
 class AttemptLimit:
@@ -41,7 +41,7 @@ class AttemptLimit:
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:
         self._limit = limit_seconds
-        self._most = most
+        self._max_failures = most
         self._began = now
         self._failed = 0
 
@@ -54,18 +54,18 @@ class AttemptLimit:
         """Restart only the time limit, because the last attempt sent at least PROGRESS_BYTES before it failed."""
         self._began = now
 
-    def delay(self, now: float, dice: float, retry_after: float | None = None) -> float | None:
+    def delay(self, now: float, random_share: float, retry_after: float | None = None) -> float | None:
         """Count a failed attempt and return the seconds to wait before the next one; None if no further attempt is allowed.
 
         Args:
             now: The time in seconds, monotonic.
-            dice: A random number from 0 to 1.
+            random_share: A random number from 0 to 1.
             retry_after: The least number of seconds to wait, from a Retry-After header.
         """
         self._failed += 1
-        backoff = dice * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
+        backoff = random_share * min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (self._failed - 1))
         wait = max(backoff, retry_after or 0.0)
-        if self._failed >= self._most or now + wait - self._began > self._limit:
+        if self._failed >= self._max_failures or now + wait - self._began > self._limit:
             return None
         return wait
 

@@ -151,7 +151,7 @@ class Upload:
             Corrupt: The stream does not have the declared content; nothing is stored.
             Unreachable: The registry does not answer, or the stream cannot be read again for a retry.
         """
-        attempts = self._client.attempts()
+        attempts = self._client.new_attempt_limit()
         if self._target.stored(self._content):
             self._source.check()
             return
@@ -236,7 +236,7 @@ class Upload:
 
     def _open(self, query: dict[str, str], *scopes: str) -> OciResponse:
         url = httpx.URL(f"{self._target.path}/uploads/", params=query)
-        return self._client.ask_once(OciRequest("POST", url, (self._target.scope, *scopes)))
+        return self._client.request_once(OciRequest("POST", url, (self._target.scope, *scopes)))
 
     def _drop_small_chunks(self, answer: OciResponse) -> None:
         """Remove the chunk sizes below the registry's minimum from the remaining methods."""
@@ -248,7 +248,7 @@ class Upload:
     def _find_offset(self) -> None:
         """Read from the registry how many bytes of the upload it has. Forget the upload if it is lost or empty."""
         assert self._url is not None
-        answer = self._client.ask_once(OciRequest("GET", self._url, self._scopes))
+        answer = self._client.request_once(OciRequest("GET", self._url, self._scopes))
         stored_range = _RANGE.fullmatch(answer.headers.get("Range", ""))
         end = int(stored_range[1]) if stored_range and answer.status == 204 else 0
         if not 0 < end < self._content.size:  # "0-0" means one byte or none
@@ -267,7 +267,7 @@ class Upload:
         begin = self._offset
         total = self._content.size
         headers = _OCTETS | {"Content-Range": f"{begin}-{end - 1}"}
-        answer = self._client.ask_once(
+        answer = self._client.request_once(
             OciRequest("PATCH", self._url, self._scopes, headers, lambda: self._pieces(begin, end), end - begin)
         )
         if answer.status == 404 or (answer.status == 416 and not first):
@@ -300,7 +300,7 @@ class Upload:
         assert self._url is not None
         digest = httpx.QueryParams({"digest": self._content.digest})
         query = b"&".join(filter(None, (self._url.query, str(digest).encode())))  # the rest as the registry wrote it
-        answer = self._client.ask_once(
+        answer = self._client.request_once(
             OciRequest("PUT", self._url.copy_with(query=query), self._scopes, _OCTETS, body if size else None, size)
         )
         if answer.status == 404:
@@ -344,4 +344,4 @@ class Upload:
         """Cancel the upload in the registry. Errors are ignored: the registry removes abandoned uploads later."""
         if self._url is not None:
             with contextlib.suppress(AttemptFailed, RegistryError):
-                self._client.ask_once(OciRequest("DELETE", self._url, self._scopes))
+                self._client.request_once(OciRequest("DELETE", self._url, self._scopes))

@@ -18,7 +18,7 @@ from publisher.kafka.source_position import LARGEST_OFFSET, LARGEST_PARTITION, P
 
 Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
-Told = TypeVar("Told")
+RecordT = TypeVar("RecordT")
 AsJson = Callable[[bytes], bytes]
 """Converts a score record of any format to JSON; raises ValueError for other bytes."""
 KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": int(Kind.FALLBACK)}
@@ -64,7 +64,7 @@ class SwapShares(msgspec.Struct, frozen=True, gc=False):
 class SwapRecord(msgspec.Struct, gc=False):
     """The fields of a swap record that the audits use. A scorer writes it when another version takes over a partition.
 
-    `Logs` explains `topic_id`, `scores_from` and `letters_from`.
+    `DeletedTopicFilter` explains `topic_id`, `scores_from` and `letters_from`.
     """
 
     topic: str
@@ -79,7 +79,7 @@ class SwapRecord(msgspec.Struct, gc=False):
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] = "0"
 
 
-class Logs:
+class DeletedTopicFilter:
     """Distinguishes answers to a deleted input topic from answers to the current topic of the same name.
 
     A swap record contains the id of its input topic. The first swap record under a new id contains the offsets at which the
@@ -89,17 +89,17 @@ class Logs:
 
     def __init__(self, ids: Mapping[str, str]) -> None:
         self._ids = ids
-        self._gone: set[Partition] = set()
-        self._from: dict[Partition, tuple[list[int], list[int]]] = {}
+        self._deleted: set[Partition] = set()
+        self._first_offsets: dict[Partition, tuple[list[int], list[int]]] = {}
 
-    def present(self, record: SwapRecord) -> bool:
+    def add_swap(self, record: SwapRecord) -> bool:
         """Add a swap record; return whether it belongs to the current topic, not to a deleted one."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
-            self._gone.add(source)
+            self._deleted.add(source)
             return False
         if record.scores_from is not None and record.letters_from is not None:
-            self._from.setdefault(source, (record.scores_from, record.letters_from))
+            self._first_offsets.setdefault(source, (record.scores_from, record.letters_from))
         return True
 
     def is_deleted(self, source: Partition, output: Partition, offset: int, *, dead: bool = False) -> bool:
@@ -111,9 +111,9 @@ class Logs:
             offset: the offset of the answer there.
             dead: whether the answer is a dead letter.
         """
-        if source not in self._from:
-            return source in self._gone
-        begins = self._from[source][dead]
+        if source not in self._first_offsets:
+            return source in self._deleted
+        begins = self._first_offsets[source][dead]
         return output[1] < len(begins) and offset < begins[output[1]]
 
 
@@ -122,8 +122,8 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 
 
 def decoded(
-    batch: PartitionBatch, decode: Callable[[bytes], Told], as_json: AsJson = bytes
-) -> Iterator[tuple[int, Told | None]]:
+    batch: PartitionBatch, decode: Callable[[bytes], RecordT], as_json: AsJson = bytes
+) -> Iterator[tuple[int, RecordT | None]]:
     """Yield the offset of each record, and its decoded value; None if `as_json` or `decode` rejects the value."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
@@ -164,22 +164,22 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
     return DeadSource(source.offset if first is None else first, source, first is not None)
 
 
-def feed_scores(audit: Audit, batch: PartitionBatch, logs: Logs, as_json: AsJson = bytes) -> None:
+def feed_scores(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter, as_json: AsJson = bytes) -> None:
     """Add a batch of score records to the audit. The batches of an output partition must be added in their order."""
     by_source: dict[Partition, list[AuditedScore]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):
         if record is None:
-            audit.unreadable(batch.partition, offset)
+            audit.count_unreadable(batch.partition, offset)
         elif logs.is_deleted(source := (record.source.topic, record.source.partition), batch.partition, offset):
             audit.count_deleted(1)
         else:
             by_source.setdefault(source, []).append(record)
             keys.setdefault(source, []).append(message.key())
     for source, records in by_source.items():
-        audit.answers(_arrays(batch.partition, source, records))
+        audit.add_answers(_arrays(batch.partition, source, records))
         keyed = zip(records, keys[source], strict=True)
-        audit.assigned(source, [Answered(score.source.offset, key, score.arm, score.role) for score, key in keyed])
+        audit.check_assigned_arms(source, [Answered(score.source.offset, key, score.arm, score.role) for score, key in keyed])
 
 
 def _arrays(output: Partition, source: Partition, records: list[AuditedScore]) -> AuditedAnswers:
@@ -194,7 +194,7 @@ def _arrays(output: Partition, source: Partition, records: list[AuditedScore]) -
     )
 
 
-def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: Logs) -> Iterator[tuple[Partition, Range]]:
+def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter) -> Iterator[tuple[Partition, Range]]:
     """Add a batch of dead letters to the audit.
 
     Yields:
@@ -203,26 +203,26 @@ def feed_dead_letters(audit: Audit, batch: PartitionBatch, logs: Logs) -> Iterat
     columns: dict[Partition, list[int]] = {}
     for offset, event_id in dead_sources(batch):
         if event_id is None:
-            audit.unreadable(batch.partition, offset)
+            audit.count_unreadable(batch.partition, offset)
             continue
         first, (_, topic, number, last), ranged = event_id
         if logs.is_deleted((topic, number), batch.partition, offset, dead=True):
             audit.count_deleted(1)
         elif ranged:
-            audit.dead_range((topic, number), first, last + 1)
+            audit.add_dead_range((topic, number), first, last + 1)
             yield (topic, number), (first, last + 1)
         else:
             columns.setdefault((topic, number), []).append(last)
     for partition, offsets in columns.items():
         kinds = np.full(len(offsets), Kind.DEAD, np.uint8)
-        audit.answers(AuditedAnswers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))
+        audit.add_answers(AuditedAnswers(batch.partition, partition, np.array(offsets, np.int64), kinds, ""))
 
 
-def feed_swaps(audit: Audit, batch: PartitionBatch, logs: Logs) -> None:
+def feed_swaps(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter) -> None:
     """Add a batch of swap records to the audit. All swap records must be added before the answers."""
     for offset, record in decoded(batch, decode_swap):
         if record is None:
-            audit.unreadable(batch.partition, offset)
-        elif logs.present(record):
+            audit.count_unreadable(batch.partition, offset)
+        elif logs.add_swap(record):
             swap = VersionCutover(record.cut_over_offset, record.revision, record.digest)
-            audit.swap((record.topic, record.partition), swap, record.shares.canary, int(record.seed, 16))
+            audit.add_cutover((record.topic, record.partition), swap, record.shares.canary, int(record.seed, 16))

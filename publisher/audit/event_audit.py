@@ -132,7 +132,7 @@ class Audit:
     """Counts the events and answers that were read, and their faults.
 
     The methods may be called in any order, with two exceptions: the batches of one output partition must be added in their
-    order, and `assigned` must follow all calls of `swap`.
+    order, and `check_assigned_arms` must follow all calls of `add_cutover`.
     """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
@@ -143,7 +143,7 @@ class Audit:
         self._highest: dict[tuple[Partition, Partition], int] = {}
         self._ids = RepeatedIds()
 
-    def inputs(self, partition: Partition, offsets: Offsets) -> None:
+    def add_inputs(self, partition: Partition, offsets: Offsets) -> None:
         """Add the (n,) offsets of the events of an input partition. Offsets may have gaps, which transactions leave.
 
         Raises:
@@ -152,7 +152,7 @@ class Audit:
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
-    def swap(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
+    def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
         """Add the content of a swap record: a version that takes over a partition, and the traffic split from there on.
 
         A partition without a window is ignored.
@@ -169,7 +169,7 @@ class Audit:
             ledger.assignment.add(Shares(swap.offset, swap.revision, percent, seed))
             ledger.split = ledger.split or percent > 0
 
-    def assigned(self, source: Partition, answers: Sequence[Answered]) -> None:
+    def check_assigned_arms(self, source: Partition, answers: Sequence[Answered]) -> None:
         """Check the arms that scores of one input partition name. All swap records must have been added before."""
         ledger = self._ledgers.get(source)
         if ledger is None or not (ledger.split or any(answer.arm != CHAMPION or answer.role != CHAMPION for answer in answers)):
@@ -178,7 +178,7 @@ class Audit:
         misassigned = ledger.assignment.misassigned(inside)
         self._count_fault("misassigned", len(misassigned), source, misassigned)
 
-    def committed(self, partition: Partition, offset: int) -> None:
+    def set_committed(self, partition: Partition, offset: int) -> None:
         """Set the position that the group has committed in an input partition, requested after the answers were read.
 
         Answers to events at or after this position count as uncommitted. Without this call no answer does.
@@ -188,7 +188,7 @@ class Audit:
         """
         self._ledgers[partition].committed = offset
 
-    def unreadable(self, partition: Partition, offset: int) -> None:
+    def count_unreadable(self, partition: Partition, offset: int) -> None:
         """Count an unreadable record of an output, dead-letter or swap topic."""
         self._count_fault("unreadable", 1, partition, [offset])
 
@@ -196,7 +196,7 @@ class Audit:
         """Count answers to events that were deleted with their topic."""
         self._report.gone += count
 
-    def answers(self, answers: AuditedAnswers) -> None:
+    def add_answers(self, answers: AuditedAnswers) -> None:
         """Add a batch of scores, expired answers or dead letters. Answers to events outside the window are ignored."""
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
@@ -216,15 +216,18 @@ class Audit:
         if answers.ids is not None:
             self._ids.add(answers.ids[inside][fresh])
 
-    def unread_inputs(self, partition: Partition, start: int, stop: int) -> None:
-        """Add the offsets [start, stop) of an unreadable batch: each offset counts as an event. Raises KeyError as `inputs`."""
+    def add_unreadable_inputs(self, partition: Partition, start: int, stop: int) -> None:
+        """Add the offsets [start, stop) of an unreadable batch: each offset counts as an event.
+
+        Raises KeyError as `add_inputs`.
+        """
         window = self._ledgers[partition].window
         start = max(start, window.lo)
         stop = min(stop, window.hi)
         if start < stop:
             self._ledgers[partition].inputs.add_range(start, stop)
 
-    def dead_range(self, source: Partition, start: int, stop: int) -> None:
+    def add_dead_range(self, source: Partition, start: int, stop: int) -> None:
         """Add a dead letter for an unreadable batch: it answers every offset in [start, stop).
 
         Each of these offsets counts as an event, even if the audit does not read it.
@@ -235,7 +238,7 @@ class Audit:
         self._count_fault("phantoms", max(0, stop - beyond.start), source, beyond)
         if ledger is None:
             return
-        self.unread_inputs(source, start, stop)
+        self.add_unreadable_inputs(source, start, stop)
         start = max(start, ledger.window.lo)
         stop = min(stop, ledger.window.hi, end)
         if start < stop:

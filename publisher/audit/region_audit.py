@@ -21,7 +21,7 @@ from publisher.kafka.source_position import Position
 Integers = NDArray[np.int64]
 
 
-class Home(NamedTuple):
+class OriginPartition(NamedTuple):
     """The partition in which events were first written."""
 
     region: str
@@ -72,7 +72,7 @@ class _Copies(NamedTuple):
     `offsets` are the (n,) offsets of the copies, ascending; `origins` the (n,) offsets of the originals in the home partition.
     """
 
-    home: Home
+    origin_partition: OriginPartition
     offsets: Integers
     origins: Integers
 
@@ -81,19 +81,19 @@ class RegionsAudit:
     """Counts the events and answers of all regions. The inputs of all regions must be added before the answers."""
 
     def __init__(self) -> None:
-        self._inputs: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
-        self._due: defaultdict[Home, Bitmap] = defaultdict(Bitmap)
-        self._answered: defaultdict[tuple[str, Home], Bitmap] = defaultdict(Bitmap)
-        self._ids: defaultdict[Home, list[tuple[Integers, Integers]]] = defaultdict(list)
+        self._inputs: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)
+        self._due: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)
+        self._answered: defaultdict[tuple[str, OriginPartition], Bitmap] = defaultdict(Bitmap)
+        self._ids: defaultdict[OriginPartition, list[tuple[Integers, Integers]]] = defaultdict(list)
         self._copies: dict[tuple[str, Partition], list[_Copies]] = {}
         self._report = RegionsReport()
 
-    def inputs(
+    def add_inputs(
         self,
         region: str,
         partition: Partition,
         written_here: Integers,
-        copies: Mapping[Home, tuple[Integers, Integers]],
+        copies: Mapping[OriginPartition, tuple[Integers, Integers]],
         due_offset: int,
     ) -> None:
         """Add the events of one input partition of a region.
@@ -105,16 +105,16 @@ class RegionsAudit:
             copies: for each home partition, the (m,) offsets of its copies here, and the (m,) offsets of the originals there.
             due_offset: the position that the group of this region has committed in the partition.
         """
-        home = Home(region, *partition)
+        home = OriginPartition(region, *partition)
         self._inputs[home].add(written_here)
         self._due[home].add(written_here[written_here < due_offset])
         copied_homes = [_Copies(origin, *columns) for origin, columns in copies.items()]
         for copied in copied_homes:
-            self._inputs[copied.home].add(copied.origins)
-            self._due[copied.home].add(copied.origins[copied.offsets < due_offset])
+            self._inputs[copied.origin_partition].add(copied.origins)
+            self._due[copied.origin_partition].add(copied.origins[copied.offsets < due_offset])
         self._copies[region, partition] = copied_homes
 
-    def answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
+    def add_answers(self, region: str, partition: Partition, offsets: Integers, ids: Integers | None) -> None:
         """Add answers of a region to events of one of its input partitions.
 
         Args:
@@ -125,19 +125,23 @@ class RegionsAudit:
         """
         homes_here = self._copies.get((region, partition))
         if homes_here is None:
-            self._report.note("phantoms", len(offsets), str(Home(region, *partition)), offsets)
+            self._report.note("phantoms", len(offsets), str(OriginPartition(region, *partition)), offsets)
             return
         unmatched = np.ones(len(offsets), np.bool_)
         for copied in homes_here:
             at = np.minimum(np.searchsorted(copied.offsets, offsets), len(copied.offsets) - 1)
             is_copy = copied.offsets[at] == offsets
-            self._answer(region, copied.home, copied.origins[at[is_copy]], None if ids is None else ids[is_copy])
+            self._add_answers(
+                region, copied.origin_partition, copied.origins[at[is_copy]], None if ids is None else ids[is_copy]
+            )
             unmatched &= ~is_copy
-        self._answer(region, Home(region, *partition), offsets[unmatched], None if ids is None else ids[unmatched])
+        self._add_answers(
+            region, OriginPartition(region, *partition), offsets[unmatched], None if ids is None else ids[unmatched]
+        )
 
-    def unreadable(self, region: str, partition: Partition, offset: int) -> None:
+    def count_unreadable(self, region: str, partition: Partition, offset: int) -> None:
         """Count a record that cannot be decoded."""
-        self._report.note("unreadable", 1, str(Home(region, *partition)), [offset])
+        self._report.note("unreadable", 1, str(OriginPartition(region, *partition)), [offset])
 
     def count_deleted(self, count: int) -> None:
         """Count answers to events that were deleted with their topic."""
@@ -147,10 +151,10 @@ class RegionsAudit:
         """Return the report; call it once."""
         report = self._report
         for home in sorted({*self._inputs, *(home for _, home in self._answered)}):
-            self._home(report, home)
+            self._count_partition(report, home)
         return report
 
-    def _answer(self, region: str, home: Home, offsets: Integers, ids: Integers | None) -> None:
+    def _add_answers(self, region: str, home: OriginPartition, offsets: Integers, ids: Integers | None) -> None:
         if not len(offsets):
             return
         fresh = self._answered[region, home].add(offsets)
@@ -158,7 +162,7 @@ class RegionsAudit:
         if ids is not None:
             self._ids[home].append((offsets, ids))
 
-    def _home(self, report: RegionsReport, home: Home) -> None:
+    def _count_partition(self, report: RegionsReport, home: OriginPartition) -> None:
         everywhere = Bitmap()
         inputs = self._inputs[home]
         due = self._due[home]

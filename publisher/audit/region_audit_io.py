@@ -14,8 +14,8 @@ import msgspec
 import numpy as np
 
 from model_registry.untrusted_input.json_documents import DocumentDecoder
-from publisher.audit.audited_records import Logs, Source, dead_sources, decode_swap, decoded
-from publisher.audit.region_audit import Home, RegionsAudit, RegionsReport
+from publisher.audit.audited_records import DeletedTopicFilter, Source, dead_sources, decode_swap, decoded
+from publisher.audit.region_audit import OriginPartition, RegionsAudit, RegionsReport
 from publisher.audit.report import Progress
 from publisher.audit.scorer_audit import ANSWER_SECONDS, CLIENT_ID, AuditScope
 from publisher.audit.skip_unreadable_batches import read, read_past, within
@@ -33,7 +33,7 @@ Columns = tuple[list[int], list[int]]
 
 
 @dataclass(frozen=True)
-class Side:
+class AuditedRegion:
     """One region: its name in positions and scores, its cluster, and its topics. The time range of `plan` is not used."""
 
     region: str
@@ -52,10 +52,10 @@ class Score(msgspec.Struct, gc=False):
 decode_score = DocumentDecoder(Score).decode
 
 
-class _Reading:
+class _RegionReader:
     """Reads one region, up to the offsets at the time of construction, and keeps its dead letters."""
 
-    def __init__(self, side: Side, answer_seconds: float) -> None:
+    def __init__(self, side: AuditedRegion, answer_seconds: float) -> None:
         plan = side.plan
         self.side = side
         self.topics = TopicReader(side.kafka, CLIENT_ID, answer_seconds)
@@ -64,7 +64,7 @@ class _Reading:
         self.swaps, self.scores, self.dead = (
             self.topics.written(self.topics.partitions(names)) for names in (plan.swaps, plan.outputs, plan.dead)
         )
-        self.logs = Logs(self.topics.ids(plan.inputs))
+        self.logs = DeletedTopicFilter(self.topics.ids(plan.inputs))
         self.spans = self._spans(self.topics.visible(self.inputs))
         self.letters: defaultdict[Partition, list[int]] = defaultdict(list)
         self.unreadable: defaultdict[Partition, list[Range]] = defaultdict(list)
@@ -77,21 +77,23 @@ class _Reading:
         return {partition: (starts[partition], end) for partition, end in ends.items()}
 
 
-def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS) -> RegionsReport:
+def audit(
+    sides: Sequence[AuditedRegion], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
+) -> RegionsReport:
     """Read every region, and count events and answers over all of them.
 
     Raises:
         Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if it does not answer.
     """
     count = RegionsAudit()
-    readings = [_Reading(side, answer_seconds) for side in sides]
+    readings = [_RegionReader(side, answer_seconds) for side in sides]
     for reading in readings:
         for batch in reading.read("swaps", reading.swaps, progress):
             for offset, swap in decoded(batch, decode_swap):
                 if swap is None:
-                    count.unreadable(reading.side.region, batch.partition, offset)
+                    count.count_unreadable(reading.side.region, batch.partition, offset)
                 else:
-                    reading.logs.present(swap)
+                    reading.logs.add_swap(swap)
         for batch in reading.read("dead letters", reading.dead, progress):
             _take_dead_letters(count, reading, batch)
     for reading in readings:
@@ -103,7 +105,7 @@ def audit(sides: Sequence[Side], progress: Progress = lambda *_: None, answer_se
     return count.report()
 
 
-def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
+def _committed(side: AuditedRegion, answer_seconds: float) -> dict[Partition, int]:
     """Return the committed positions of the region's group; {} if the plan names no group."""
     if not side.plan.group:
         return {}
@@ -112,9 +114,9 @@ def _committed(side: Side, answer_seconds: float) -> dict[Partition, int]:
         return {(p.topic, p.partition): p.next for p in groups.positions(side.plan.group)}
 
 
-def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> None:
+def _feed_inputs(count: RegionsAudit, reading: _RegionReader, progress: Progress) -> None:
     written: dict[Partition, list[int]] = {partition: [] for partition in reading.inputs}
-    copies: dict[Partition, defaultdict[Home, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
+    copies: dict[Partition, defaultdict[OriginPartition, Columns]] = {p: defaultdict(lambda: ([], [])) for p in reading.inputs}
 
     def unread(partition: Partition, offsets: Range) -> None:
         written[partition].extend(range(*offsets))
@@ -129,26 +131,26 @@ def _feed_inputs(count: RegionsAudit, reading: _Reading, progress: Progress) -> 
             try:
                 origin = None if first is None else source_position.parse(first)
             except ValueError:
-                count.unreadable(reading.side.region, batch.partition, offset)
+                count.count_unreadable(reading.side.region, batch.partition, offset)
                 continue
             if origin is None:
                 written[batch.partition].append(offset)
             else:
-                columns = copies[batch.partition][Home(*origin[:3])]
+                columns = copies[batch.partition][OriginPartition(*origin[:3])]
                 columns[0].append(offset)
                 columns[1].append(origin.offset)
     for partition in reading.inputs:
         copies_by_home = {home: (np.array(o, np.int64), np.array(c, np.int64)) for home, (o, c) in copies[partition].items()}
         local_offsets = np.array(written[partition], np.int64)
-        count.inputs(reading.side.region, partition, local_offsets, copies_by_home, reading.due.get(partition, 0))
+        count.add_inputs(reading.side.region, partition, local_offsets, copies_by_home, reading.due.get(partition, 0))
 
 
-def _feed_scores(count: RegionsAudit, reading: _Reading, batch: PartitionBatch) -> None:
+def _feed_scores(count: RegionsAudit, reading: _RegionReader, batch: PartitionBatch) -> None:
     columns: defaultdict[Partition, Columns] = defaultdict(lambda: ([], []))
     region = reading.side.region
     for offset, record in decoded(batch, decode_score, reading.side.plan.as_json):
         if record is None:
-            count.unreadable(region, batch.partition, offset)
+            count.count_unreadable(region, batch.partition, offset)
         elif record.region == region:
             source = record.source.topic, record.source.partition
             if reading.logs.is_deleted(source, batch.partition, offset):
@@ -157,14 +159,14 @@ def _feed_scores(count: RegionsAudit, reading: _Reading, batch: PartitionBatch) 
                 columns[source][0].append(record.source.offset)
                 columns[source][1].append(hash(record.id))
     for source, (offsets, ids) in columns.items():
-        count.answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
+        count.add_answers(region, source, np.array(offsets, np.int64), np.array(ids, np.int64))
 
 
-def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: PartitionBatch) -> None:
+def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: PartitionBatch) -> None:
     region = reading.side.region
     for offset, event_id in dead_sources(batch):
         if event_id is None:
-            count.unreadable(region, batch.partition, offset)
+            count.count_unreadable(region, batch.partition, offset)
             continue
         first, (letter_region, topic, number, last), ranged = event_id
         if letter_region != region:
@@ -177,16 +179,16 @@ def _take_dead_letters(count: RegionsAudit, reading: _Reading, batch: PartitionB
             reading.letters[topic, number].append(last)
 
 
-def _feed_dead_letters(count: RegionsAudit, reading: _Reading) -> None:
+def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
     """Add the dead letters, which were read before the inputs, as answers.
 
     The dead letter of an unreadable batch answers the batch's offsets within the partition. If the batch reaches beyond the end
     of the partition, or the partition is not an input, its last offset is answered too, so that one phantom is reported.
     """
     for partition, offsets in reading.letters.items():
-        count.answers(reading.side.region, partition, np.array(offsets, np.int64), None)
+        count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)
     for partition, ranges in reading.unreadable.items():
         low, end = reading.spans.get(partition, (0, 0))
         for start, stop in ranges:
             parts = [np.arange(max(start, low), min(stop, end)), np.arange(stop - 1, stop if stop > end else stop - 1)]
-            count.answers(reading.side.region, partition, np.concatenate(parts), None)
+            count.add_answers(reading.side.region, partition, np.concatenate(parts), None)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from publisher.audit.audited_records import AsJson, Logs, feed_dead_letters, feed_scores, feed_swaps
+from publisher.audit.audited_records import AsJson, DeletedTopicFilter, feed_dead_letters, feed_scores, feed_swaps
 from publisher.audit.event_audit import Audit, EventReport, Window
 from publisher.audit.report import Progress
 from publisher.audit.skip_unreadable_batches import read, read_past
@@ -76,7 +76,7 @@ def audit(
     answer_topics = {kind: topics.partitions(names) for kind, names in answering.items()}
     committed = topics.committed(plan.group, inputs) if plan.group else None
     ends = {kind: topics.written(partitions) for kind, partitions in answer_topics.items()}
-    logs = Logs(topics.ids(plan.inputs))
+    logs = DeletedTopicFilter(topics.ids(plan.inputs))
     starts = {kind: topics.earliest(partitions) for kind, partitions in answer_topics.items()}
     windows = _windows(topics, plan, inputs, committed)
     count = Audit(windows)
@@ -91,7 +91,9 @@ def audit(
         for partition, offsets in feed_dead_letters(count, batch, logs):
             unreadable[partition].append(offsets)
     spans = {p: (window.lo, window.hi) for p, window in windows.items()}
-    inputs_read = read_past(topics, "inputs", spans, progress, unreadable, lambda p, offsets: count.unread_inputs(p, *offsets))
+    inputs_read = read_past(
+        topics, "inputs", spans, progress, unreadable, lambda p, offsets: count.add_unreadable_inputs(p, *offsets)
+    )
     oldest = _feed_inputs(count, inputs_read, timed=plan.from_ms is not None)
     if plan.from_ms is not None:  # a score has the timestamp of its input, or a later one
         starts["outputs"] = topics.since(oldest, ends["outputs"])
@@ -99,7 +101,7 @@ def audit(
         feed_scores(count, batch, logs, plan.as_json)
     if plan.group:
         for partition, offset in topics.committed(plan.group, inputs).items():
-            count.committed(partition, offset)
+            count.set_committed(partition, offset)
     return count.report()
 
 
@@ -121,7 +123,7 @@ def _feed_inputs(count: Audit, batches: Iterable[PartitionBatch], *, timed: bool
     """Add the inputs to the audit; return their smallest timestamp (Unix ms) if `timed`, otherwise NEVER."""
     oldest = NEVER
     for batch in batches:
-        count.inputs(batch.partition, np.array(batch.offsets, np.int64))
+        count.add_inputs(batch.partition, np.array(batch.offsets, np.int64))
         if timed:
             oldest = min(oldest, *(message.timestamp()[1] for message in batch.messages))
     return oldest

@@ -51,7 +51,7 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], l
     """
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
-    reigns = [(revision, at) for segment in segments for revision, at in _reign(segment, scored)]
+    reigns = [(revision, at) for segment in segments for revision, at in _first_exclusive_offset(segment, scored)]
     total = 0
     examples = list[int]()
     for digest, revision, start, stop, _ in segments:
@@ -85,7 +85,7 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
     return segments
 
 
-def _reign(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
+def _first_exclusive_offset(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
     """Return the revision of a segment, and the first offset that no older revision may score; empty if there is none.
 
     This is the cut-over of a recorded segment. For another segment it is the offset after its first score.

@@ -28,7 +28,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Range, TopicReader
 from publisher.kafka.source_position import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey
-from publisher.relay.clusters import log_of
+from publisher.relay.clusters import open_checkpoint_log
 from publisher.relay.dead_letter import LAST, SOURCE
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.transform import Rules
@@ -88,9 +88,9 @@ def count_copies(
     Raises:
         Fatal: with exit code 2 if there is no checkpoint, 4 if a cluster does not answer.
     """
-    checkpoints = log_of(settings)
+    checkpoints = open_checkpoint_log(settings)
     checkpoints.refresh()
-    positions = checkpoints.of_relay(settings.name)
+    positions = checkpoints.checkpoints_of(settings.name)
     if not positions:
         raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "has it ever run?", USAGE)
     readers = _Readers(

@@ -13,8 +13,8 @@ from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.topics import Topics
-from publisher.relay.clients import near_writer
-from publisher.relay.clusters import ANSWER_SECONDS, reach, topics_of
+from publisher.relay.clients import create_destination_producer
+from publisher.relay.clusters import ANSWER_SECONDS, check_reachable, open_topics
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.topic_mapping import TopicPair, ensure_relay_topics, has_patterns, pairs, selected
 from publisher.relay.transform import HEADER_BYTES
@@ -40,8 +40,8 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
     Stops early if the remaining checks depend on a failed one.
     """
     try:
-        reach(settings)
-        source, destination = topics_of(settings)
+        check_reachable(settings)
+        source, destination = open_topics(settings)
         ids = source.id(), destination.id()
     except (Retriable, Fatal) as error:
         yield Finding("cluster", False, str(error), getattr(error, "hint", "") or NOT_REACHED)
@@ -70,7 +70,10 @@ def _missing_rights(settings: RelaySettings, source: Topics, destination: Topics
     written = dict.fromkeys([*map(settings.destination_topic, names), *refusals], frozenset({WRITE}))
     name = f"{settings.transactional_prefix}check"
     session = TransactionSession(
-        partial(near_writer, settings), [name], transaction_seconds=ANSWER_SECONDS, producer_wait_seconds=ANSWER_SECONDS
+        partial(create_destination_producer, settings),
+        [name],
+        transaction_seconds=ANSWER_SECONDS,
+        producer_wait_seconds=ANSWER_SECONDS,
     )
     for check, attempt in (
         ("cluster", lambda: source.allowed(acls.to_read(*names))),

@@ -16,7 +16,7 @@ from publisher.commands.status import status
 from publisher.errors import USAGE, Fatal, retriable_as_fatal
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey
-from publisher.relay.clusters import log_of, topics_of
+from publisher.relay.clusters import open_checkpoint_log, open_topics
 from publisher.relay.fence import control_of, fence, registration, registration_record
 from publisher.relay.settings import RelaySettings, load
 from publisher.relay.topic_mapping import TopicPair, pairs
@@ -89,7 +89,7 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
         Fatal: with exit code 2 for a missing topic, partition or offset, 4 if a cluster does not answer.
     """
     with retriable_as_fatal("check bootstrap_servers"):
-        source, destination = topics_of(settings)
+        source, destination = open_topics(settings)
         clusters = source.id(), destination.id()
         topics = source.topics([topic])
         if not topics:
@@ -147,13 +147,13 @@ def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tu
     Raises:
         Fatal: with exit code 4 if the destination does not answer.
     """
-    checkpoints = log_of(settings, repairing=True)
+    checkpoints = open_checkpoint_log(settings, repairing=True)
     registered = registration(settings, uuid.uuid4().hex, command)
     with closing(control_of(settings)) as control:
         with retriable_as_fatal("check destination.bootstrap_servers"):
             fence(settings, control, checkpoints, registered)
             checkpoints.refresh()
-            before = checkpoints.of_relay(settings.name)
+            before = checkpoints.checkpoints_of(settings.name)
             values = make_values(before, checkpoints.unreadable_positions())
         topic = settings.checkpoint_topic
         records = [checkpoint.record(topic, checkpoint.encode_key(*key), value) for key, value in values.items()]

@@ -36,7 +36,7 @@ def failover(
         if not (yes or plan.against) and not _is_confirmed(plan):
             err_console.print("nothing was moved")
             raise typer.Exit(REFUSED)
-        planning.carry_out(settings, plan)
+        planning.commit_plan(settings, plan)
         err_console.print(f"moved; start the scorers in {plan.destination}")
     if as_json:
         print_json({"moved": not dry_run, "now_ms": now, **asdict(plan)})

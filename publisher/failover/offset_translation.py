@@ -8,7 +8,9 @@ relay stores nothing for this purpose while it copies.
 from collections.abc import Callable
 from typing import NamedTuple
 
-LOOK_BACK = 16  # offsets before a position that the first backward search covers; each further search covers twice as many
+FIRST_SEARCH_OFFSETS = (
+    16  # offsets before a position that the first backward search covers; each further search covers twice as many
+)
 
 
 class CopiedRecord(NamedTuple):
@@ -50,7 +52,7 @@ def in_source(read: ReadCopy, low: int, position: int) -> int | None:
     following = read(position)
     if following is not None:
         return following.origin
-    back = LOOK_BACK
+    back = FIRST_SEARCH_OFFSETS
     while position > low:
         begin = max(low, position - back)
         last = _last_before(read, begin, position)

@@ -19,7 +19,7 @@ from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey, CheckpointLog, SourceSnapshot
-from publisher.relay.clusters import ANSWER_SECONDS, groups_of, log_of, topics_of
+from publisher.relay.clusters import ANSWER_SECONDS, open_checkpoint_log, open_groups, open_topics
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import CopyRefused, recreated
 
@@ -64,7 +64,7 @@ class FailoverPlan:
         lag_records: number of source offsets that were not copied at `seen_ms`.
         lag_scored: number of offsets that the groups have scored at the source and that are not copied, summed over groups.
         moves: one move per group and partition.
-        against: the client ids of the groups' members, by region. `carry_out` rejects the plan unless this is empty.
+        against: the client ids of the groups' members, by region. `commit_plan` rejects the plan unless this is empty.
     """
 
     source: str
@@ -91,7 +91,7 @@ def plan(settings: RelaySettings, to: str, now_ms: int) -> FailoverPlan:
         return _plan(settings, now_ms)
 
 
-def carry_out(settings: RelaySettings, failover: FailoverPlan) -> None:
+def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
     """Commit the planned positions at the destination.
 
     Raises:
@@ -102,7 +102,7 @@ def carry_out(settings: RelaySettings, failover: FailoverPlan) -> None:
             f"group {', '.join(settings.source.groups)} has members in {region}: {', '.join(members)}",
             f"stop the scorers in {region} first (they leave the group at once; killed ones after the session timeout)",
         )
-    groups = groups_of(settings.destination, settings.name)
+    groups = open_groups(settings.destination, settings.name)
     with retriable_as_fatal("run the command again: it skips the positions that are already committed"):
         for group in settings.source.groups:
             targets = [
@@ -140,15 +140,15 @@ def _refuse_other_regions(settings: RelaySettings, to: str) -> None:
 
 
 def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
-    (source, destination) = topics_of(settings)
-    checkpoints = log_of(settings)
+    (source, destination) = open_topics(settings)
+    checkpoints = open_checkpoint_log(settings)
     checkpoints.refresh()
-    positions = checkpoints.of_relay(settings.name)
+    positions = checkpoints.checkpoints_of(settings.name)
     if not positions:
         raise CopyRefused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
     _refuse_recreated_copies(settings, destination, positions)
     source_state = _source_state(settings, source, checkpoints, now_ms)
-    destination_groups = groups_of(settings.destination, settings.name)
+    destination_groups = open_groups(settings.destination, settings.name)
     moves: list[GroupMove] = []
     for group in settings.source.groups:
         before = {(p.topic, p.partition): p.next for p in destination_groups.positions(group)}
@@ -185,10 +185,10 @@ def _source_state(settings: RelaySettings, source: Topics, checkpoints: Checkpoi
     snapshot = checkpoints.snapshot()
     try:
         cluster = source.id()
-        groups = groups_of(settings.source, settings.name)
+        groups = open_groups(settings.source, settings.name)
         members = _members(groups, settings.source.groups)
         positions = {group: groups.positions(group) for group in settings.source.groups}
-        copied = [(key.topic, key.partition) for key in checkpoints.of_relay(settings.name)]
+        copied = [(key.topic, key.partition) for key in checkpoints.checkpoints_of(settings.name)]
         ends = {partition: bounds.high for partition, bounds in source.bounds(copied).items()}
     except Retriable:
         return _stored_state(settings, snapshot)

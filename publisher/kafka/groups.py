@@ -57,18 +57,20 @@ class GroupReader:
         isolation = "read_committed" if decided else "read_uncommitted"
         self._consumer: Consumer = kafka.reader(settings, client_id, **{"group.id": group, "isolation.level": isolation})
 
-    def committed(self, partitions: Iterable[Partition], seconds: float, *, partly: bool = False) -> list[TopicPartition]:
+    def committed(
+        self, partitions: Iterable[Partition], seconds: float, *, allow_partial: bool = False
+    ) -> list[TopicPartition]:
         """Return the committed offset (negative if none) and metadata of each partition.
 
         Args:
             partitions: the partitions.
             seconds: how long to wait for the answer.
-            partly: whether to omit partitions for which the coordinator reports an error, instead of raising the error.
+            allow_partial: whether to omit partitions for which the coordinator reports an error, instead of raising the error.
         """
         self._consumer.poll(0)  # otherwise its connection errors accumulate
         positions = self._consumer.committed([TopicPartition(*partition) for partition in partitions], timeout=seconds)
         for partition in positions:
-            if partition.error is not None and not partly:
+            if partition.error is not None and not allow_partial:
                 raise KafkaException(partition.error)
         return [partition for partition in positions if partition.error is None]
 

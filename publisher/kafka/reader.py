@@ -29,7 +29,7 @@ from publisher.kafka.topics import Bounds
 
 STALL_SECONDS = 30.0  # without a record for this long a read fails; longer than a transaction stays open
 HINT_SECONDS = 2.0  # for requests that only improve an error message
-AGAIN_SECONDS = 0.1  # before a request is repeated, for example for a topic that was just created
+RETRY_SECONDS = 0.1  # before a request is repeated, for example for a topic that was just created
 CALL_RECORDS = 10_000  # the most that one call of librdkafka returns
 CALL_SECONDS = 0.1
 CALL_BYTES = 32 << 20  # of records per call, estimated from the previous call
@@ -278,7 +278,7 @@ class TopicReader:
                 if error not in ANSWERED_LATER or time.monotonic() > deadline:
                     hint = "check the address, and the security settings of the client"
                     raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception
-            time.sleep(AGAIN_SECONDS)
+            time.sleep(RETRY_SECONDS)
 
 
 def _refused(answer: BaseException | None) -> bool:

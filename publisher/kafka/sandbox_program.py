@@ -41,7 +41,7 @@ LEAST_BYTES = 32 << 20  # the limit is not lower, even if the container has less
 SHARE = 0.7  # of the memory that the container has left
 LARGEST_REGION = 1 << 30  # bytes; larger regions of memory contain decompressed data and are not searched
 DIED = b"Assertion"  # in the standard error of a thread that calls `abort`
-CAREFUL = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
+CAREFUL_PROPERTIES = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """The properties of careful mode: a fetch returns only the batch that contains the position. The next fetch starts after all
 records of this batch are consumed."""
 
@@ -106,7 +106,7 @@ class Ended(msgspec.Struct, array_like=True, tag=True):
     offset: int
 
 
-class Again(msgspec.Struct, array_like=True, tag=True):
+class RepeatCarefully(msgspec.Struct, array_like=True, tag=True):
     """An answer: a batch at or after the requested offset cannot be read.
 
     The parent must start another process in careful mode, and repeat the request.
@@ -147,11 +147,11 @@ class Rejected(msgspec.Struct, array_like=True, tag=True):
     error: str
 
 
-class Nothing(msgspec.Struct, array_like=True, tag=True):
+class NoAnswerYet(msgspec.Struct, array_like=True, tag=True):
     """An answer: neither a record nor an error has arrived from the broker within ANSWER_SECONDS."""
 
 
-Answer = Records | Ended | Again | Unreadable | Failed | Rejected | Nothing
+Answer = Records | Ended | RepeatCarefully | Unreadable | Failed | Rejected | NoAnswerYet
 
 
 def write_frame(stream: IO[bytes], message: msgspec.Struct) -> None:
@@ -184,12 +184,12 @@ class IsolatedReader:
         self._start = start
         self._died = died
         self._dead = False
-        extra = CAREFUL if start.careful else {}
+        extra = CAREFUL_PROPERTIES if start.careful else {}
         self._consumer: Consumer = kafka.reader(settings, client_id, **properties, **FIXED, **extra)
         self._at: Read | None = None
         self._before = resource.getrlimit(resource.RLIMIT_DATA)
         self._limit = memory_limits.data_bytes() + allowed(start.limit)
-        self._restrict()
+        self._limit_memory()
 
     def read(self, request: Read) -> Answer:
         fresh = self._at is None
@@ -199,23 +199,23 @@ class IsolatedReader:
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
             try:
-                messages = self._taken()
+                messages = self._poll_messages()
             except (MemoryError, SystemError):  # memory sufficed for decompressing the batch, but not for copying a record
                 resource.setrlimit(resource.RLIMIT_DATA, self._before)
                 if not (self._start.careful and fresh):
-                    return Again()
+                    return RepeatCarefully()
                 self._assign(request)
                 continue
             if (answer := self._answer(request, messages, fresh)) is not None:
                 return answer
             if self._has_died():
-                return self._trouble(request, fresh, "")
-        return Nothing()
+                return self._answer_unreadable(request, fresh, "")
+        return NoAnswerYet()
 
     def _assign(self, request: Read) -> None:
         self._consumer.assign([TopicPartition(request.topic, request.partition, request.offset)])
 
-    def _taken(self) -> list[Message]:
+    def _poll_messages(self) -> list[Message]:
         """Poll the consumer, and return about as many messages as fit into an answer; empty if none has arrived."""
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
@@ -232,7 +232,7 @@ class IsolatedReader:
             resource.setrlimit(resource.RLIMIT_DATA, self._before)
         yield
         if large:
-            self._restrict()
+            self._limit_memory()
 
     def _answer(self, request: Read, messages: list[Message], fresh: bool) -> Answer | None:
         received = [message for message in messages if message.error() is None]
@@ -257,7 +257,7 @@ class IsolatedReader:
             error = message.error()
             assert error is not None
             if error in UNDECODABLE:
-                return self._trouble(request, fresh, error.str())
+                return self._answer_unreadable(request, fresh, error.str())
             if error in END:
                 return Ended(message.offset() or request.offset)
             if error in REJECTED:
@@ -271,11 +271,11 @@ class IsolatedReader:
             self._dead = self._dead or DIED in os.read(self._died, 1 << 16)
         return self._dead
 
-    def _trouble(self, request: Read, fresh: bool, error: str) -> Answer:
-        """Return the answer for an unreadable batch: Unreadable if the batch was fetched alone, otherwise Again."""
+    def _answer_unreadable(self, request: Read, fresh: bool, error: str) -> Answer:
+        """Return the answer for an unreadable batch: Unreadable if the batch was fetched alone, otherwise RepeatCarefully."""
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
-            return Again()
+            return RepeatCarefully()
         reason = error or f"it takes more than {self._start.limit} bytes of memory"
         # The shortest of several matches: a record may contain the bytes of a header, and no readable record must be skipped.
         header = min(headers_in_memory(request.offset), key=lambda candidate: (candidate.last, -candidate.size), default=None)
@@ -283,7 +283,7 @@ class IsolatedReader:
             return Unreadable(request.offset, "", 0, 0, reason)
         return Unreadable(header.last, header.codec, header.size, header.records, reason)
 
-    def _restrict(self) -> None:
+    def _limit_memory(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_DATA, (self._limit, self._before[1]))
 

@@ -23,14 +23,14 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox_program import (
     ANSWER_SECONDS,
-    Again,
     Answer,
     Ended,
     Failed,
-    Nothing,
+    NoAnswerYet,
     Read,
     Records,
     Rejected,
+    RepeatCarefully,
     Row,
     SandboxStart,
     Unreadable,
@@ -75,21 +75,21 @@ class UnreadableBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SandboxResult:
     """A result of the sandbox for one partition.
 
     Attributes:
         partition: the partition.
         rows: the records; may be empty.
         unreadable: the batch that cannot be read and is skipped; None if there is none.
-        cleared: whether the sandbox no longer reads the partition, so that the reader itself must continue. This also happens
+        released: whether the sandbox no longer reads the partition, so that the reader itself must continue. This also happens
             if the broker rejects the fetch, because the reader itself handles that error.
     """
 
     partition: Partition
     rows: list[Row] = field(default_factory=list)
     unreadable: UnreadableBatch | None = None
-    cleared: bool = False
+    released: bool = False
 
 
 class Child(Protocol):
@@ -207,7 +207,7 @@ class Sandboxed:
             self._suspects.pop(partition, None)
         self._end_if_unused()
 
-    def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> Taken | None:
+    def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> SandboxResult | None:
         """Return the next result of the sandbox, after waiting up to `seconds`; None if there is none yet.
 
         A request is sent only for a partition for which `readable` returns True.
@@ -231,7 +231,7 @@ class Sandboxed:
             result = self._died(partition, suspect)
         elif suspect is not None and suspect.at == at:
             result = self._handle_answer(partition, suspect, answer)
-        elif not isinstance(answer, Records | Ended | Nothing):
+        elif not isinstance(answer, Records | Ended | NoAnswerYet):
             self._end()  # the answer is for a partition that is no longer read here
         self._end_if_unused()
         return result
@@ -253,41 +253,41 @@ class Sandboxed:
         self._requested_at = now
         return True
 
-    def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> Taken | None:
+    def _handle_answer(self, partition: Partition, suspect: _Suspect, answer: Answer) -> SandboxResult | None:
         match answer:
             case Records(rows, ended):
                 suspect.at = rows[-1].offset + 1
                 suspect.deaths = 0
                 size = sum(len(row.value or b"") + len(row.key or b"") for row in rows)
                 suspect.left -= size
-                self._read_carefully(size)
+                self._count_careful_bytes(size)
                 cleared = ended or suspect.left <= 0
                 if not cleared:  # the other partitions are read first
                     self._suspects[partition] = self._suspects.pop(partition)
-                return self._taken(partition, Taken(partition, rows, cleared=cleared))
+                return self._finish_result(partition, SandboxResult(partition, rows, released=cleared))
             case Ended():
-                return self._taken(partition, Taken(partition, cleared=True))
+                return self._finish_result(partition, SandboxResult(partition, released=True))
             case Unreadable():
-                return self._passed(partition, suspect, answer)
-            case Again():
-                self._be_careful()
+                return self._skip_batch(partition, suspect, answer)
+            case RepeatCarefully():
+                self._restart_in_careful_mode()
             case Failed(error):
                 log.warning("%s[%d] cannot be read in the sandbox: %s", *partition, error)
                 self._due = self._clock() + RESTART_SECONDS
             case Rejected(error):
                 log.warning("%s[%d] is no longer read in the sandbox: %s", *partition, error)
-                return self._taken(partition, Taken(partition, cleared=True))
-            case Nothing():
+                return self._finish_result(partition, SandboxResult(partition, released=True))
+            case NoAnswerYet():
                 pass
         return None
 
-    def _be_careful(self) -> None:
+    def _restart_in_careful_mode(self) -> None:
         """End the process. The next one fetches each batch alone, until CAREFUL_BYTES were read."""
         self._end()
         self._careful = True
         self._careful_left = CAREFUL_BYTES
 
-    def _read_carefully(self, size: int) -> None:
+    def _count_careful_bytes(self, size: int) -> None:
         """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
 
         The unreadable batch was in a fetch that was smaller, so it would have been reached.
@@ -297,7 +297,7 @@ class Sandboxed:
             self._end()
             self._careful = False
 
-    def _passed(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> Taken:
+    def _skip_batch(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> SandboxResult:
         """Skip an unreadable batch, and return it as the result.
 
         The process is replaced, because one of its threads is stopped for ever.
@@ -309,25 +309,25 @@ class Sandboxed:
         suspect.deaths = 0
         self._end()
         self._careful = False
-        return Taken(partition, unreadable=batch)
+        return SandboxResult(partition, unreadable=batch)
 
-    def _died(self, partition: Partition, suspect: _Suspect | None) -> Taken | None:
+    def _died(self, partition: Partition, suspect: _Suspect | None) -> SandboxResult | None:
         """Handle the death or silence of the process during a request for this partition.
 
         After BLIND_DEATHS of careful processes at one offset, the batch there is the cause, and the offset is skipped.
         """
         careful = self._careful
-        self._be_careful()
+        self._restart_in_careful_mode()
         if suspect is None:
             return None
         suspect.deaths += careful
         if suspect.deaths < BLIND_DEATHS:
             self._due = self._clock() + (RESTART_SECONDS if careful else 0.0)
             return None
-        return self._passed(partition, suspect, Unreadable(suspect.at, "", 0, 0, "it ends every process that reads it"))
+        return self._skip_batch(partition, suspect, Unreadable(suspect.at, "", 0, 0, "it ends every process that reads it"))
 
-    def _taken(self, partition: Partition, result: Taken) -> Taken:
-        if result.cleared:
+    def _finish_result(self, partition: Partition, result: SandboxResult) -> SandboxResult:
+        if result.released:
             del self._suspects[partition]
         return result
 

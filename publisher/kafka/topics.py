@@ -22,7 +22,7 @@ from publisher.kafka.error_codes import ABSENT, CREATED_ALREADY, GROWN_ALREADY, 
 from publisher.kafka.partitions import EARLIEST, LATEST, Partition, offsets
 from publisher.kafka.topic_ids import topic_id
 
-LOOK_SECONDS = 0.25  # between checks for a fatal error of the client during a wait for an answer
+FATAL_CHECK_SECONDS = 0.25  # between checks for a fatal error of the client during a wait for an answer
 NEW_TOPIC_SECONDS = 0.1  # between requests for a topic that the asked broker does not know yet
 RENEW_SECONDS = 1.0  # the minimum time between two new clients
 COPIED_CONFIG = (
@@ -208,7 +208,7 @@ class Topics:
         future = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
         self._finish(future, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
-    def led(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
+    def wait_for_leaders(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
         """Wait until each topic has the given number of partitions with a leader.
 
         Args:
@@ -252,7 +252,7 @@ class Topics:
         """Return the answer of a request. Raises KafkaException, or Fatal with exit code 3 for a fatal error of the client."""
         while True:
             try:
-                return future.result(LOOK_SECONDS)
+                return future.result(FATAL_CHECK_SECONDS)
             except TimeoutError:
                 self._raise_fatal()
 

@@ -248,7 +248,7 @@ class CheckpointLog:
             raise Fatal(f"the source snapshot of relay {self._relay!r} is unreadable: {error}", hint, REFUSED)
         return self.snapshots.get(self._relay)
 
-    def of_relay(self, relay: str) -> dict[CheckpointKey, Checkpoint]:
+    def checkpoints_of(self, relay: str) -> dict[CheckpointKey, Checkpoint]:
         """Return the checkpoints of a relay, by key."""
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 

@@ -15,17 +15,17 @@ from publisher.kafka import connection
 from publisher.kafka.error_codes import UNKNOWN_CLIENT
 from publisher.relay.settings import RelaySettings
 
-QUICK: dict[str, Any] = {
+SHORT_TIMEOUTS: dict[str, Any] = {
     "socket.connection.setup.timeout.ms": 2_000,  # while the link is down the kernel repeats its SYN after 1 s, then 2, 4
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 500,
     "log_level": 3,  # errors only: each failed connection attempt is a warning, and readiness reports the outage anyway
 }
 ANSWER_MS = 4_000  # a connection without an answer for longer is replaced: TCP itself would retry at growing intervals
-SEE_CHECK = "see what is needed: publisher check CONFIG"
+CHECK_HINT = "see what is needed: publisher check CONFIG"
 
 
-def far_reader(settings: RelaySettings, lane: int) -> Consumer:
+def create_source_consumer(settings: RelaySettings, lane: int) -> Consumer:
     """Return a consumer for assigned partitions of the source, which reports the end of each partition."""
     source = settings.source
     share = settings.bytes_per_second // settings.lanes  # no more is fetched ahead than the lane may read in a second
@@ -38,7 +38,7 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
         "queued.min.messages": 50_000,
         "queued.max.messages.kbytes": queue // 1_024,
         "socket.timeout.ms": ANSWER_MS,
-        **QUICK,
+        **SHORT_TIMEOUTS,
         **source.extra,
     }
     if source.socket_buffer_bytes:
@@ -46,24 +46,26 @@ def far_reader(settings: RelaySettings, lane: int) -> Consumer:
     return kafka.reader(source.kafka, settings.lane_id(lane), **properties)
 
 
-def near_writer(settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH) -> Producer:
+def create_destination_producer(
+    settings: RelaySettings, transactional_id: str, batch_bytes: int = kafka.LARGEST_BATCH
+) -> Producer:
     """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts.
 
     The producer has no delivery callback: a commit fails with the error of the first record that was not written. A delivery
     callback could run while the library holds the exception for a fatal error, and would then fail with SystemError.
     """
     destination = settings.destination
-    tuning = {"linger.ms": 5, "compression.type": destination.compression, **QUICK, **destination.extra}
+    tuning = {"linger.ms": 5, "compression.type": destination.compression, **SHORT_TIMEOUTS, **destination.extra}
     return kafka.transactional_producer(destination.kafka, transactional_id, transactional_id, batch_bytes, **tuning)
 
 
-def quick(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
+def with_short_timeouts(cluster: kafka.KafkaSettings) -> kafka.KafkaSettings:
     """Return a copy of the client settings with short time-outs, so that a client reconnects soon after an outage."""
-    return cluster.model_copy(update={"extra": {**QUICK, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
+    return cluster.model_copy(update={"extra": {**SHORT_TIMEOUTS, "socket.timeout.ms": ANSWER_MS, **cluster.extra}})
 
 
 def source_rejection(cluster: kafka.KafkaSettings, error: KafkaError) -> Fatal:
     """Return the error to raise if the source rejects this client (UNKNOWN_CLIENT) or one of its requests (REFUSED)."""
     if error in UNKNOWN_CLIENT:
         return connection.refused(cluster, error)
-    return NotAllowed(f"the source rejects the request: {error.str()}", SEE_CHECK)
+    return NotAllowed(f"the source rejects the request: {error.str()}", CHECK_HINT)

@@ -11,41 +11,41 @@ from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import CheckpointLog
-from publisher.relay.clients import near_writer, quick
+from publisher.relay.clients import create_destination_producer, with_short_timeouts
 from publisher.relay.settings import ClusterSettings, RelaySettings
 from publisher.transactions.exactly_once import TransactionSession
 
 ANSWER_SECONDS = 5.0
 
 
-def reach(settings: RelaySettings) -> None:
+def check_reachable(settings: RelaySettings) -> None:
     """Check that both clusters answer. Raises Fatal within seconds, with the remedy as its hint, as `connect` does."""
     for cluster in (settings.source.kafka, settings.destination.kafka):
-        connect(quick(cluster), settings.name, ANSWER_SECONDS)
+        connect(with_short_timeouts(cluster), settings.name, ANSWER_SECONDS)
 
 
-def topics_of(settings: RelaySettings) -> tuple[Topics, Topics]:
+def open_topics(settings: RelaySettings) -> tuple[Topics, Topics]:
     """Return the `Topics` of the source and those of the destination."""
     source, destination = (
-        Topics(quick(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
+        Topics(with_short_timeouts(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
         for side in (settings.source, settings.destination)
     )
     return source, destination
 
 
-def groups_of(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
+def open_groups(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
     """Return the `ConsumerGroups` of a cluster."""
-    settings = quick(cluster.kafka)
+    settings = with_short_timeouts(cluster.kafka)
     return ConsumerGroups(kafka.admin(settings, client_id), settings, cluster.region, ANSWER_SECONDS)
 
 
-def log_of(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
+def open_checkpoint_log(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
     """Return the checkpoint log of the relay, not read yet; see `CheckpointLog` for `repairing`."""
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     return CheckpointLog(reader, settings.checkpoint_topic, settings.name, repairing=repairing)
 
 
-def session_of(
+def open_session(
     settings: RelaySettings, ids: Sequence[str], batch_bytes: int = kafka.LARGEST_BATCH, **more: Any
 ) -> TransactionSession:
     """Return a session that writes to the destination under these transactional ids.
@@ -58,7 +58,7 @@ def session_of(
     """
 
     def producer(name: str) -> Producer:
-        return kafka.warm_up(near_writer(settings, name, batch_bytes), settings.checkpoint_topic)
+        return kafka.warm_up(create_destination_producer(settings, name, batch_bytes), settings.checkpoint_topic)
 
     seconds = settings.destination.transaction_timeout_ms / 1_000
     return TransactionSession(

@@ -20,8 +20,8 @@ from publisher.kafka.acls import READ, Right
 from publisher.kafka.clients import is_group_auth_noise
 from publisher.kafka.error_codes import END, OUT_OF_RANGE, REFUSED, UNDECODABLE, UNKNOWN_CLIENT
 from publisher.kafka.partitions import Partition
-from publisher.kafka.sandboxed_reads import Taken, messages_of, sandboxed
-from publisher.relay.clients import far_reader, source_rejection
+from publisher.kafka.sandboxed_reads import SandboxResult, messages_of, sandboxed
+from publisher.relay.clients import create_source_consumer, source_rejection
 from publisher.relay.dead_letter import (
     RejectedRecord,
     TransactionLimit,
@@ -112,7 +112,7 @@ class CopyWorker:
 
     def _run(self) -> None:
         try:
-            self._consumer = far_reader(self._settings, self.state.number)
+            self._consumer = create_source_consumer(self._settings, self.state.number)
             while not self._stopping.is_set():
                 self._poll(self._consumer)
         except KafkaException as error:
@@ -156,7 +156,7 @@ class CopyWorker:
         Returns:
             False if the destination rejects the transaction. All its records are then read again, in smaller transactions.
         """
-        if not (messages or any(route.settle() for route in self.state.routes.values())):
+        if not (messages or any(route.advance_past_read() for route in self.state.routes.values())):
             return True
         if not self._writer.wait_for_same_topics():
             return True
@@ -188,7 +188,9 @@ class CopyWorker:
         has_refusal_topic = bool(self._settings.refusal_topic)
         count = size = 0
         while messages:
-            events, unread = copy(messages, routes, self._rules, produce, self.state.tally, skip_unreadable=has_refusal_topic)
+            events, unread = copy(
+                messages, routes, self._rules, produce, self.state.copy_counts, skip_unreadable=has_refusal_topic
+            )
             for message, error in unread:
                 record = unreadable_record(self._region, message, error)
                 unreadable.append(record)
@@ -211,7 +213,7 @@ class CopyWorker:
         partition = cast("Partition", (event.topic(), event.partition()))
         if error in END:
             if route := routes.get(partition):
-                route.reach(event.offset() or 0, now_ms())
+                route.advance_to_end(event.offset() or 0, now_ms())
         elif error in UNDECODABLE:
             log.warning("lane %d reads %s[%s] in the sandbox: %s", self.state.number, *partition, error.str())
             self._sandboxed.report(partition)
@@ -224,7 +226,7 @@ class CopyWorker:
                 raise source_rejection(self._settings.source.kafka, error)
             raise Aborted(f"the source reports: {error.str()}")
 
-    def _copy_sandboxed(self, consumer: Consumer, result: Taken) -> None:
+    def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
         """Publish a result of the sandbox. If it clears its partition, assign the partition to the lane's consumer again."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
@@ -243,7 +245,7 @@ class CopyWorker:
             return
         if len(rows) < len(result.rows):  # the other rows are read again
             self._sandboxed.add(route)
-        elif result.cleared:
+        elif result.released:
             consumer.incremental_assign(_positions([route]))
 
     def _refuse_unreadable_row(self, consumer: Consumer, message: Message, error: str) -> bool:
@@ -281,7 +283,7 @@ class CopyWorker:
             unreadable: the records whose dead letters the transaction contained.
             rejection: the error.
         """
-        candidates = {partition: route.next for partition, route in self._active.items() if route.settle()}
+        candidates = {partition: route.next for partition, route in self._active.items() if route.advance_past_read()}
         for route in self.state.routes.values():
             route.rewind()
         self._writer.recover()
@@ -333,9 +335,9 @@ class CopyWorker:
             self._stop(consumer, record)
 
     def _write_dead_letter(self, record: RejectedRecord, bare: bool, produce: Produce) -> tuple[int, int]:
-        self._active[record.partition].passed = record.message
+        self._active[record.partition].last_skipped = record.message
         produce(self._settings.refusal_topic, **record.dead_letter(bare=bare))
-        self.state.tally.refused += 1
+        self.state.copy_counts.refused += 1
         return 1, 0
 
     def _stop(self, consumer: Consumer, record: RejectedRecord) -> None:
@@ -356,7 +358,7 @@ class CopyWorker:
     def _throttle(self, count: int, size: int) -> None:
         """Add the bytes of `count` records to the lane's state, and wait as long as the rate limit requires."""
         self.state.bytes += size
-        until = time.monotonic() + self._shared.rate_limit.spend(size + 64 * count, time.monotonic())
+        until = time.monotonic() + self._shared.rate_limit.add_bytes(size + 64 * count, time.monotonic())
         while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):
             self.state.heartbeat = time.monotonic()
 

@@ -14,7 +14,7 @@ import msgspec
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import CheckpointLog, Registration
-from publisher.relay.clusters import session_of
+from publisher.relay.clusters import open_session
 from publisher.relay.settings import RelaySettings
 from publisher.runtime.context import Context, now_ms
 from publisher.transactions.exactly_once import TransactionSession
@@ -31,7 +31,7 @@ def control_of(settings: RelaySettings, context: Context | None = None) -> Trans
     second producer. A slow commit does no harm here: the transactions are at least a second apart, so an EndTxn that the client
     has sent twice finds no open transaction.
     """
-    return session_of(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
+    return open_session(settings, [f"{settings.transactional_prefix}checkpoints"], context=context, slow_commit_seconds=inf)
 
 
 def fence(
@@ -70,7 +70,7 @@ def fence(
     control.publish([claim_record])
 
     def take_over(lane: int) -> None:
-        session = session_of(settings, settings.transactional_ids(lane), ownership_record=lambda: claim_record)
+        session = open_session(settings, settings.transactional_ids(lane), ownership_record=lambda: claim_record)
         try:
             session.open()
         finally:

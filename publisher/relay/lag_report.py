@@ -12,7 +12,7 @@ from publisher.errors import Retriable
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Bounds
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey, Registration
-from publisher.relay.clusters import log_of, topics_of
+from publisher.relay.clusters import open_checkpoint_log, open_topics
 from publisher.relay.scrape_metrics import ProcessStatus, fetch_process
 from publisher.relay.settings import RelaySettings
 
@@ -76,14 +76,14 @@ class Observer:
     def __init__(self, settings: RelaySettings, listen: str) -> None:
         self._settings = settings
         self._listen = listen
-        self._checkpoints = log_of(settings)
-        self._source, _ = topics_of(settings)
+        self._checkpoints = open_checkpoint_log(settings)
+        self._source, _ = open_topics(settings)
         self._previous: RelayStatus | None = None
 
     def observe(self, now_ms: int) -> RelayStatus:
         """Read the checkpoints, and query the source and the process. Raises Fatal if the destination does not answer."""
         self._checkpoints.refresh()
-        positions = self._checkpoints.of_relay(self._settings.name)
+        positions = self._checkpoints.checkpoints_of(self._settings.name)
         ends: dict[Partition, Bounds] | None = None
         with contextlib.suppress(Retriable):
             ends = self._source.bounds((key.topic, key.partition) for key in positions)

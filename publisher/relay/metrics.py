@@ -10,20 +10,20 @@ from prometheus_client.registry import Collector
 from publisher.relay.relay_state import LaneState, RelayState
 
 COUNTERS: tuple[tuple[str, str, Callable[[LaneState], float]], ...] = (
-    ("publisher_records", "Records copied.", lambda lane: lane.tally.copied),
+    ("publisher_records", "Records copied.", lambda lane: lane.copy_counts.copied),
     ("publisher_bytes", "Bytes of the values read.", lambda lane: lane.bytes),
-    ("publisher_records_filtered", "Records excluded by the filter.", lambda lane: lane.tally.filtered),
+    ("publisher_records_filtered", "Records excluded by the filter.", lambda lane: lane.copy_counts.filtered),
     (
         "publisher_records_looped",
         "Records not copied because they come from the destination.",
-        lambda lane: lane.tally.looped,
+        lambda lane: lane.copy_counts.looped,
     ),
     (
         "publisher_records_derived",
         "Copied records with the forwarded headers of another copy; each received its own origin.",
-        lambda lane: lane.tally.derived,
+        lambda lane: lane.copy_counts.derived,
     ),
-    ("publisher_records_refused", "Records produced to the refusal topic.", lambda lane: lane.tally.refused),
+    ("publisher_records_refused", "Records produced to the refusal topic.", lambda lane: lane.copy_counts.refused),
     ("publisher_transactions", "Transactions committed.", lambda lane: lane.counters.commits),
     (
         "publisher_aborts",

@@ -11,7 +11,7 @@ class RateLimit:
         self._free_at = float("-inf")
         self._lock = threading.Lock()
 
-    def spend(self, size: int, now: float) -> float:
+    def add_bytes(self, size: int, now: float) -> float:
         """Count `size` bytes that were used at `now`, and return how long the caller must wait before it uses more.
 
         Both times are in seconds; `now` is monotonic. Time in which no bytes are used gives no allowance for later.

@@ -13,7 +13,7 @@ import uuid
 from confluent_kafka import KafkaException
 
 from publisher.errors import UNREACHABLE, Aborted, Fatal, Retriable
-from publisher.relay.clusters import reach
+from publisher.relay.clusters import check_reachable
 from publisher.relay.fence import registration
 from publisher.relay.relay_state import RelayState
 from publisher.relay.run_once import RelayRun
@@ -69,10 +69,10 @@ class Relay:
                 cause. If they all pass, the cause is unknown, and CopyRefused is raised.
         """
         if not self.state.copying_since:
-            reach(self._settings)
+            check_reachable(self._settings)
         run = RelayRun(self._settings, self.state, self._stopping)
         try:
-            run.survey()
+            run.resolve_topics()
             self._refuse_if_replaced(run)
             registered = registration(self._settings, self._instance, "publisher run")
             run.take_over(registered, lambda: self._refuse_if_replaced(run))

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from publisher.kafka.partitions import Partition
-from publisher.relay.transform import Route, Tally
+from publisher.relay.transform import CopyCounts, Route
 from publisher.transactions.counters import Counters
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ class LaneState:
 
     Attributes:
         number: the number of the lane.
-        tally: counts of records.
+        copy_counts: counts of records.
         counters: counts of transactions.
         bytes: bytes of the values that were read.
         heartbeat: when the lane's thread last showed that it still moves.
@@ -30,7 +30,7 @@ class LaneState:
     """
 
     number: int
-    tally: Tally = field(default_factory=Tally)
+    copy_counts: CopyCounts = field(default_factory=CopyCounts)
     counters: Counters = field(default_factory=Counters)
     bytes: int = 0
     heartbeat: float = field(default_factory=time.monotonic)

@@ -18,8 +18,8 @@ from publisher.kafka.topics import Topic, retention_seconds
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay import start_position, verify_tail
 from publisher.relay.checkpoints import Checkpoint, CheckpointKey, Registration
-from publisher.relay.clients import quick
-from publisher.relay.clusters import ANSWER_SECONDS, log_of, topics_of
+from publisher.relay.clients import with_short_timeouts
+from publisher.relay.clusters import ANSWER_SECONDS, open_checkpoint_log, open_topics
 from publisher.relay.copy_worker import CopyWorker
 from publisher.relay.fence import control_of, fence, registration_record
 from publisher.relay.rate_limit import RateLimit
@@ -55,8 +55,8 @@ class RelayRun:
         self._stop_requested = stop_requested
         self._stopping = threading.Event()
         self._worker_ended = threading.Event()
-        self.source, self.destination = topics_of(settings)
-        self.checkpoints = log_of(settings)
+        self.source, self.destination = open_topics(settings)
+        self.checkpoints = open_checkpoint_log(settings)
         self._pairs: dict[str, TopicPair] = {}
         self._batch_bytes = LARGEST_BATCH
         self._cluster_ids = ("", "")
@@ -67,7 +67,7 @@ class RelayRun:
         self._discovered_at = time.monotonic()
         self._context = Context(raise_if_cancelled=self._raise_if_stopped)
 
-    def survey(self) -> None:
+    def resolve_topics(self) -> None:
         """Find the topics to copy and their destinations, and read the checkpoints."""
         settings = self._settings
         self._cluster_ids = self.source.id(), self.destination.id()
@@ -90,7 +90,7 @@ class RelayRun:
         settings = self._settings
         written = [pair.destination_name for pair in self._pairs.values()]
         written += [topic for topic in (settings.checkpoint_topic, settings.refusal_topic) if topic]
-        open_transactions = OpenTransactions(quick(settings.destination.kafka), settings.name, written)
+        open_transactions = OpenTransactions(with_short_timeouts(settings.destination.kafka), settings.name, written)
         worker_context = WorkerContext(
             settings=settings,
             checkpoint=self._checkpoint,
@@ -176,7 +176,7 @@ class RelayRun:
         """
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
-            copied = {key.topic for key in self.checkpoints.of_relay(self._settings.name)}
+            copied = {key.topic for key in self.checkpoints.checkpoints_of(self._settings.name)}
             topics = self.source.allowed(acls.to_read(*names))
             missing = [name for name in names if name not in topics]
             if not missing:
@@ -198,7 +198,7 @@ class RelayRun:
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
         destination_bounds = self.destination.bounds((pair.destination_name, number) for pair, number in partitions)
-        positions = self.checkpoints.of_relay(settings.name)
+        positions = self.checkpoints.checkpoints_of(settings.name)
         others = self._positions_of_others()
         routes: dict[CheckpointKey, Route] = {}
         endpoints: dict[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]] = {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from publisher.kafka.partitions import Partition
 from publisher.kafka.sandbox_program import Row
-from publisher.kafka.sandboxed_reads import Sandboxed, Taken
+from publisher.kafka.sandboxed_reads import Sandboxed, SandboxResult
 from publisher.relay.transform import Route
 
 
@@ -66,7 +66,7 @@ class SandboxedPartitions:
         """Stop reading this partition in the sandbox."""
         self._sandbox.forget([partition])
 
-    def take(self) -> Taken | None:
+    def take(self) -> SandboxResult | None:
         """Return the next result of the sandbox, without waiting; None if there is none."""
         return self._sandbox.take(0.0)
 

@@ -19,7 +19,7 @@ from publisher.kafka.groups import GroupReader
 from publisher.kafka.partitions import Partition
 from publisher.kafka.topics import Topics
 from publisher.relay.checkpoints import SourceEnd, SourceSnapshot
-from publisher.relay.clients import quick
+from publisher.relay.clients import with_short_timeouts
 from publisher.relay.clusters import ANSWER_SECONDS
 from publisher.relay.settings import RelaySettings
 from publisher.runtime.context import now_ms
@@ -91,7 +91,7 @@ class SourcePoller:
         self.failure: Exception | None = None
         self._completeness = Completeness(stored.complete_ms if stored is not None and stored.cluster == cluster else 0)
         groups = settings.source.groups
-        source_kafka = quick(settings.source.kafka)
+        source_kafka = with_short_timeouts(settings.source.kafka)
         self._readers = {group: GroupReader(source_kafka, settings.name, group, decided=False) for group in groups}
         self._cluster = cluster
         self._source = source

@@ -36,22 +36,22 @@ class TopicPoller:
         self._cluster = cluster
         self._names = frozenset(topics)
         self._closing = False
-        self._soon = threading.Event()
+        self._refresh_requested = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
         self._thread.start()
 
-    def hurry(self) -> None:
+    def request_refresh(self) -> None:
         """Start the next query at once, instead of at the end of PERIOD_SECONDS."""
-        self._soon.set()
+        self._refresh_requested.set()
 
     def close(self) -> None:
         """Ask the thread to end, without waiting for it."""
         self._closing = True
-        self._soon.set()
+        self._refresh_requested.set()
 
     def _run(self) -> None:
         while self.failure is None and not self._closing:
-            self._soon.clear()
+            self._refresh_requested.clear()
             began = time.monotonic()
             try:
                 topics = self._cluster.topics(self._names)
@@ -62,7 +62,7 @@ class TopicPoller:
                 log.info("%s", error)
             except Exception as error:  # noqa: BLE001 - the owner of the thread raises it
                 self.failure = error
-            self._soon.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
+            self._refresh_requested.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
 
     def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - subclasses use them
         """Return whether `found` and `seen` are updated with this answer. An error that it raises ends the thread."""

@@ -93,7 +93,7 @@ def pairs(
         raise Fatal("; ".join(conflicts), "write {topic} in destination.topic, or choose other names", USAGE)
     targets = {name: settings.destination_topic(name) for name in topics}
     if create and _create_missing(source, destination, topics, targets):
-        destination.led({target: topics[name].partitions for name, target in targets.items()})
+        destination.wait_for_leaders({target: topics[name].partitions for name, target in targets.items()})
     existing = destination.allowed(dict.fromkeys(targets.values(), frozenset({WRITE})))
     for name, target in targets.items():
         if target not in existing:
@@ -152,7 +152,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
             USAGE,
         )
     destination.create(name, 1, config)
-    destination.led({name: 1})
+    destination.wait_for_leaders({name: 1})
 
 
 def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from confluent_kafka import KafkaException
 
 from publisher.errors import Aborted, NotAllowed, RecordFailed, RecordRejected
-from publisher.relay.clients import SEE_CHECK
-from publisher.relay.clusters import session_of
+from publisher.relay.clients import CHECK_HINT
+from publisher.relay.clusters import open_session
 from publisher.relay.dead_letter import TransactionRejected
 from publisher.relay.rate_limit import RateLimit
 from publisher.relay.relay_state import LaneState
@@ -90,7 +90,7 @@ class TransactionWriter:
         """
         shared = self._shared
         self._registered = registered
-        self._session = session_of(
+        self._session = open_session(
             shared.settings,
             shared.settings.transactional_ids(self._state.number),
             shared.batch_bytes,
@@ -115,7 +115,7 @@ class TransactionWriter:
             Exception: any other error, after which the worker must end.
         """
         state = self._state
-        before = replace(state.tally)
+        before = replace(state.copy_counts)
         amount = (0, 0)
         moved: list[Route] = []
 
@@ -124,9 +124,9 @@ class TransactionWriter:
             if not self.wait_for_same_topics():  # the wait for a producer may have been long
                 return False
             amount = fill(produce)
-            moved = [route for route in state.routes.values() if route.settle()]
+            moved = [route for route in state.routes.values() if route.advance_past_read()]
             is_due = time.monotonic() - state.checkpoint_at >= CHECKPOINT_SECONDS
-            if state.tally.written == before.written and not (moved and is_due):
+            if state.copy_counts.written == before.written and not (moved and is_due):
                 return False
             for route in moved:
                 topic, value, key, *_ = self._shared.checkpoint(route)
@@ -136,8 +136,8 @@ class TransactionWriter:
         try:
             is_committed = self._open_session.write(write)
         except Exception as error:
-            written = state.tally.written - before.written
-            state.tally = before
+            written = state.copy_counts.written - before.written
+            state.copy_counts = before
             raise self._failure(error, written) from error
         if is_committed:
             for route in moved:
@@ -198,7 +198,7 @@ class TransactionWriter:
         if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
             return TransactionRejected(error.code or 0, written)
         if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # otherwise the source rejects it
-            return NotAllowed(f"the destination rejects lane {self._state.number}: {error}", SEE_CHECK)
+            return NotAllowed(f"the destination rejects lane {self._state.number}: {error}", CHECK_HINT)
         if isinstance(error, Aborted):
             kind = Aborted if isinstance(error, RecordFailed) else type(error)
             return kind(f"lane {self._state.number}: {error}")

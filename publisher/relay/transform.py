@@ -43,8 +43,8 @@ class Route:
         confirmed: `copied` in the last committed checkpoint.
         copies_from: as in `Checkpoint`.
         level_ms: when all records of the partition were last committed (Unix ms); -1 if never.
-        sent: the last copied record that `settle` has not included in `next` yet.
-        passed: the last record that was not to be copied, and that `settle` has not included in `next` yet.
+        last_copied: the last copied record that `advance_past_read` has not included in `next` yet.
+        last_skipped: the last record that was not to be copied, and that `advance_past_read` has not included in `next` yet.
     """
 
     __slots__ = (
@@ -55,13 +55,13 @@ class Route:
         "destination",
         "end",
         "epoch",
+        "last_copied",
+        "last_skipped",
         "level_ms",
         "next",
         "origin",
         "partition",
-        "passed",
         "read",
-        "sent",
         "tail",
         "timestamp_ms",
         "topic",
@@ -77,31 +77,34 @@ class Route:
         self.copied = self.confirmed = copied
         self.timestamp_ms = self.epoch = self.level_ms = -1
         self.copies_from = 0
-        self.sent: Message | None = None
-        self.passed: Message | None = None
+        self.last_copied: Message | None = None
+        self.last_skipped: Message | None = None
 
-    def settle(self) -> bool:
-        """Advance `next` past the records `sent` and `passed`. Return whether `next` differs from the committed checkpoint."""
-        for message in (self.sent, self.passed):
+    def advance_past_read(self) -> bool:
+        """Advance `next` past the records `last_copied` and `last_skipped`.
+
+        Returns whether `next` differs from the committed checkpoint.
+        """
+        for message in (self.last_copied, self.last_skipped):
             if message is not None:
                 offset = message.offset()
                 epoch = message.leader_epoch()
                 assert offset is not None
-                if message is self.sent:
+                if message is self.last_copied:
                     self.copied = offset
                 if offset >= self.next:
                     self.next = self.read = offset + 1
                     self.timestamp_ms = message.timestamp()[1]
                     self.epoch = -1 if epoch is None else epoch
-        self.sent = self.passed = None
+        self.last_copied = self.last_skipped = None
         return self.next != self.committed
 
-    def reach(self, end: int, now_ms: int) -> None:
+    def advance_to_end(self, end: int, now_ms: int) -> None:
         """Advance `next` to the end of the partition, past offsets without a record.
 
         The consumer reports this end after it has returned all records before it.
         """
-        self.settle()
+        self.advance_past_read()
         self.next = max(self.next, end)
         if self.read <= self.committed:
             self.level_ms = now_ms
@@ -113,14 +116,14 @@ class Route:
 
     def rewind(self) -> None:
         """Reset the progress to the last committed checkpoint, to read the records after it again."""
-        self.sent = self.passed = None
+        self.last_copied = self.last_skipped = None
         self.next = self.committed
         self.copied = self.confirmed
         self.read = self.next
 
 
 @dataclass(slots=True)
-class Tally:
+class CopyCounts:
     """The numbers of records that a lane has read, by their treatment.
 
     Attributes:
@@ -161,21 +164,21 @@ class Rules:
         self._renaming = renaming
         self.wanted = {name: frozenset(value.encode() for value in values) for name, values in wanted.items()}
 
-    def copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+    def copy_headers(self, headers: Headers, route: Route, offset: int, counts: CopyCounts) -> Headers | None:
         """Return the headers for the copy of a record. May change `headers`.
 
         Args:
             headers: the headers of the record.
             route: the route of its partition.
             offset: its source offset.
-            tally: the counts to increase.
+            counts: the counts to increase.
 
         Returns:
             The headers of the copy; None if the record is not copied, because it was first written at the destination.
         """
         for name, _ in headers:
             if name == ORIGIN:
-                return self._further_copy_headers(headers, route, offset, tally)
+                return self._further_copy_headers(headers, route, offset, counts)
         headers.append((ORIGIN, f"{route.origin}{offset}"))
         headers.extend(route.tail)
         return headers
@@ -194,14 +197,14 @@ class Rules:
         items = headers or []
         return all(any(name == wanted and value in values for name, value in items) for wanted, values in self.wanted.items())
 
-    def _further_copy_headers(self, headers: Headers, route: Route, offset: int, tally: Tally) -> Headers | None:
+    def _further_copy_headers(self, headers: Headers, route: Route, offset: int, counts: CopyCounts) -> Headers | None:
         origin = self.origin(headers, (route.topic, route.partition))
         hops = 0
         if origin is None:
-            tally.derived += 1
+            counts.derived += 1
             origin = f"{route.origin}{offset}".encode()
         elif self.is_home(origin):
-            tally.looped += 1
+            counts.looped += 1
             return None
         else:
             count = dict(headers).get(HOPS) or b""
@@ -215,7 +218,7 @@ def copy(
     routes: dict[Partition, Route],
     rules: Rules,
     produce: Callable[..., None],
-    tally: Tally,
+    counts: CopyCounts,
     *,
     skip_unreadable: bool,
 ) -> tuple[list[Message], list[tuple[Message, Exception]]]:
@@ -226,7 +229,7 @@ def copy(
         routes: the routes by source partition.
         rules: decide which records are copied.
         produce: as `Producer.produce`.
-        tally: the counts to increase.
+        counts: the counts to increase.
         skip_unreadable: whether to continue after a record whose headers the client cannot read. Otherwise the route of its
             partition is removed from `routes`, so that no later record of the partition is copied.
 
@@ -255,18 +258,18 @@ def copy(
                 del routes[route.topic, route.partition]
             continue
         if filtering and not rules.passes(headers):
-            route.passed = message
-            tally.filtered += 1
+            route.last_skipped = message
+            counts.filtered += 1
             continue
         if headers:
-            headers = copy_headers(headers, route, message.offset(), tally)  # type: ignore[arg-type]
+            headers = copy_headers(headers, route, message.offset(), counts)  # type: ignore[arg-type]
             if headers is None:
-                route.passed = message
+                route.last_skipped = message
                 continue
         else:
             headers = [(ORIGIN, f"{route.origin}{message.offset()}"), *route.tail]
         timestamp_ms = max(message.timestamp()[1], 0)
-        route.sent = message  # before `produce`, so that `settle` advances past it if `produce` raises
+        route.last_copied = message  # before `produce`, so that `advance_past_read` advances past it if `produce` raises
         produce(route.destination, message.value(), message.key(), route.partition, None, None, timestamp_ms, headers)
-        tally.copied += 1
+        counts.copied += 1
     return events, unreadable

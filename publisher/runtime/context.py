@@ -13,7 +13,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -44,8 +44,8 @@ class Context:
     """
 
     clock: Clock = field(default_factory=Clock)
-    beat: Callable[[], object] = _nothing
-    raise_if_cancelled: Callable[[], object] = _nothing
+    beat: Callable[[], object] = _do_nothing
+    raise_if_cancelled: Callable[[], object] = _do_nothing
 
     def check(self) -> None:
         """Report liveness, then raise the error that ends the work, if there is one."""

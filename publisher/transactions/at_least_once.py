@@ -3,7 +3,7 @@
 An idempotent producer sends the records. They are visible as soon as the broker has them. The producer reports failed records
 only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, it starts a
 commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about one
-second) are scored again, and their repeated scores follow the scores of later events. The pure part is `Positions`.
+second) are scored again, and their repeated scores follow the scores of later events. The pure part is `UncommittedPositions`.
 
 If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
 with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
@@ -39,7 +39,7 @@ OnDelivery = Callable[[KafkaError, Message], None]
 
 
 @dataclass(slots=True)
-class Positions:
+class UncommittedPositions:
     """The positions of published batches that are not committed yet. Pure: `now` is in monotonic seconds.
 
     A position is the next offset to read in an input partition.
@@ -47,47 +47,51 @@ class Positions:
     Attributes:
         published: positions that were published after the last commit was started.
         committing: positions in the commit that has no answer yet; empty without a pending commit.
-        since: when the oldest position in `published` was published.
-        oldest: when the oldest position in `committing` was published.
-        began: when the last commit was started.
+        oldest_published: when the oldest position in `published` was published.
+        oldest_committing: when the oldest position in `committing` was published.
+        commit_started: when the last commit was started.
     """
 
     published: dict[Partition, TopicPartition] = field(default_factory=dict)
     committing: dict[Partition, TopicPartition] = field(default_factory=dict)
-    since: float = 0.0
-    oldest: float = 0.0
-    began: float = float("-inf")
+    oldest_published: float = 0.0
+    oldest_committing: float = 0.0
+    commit_started: float = float("-inf")
 
     def publish(self, offsets: Iterable[TopicPartition], now: float) -> None:
         """Add the positions after a batch that was passed to the producer."""
         if not self.published:
-            self.since = now
+            self.oldest_published = now
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
         """Return whether a checkpoint is due: no commit is pending, and CHECKPOINT_SECONDS have passed."""
-        return bool(self.published) and not self.committing and now - max(self.since, self.began) >= CHECKPOINT_SECONDS
+        return (
+            bool(self.published)
+            and not self.committing
+            and now - max(self.oldest_published, self.commit_started) >= CHECKPOINT_SECONDS
+        )
 
     def begin(self, now: float) -> dict[Partition, TopicPartition]:
         """Record that a commit of all published positions starts, and return these positions."""
         self.committing = self.published
         self.published = {}
-        self.oldest = self.since
-        self.began = now
+        self.oldest_committing = self.oldest_published
+        self.commit_started = now
         return self.committing
 
-    def answered(self, *, committed: bool) -> None:
+    def record_commit_outcome(self, *, committed: bool) -> None:
         """Record the outcome of the pending commit. The next checkpoint repeats the positions of a failed commit."""
         if not committed and self.committing:
             self.published = self.committing | self.published
-            self.since = self.oldest
+            self.oldest_published = self.oldest_committing
         self.committing = {}
 
     def uncommitted_seconds(self, now: float) -> float:
         """Return the age of the oldest published position that is not committed (seconds); 0.0 if there is none."""
         if self.committing:
-            return now - self.oldest
-        return now - self.since if self.published else 0.0
+            return now - self.oldest_committing
+        return now - self.oldest_published if self.published else 0.0
 
     def pending(self) -> dict[Partition, TopicPartition]:
         """Return every position that is not known to be committed."""
@@ -126,7 +130,7 @@ class CheckpointSession:
         self._commits = commits
         self._confirm_seconds = confirm_seconds
         self._clock = (context or Context()).clock.monotonic
-        self._positions = Positions()
+        self._positions = UncommittedPositions()
         self._failure: Aborted | None = None
         self._missing_right: str | None = None
         self._rejected = RejectedRecords()
@@ -199,7 +203,7 @@ class CheckpointSession:
         except KafkaException as exception:
             self._failure = Aborted(f"the positions could not be committed: {exception.args[0]}")
             self._check()
-        self._positions = Positions()
+        self._positions = UncommittedPositions()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Commit the positions of these partitions, so that their next owner continues from them.
@@ -221,7 +225,7 @@ class CheckpointSession:
         if self._record_rejected:
             self._singly_until = self._clock() + REPORTS_SECONDS
         if not self._singly:
-            self._positions = Positions()
+            self._positions = UncommittedPositions()
         self._renew()
 
     def _renew(self) -> None:
@@ -235,7 +239,7 @@ class CheckpointSession:
     def close(self) -> None:
         """Discard unconfirmed records. Never raises."""
         self._producer.purge()
-        self._positions = Positions()
+        self._positions = UncommittedPositions()
 
     def _produce(self, records: Iterable[Record]) -> None:
         try:
@@ -271,7 +275,7 @@ class CheckpointSession:
     def _on_commit(self, begun: dict[Partition, TopicPartition], error: KafkaError | None, seconds: float) -> None:
         if begun is not self._positions.committing:  # a recovery or a checkpoint has replaced this commit
             return
-        self._positions.answered(committed=error is None)
+        self._positions.record_commit_outcome(committed=error is None)
         if error is None:
             self._committed(seconds)
         elif not self._commit_failing:

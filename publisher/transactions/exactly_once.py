@@ -119,7 +119,7 @@ class TransactionSession:
             Aborted: if another process has taken over an id.
             Exception: any error that the context raises.
         """
-        self._pool.all_ready()
+        self._pool.wait_until_all_initialised()
         self._wait_until_decided()
         if self._ownership is not None:
             self._check_ownership(self._ownership.check_all)
@@ -257,11 +257,11 @@ class TransactionSession:
             aborted = recovery.abort and self._abort(pooled.producer)
             decided = aborted and recovery.abort_decides
             if recovery.replace_producer or not aborted:
-                pooled = self._pool.successor(pooled.name)
+                pooled = self._pool.create_successor(pooled.name)
             if recovery.renew_pool:
                 self._pool.renew()
             if not decided:
-                self._pool.ready(pooled)
+                self._pool.wait_until_initialised(pooled)
             self._pool.put(pooled)
             self._active = None
         if not decided:
@@ -349,7 +349,7 @@ class TransactionSession:
         if timing.ending >= self._slow_commit_seconds:
             assert self._active is not None
             self.counters.rotations += 1
-            self._active = self._pool.successor(self._active.name)
+            self._active = self._pool.create_successor(self._active.name)
         self._release_producer()
 
     def _release_producer(self) -> None:

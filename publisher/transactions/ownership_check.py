@@ -38,30 +38,30 @@ class OwnershipCheck:
 
     def check_all(self) -> None:
         """Commit a record with every producer, after the session has taken over all ids."""
-        self._commit(self._pool.all_ready())
+        self._commit(self._pool.wait_until_all_initialised())
 
     def check_successors(self) -> None:
         """Check the ownership if producers were replaced by successors since the last check.
 
         Every producer that is not such a successor commits a record.
         """
-        unproven = self._pool.unproven
-        if not unproven:
+        unconfirmed = self._pool.unconfirmed_ids
+        if not unconfirmed:
             return
-        producers = self._pool.all_ready()
-        others = {name: producer for name, producer in producers.items() if name not in unproven}
+        producers = self._pool.wait_until_all_initialised()
+        others = {name: producer for name, producer in producers.items() if name not in unconfirmed}
         if not others and len(producers) > 1:
             raise Aborted("all ids were taken over in turn: another process may have had them in between")
         self._commit(others)
-        self._pool.all_ready()  # the next commit confirms the successors too
+        self._pool.wait_until_all_initialised()  # the next commit confirms the successors too
 
     def committed(self) -> None:
         """Record that a transaction of the session was committed, which confirms the ids that were taken over before it."""
-        self._pool.unproven.clear()
+        self._pool.unconfirmed_ids.clear()
 
     def _commit(self, producers: Mapping[str, Producer]) -> None:
         slow = [name for name, producer in producers.items() if self._commit_seconds(producer) >= self._slow_seconds]
-        self._pool.proven()
+        self._pool.confirm_ownership()
         if len(slow) == len(self._pool) > 1:  # one producer stays: the successors need its commit
             slow.pop()
         for name in slow:

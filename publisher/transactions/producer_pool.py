@@ -41,29 +41,29 @@ class ProducerPool:
     While a method waits for a producer, it checks the context, and raises Retriable after `wait_seconds`.
 
     Attributes:
-        unproven: the ids that a successor has taken over since the session last confirmed that it owns all ids.
+        unconfirmed_ids: the ids that a successor has taken over since the session last confirmed that it owns all ids.
     """
 
     def __init__(
         self, make_producer: Callable[[str], Producer], ids: Sequence[str], context: Context, wait_seconds: float
     ) -> None:
-        self.unproven: set[str] = set()
+        self.unconfirmed_ids: set[str] = set()
         self._make_producer = make_producer
         self._context = context
         self._wait_seconds = wait_seconds
         self._clock = context.clock.monotonic
         self._closing = threading.Event()
-        self._idle = deque(self.successor(name) for name in ids)
+        self._idle = deque(self.create_successor(name) for name in ids)
 
     def __len__(self) -> int:
         return len(self._idle)
 
-    def successor(self, name: str) -> PooledProducer:
+    def create_successor(self, name: str) -> PooledProducer:
         """Create another producer for this id, and start to initialise it in a thread, without a time limit.
 
         The thread does not keep the process running.
         """
-        self.unproven.add(name)
+        self.unconfirmed_ids.add(name)
         make_producer = self._make_producer
         clock = self._clock
         closing = self._closing
@@ -71,19 +71,22 @@ class ProducerPool:
         return PooledProducer(name, call)
 
     def take(self) -> PooledProducer:
-        """Remove and return the next initialised producer, waiting for one if there is none. Raises as `ready` does."""
+        """Remove and return the next initialised producer, waiting for one if there is none.
+
+        Raises as `wait_until_initialised` does.
+        """
         for _ in range(len(self._idle)):
             if self._idle[0].initialised.done():
                 break
             self._idle.rotate(-1)
-        self.ready(self._idle[0])
+        self.wait_until_initialised(self._idle[0])
         return self._idle.popleft()
 
     def put(self, pooled: PooledProducer) -> None:
         """Return a producer to the pool, as the last in turn."""
         self._idle.append(pooled)
 
-    def ready(self, pooled: PooledProducer) -> Producer:
+    def wait_until_initialised(self, pooled: PooledProducer) -> Producer:
         """Return the producer once it is initialised.
 
         Raises:
@@ -98,34 +101,34 @@ class ProducerPool:
                 raise Retriable(f"the broker does not let {pooled.name} begin")
         return pooled.producer
 
-    def all_ready(self) -> dict[str, Producer]:
-        """Return every idle producer by its id, once all are initialised. Raises as `ready` does."""
-        return {pooled.name: self.ready(pooled) for pooled in self._idle}
+    def wait_until_all_initialised(self) -> dict[str, Producer]:
+        """Return every idle producer by its id, once all are initialised. Raises as `wait_until_initialised` does."""
+        return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
         """Replace the producer of this id by a successor, which is used last in turn."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
-        self._idle.append(self.successor(name))
+        self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
         """Replace all idle producers by successors: a producer that has lost a broker may hang in its next call."""
-        self._idle = deque(self.successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
+        self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
-    def proven(self) -> None:
+    def confirm_ownership(self) -> None:
         """Record that the session owns every id.
 
         The latest successors are used first, because the other producers have just committed (see POOL_SIZE).
         """
-        self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unproven))
-        self.unproven.clear()
+        self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))
+        self.unconfirmed_ids.clear()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
         """Refresh each producer's metadata of these topics, because a producer writes only to partitions that it knows.
 
         Raises:
-            KafkaException: if a broker does not answer. Also raises as `ready` does.
+            KafkaException: if a broker does not answer. Also raises as `wait_until_initialised` does.
         """
-        for producer in self.all_ready().values():
+        for producer in self.wait_until_all_initialised().values():
             for topic in topics:
                 with unwrap_kafka_errors():
                     producer.list_topics(topic, CALL_SECONDS)

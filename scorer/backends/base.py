@@ -43,7 +43,7 @@ class ModelBroken(Fatal):
         super().__init__(message, "check the model's device and the machine's memory", BROKEN)
 
 
-class BackendAway(DependencyUnavailable):
+class BackendUnavailable(DependencyUnavailable):
     """The model servers are unavailable. The same batch can be scored later."""
 
     def __init__(self, message: str, retry_seconds: float) -> None:
@@ -75,7 +75,7 @@ class Model(Protocol):
 
         Raises:
             InferenceFailed: the model returned no valid outputs.
-            BackendAway: the model servers are unavailable.
+            BackendUnavailable: the model servers are unavailable.
         """
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Backend(Protocol):
 
         Raises:
             ModelRefused: the version cannot be served here.
-            BackendAway: a server did not answer, or was not ready in time.
+            BackendUnavailable: a server did not answer, or was not ready in time.
         """
 
 

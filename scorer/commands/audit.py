@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from publisher.audit import cli_view, region_audit_io, scorer_audit
-from publisher.audit.region_audit_io import Side
+from publisher.audit.region_audit_io import AuditedRegion
 from publisher.runtime.command_line import Config, From, Json, Set, To, time_range
 from scorer.observability.audit_plan import audit_plan
 from scorer.settings import load
@@ -35,7 +35,7 @@ def audit(
         raise typer.BadParameter("two of the configurations have the same region")
     with cli_view.progress() as progress:
         report = (
-            region_audit_io.audit([Side(each.region, each.kafka, audit_plan(each)) for each in scorers], progress)
+            region_audit_io.audit([AuditedRegion(each.region, each.kafka, audit_plan(each)) for each in scorers], progress)
             if regions
             else scorer_audit.audit(scorers[0].kafka, audit_plan(scorers[0], window), progress)
         )

@@ -27,7 +27,7 @@ from publisher.errors import REFUSED, USAGE, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
 from scorer.backends.base import ModelRefused
 from scorer.backends.cost_curve import measure_cost_curve
-from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
+from scorer.backends.onnx.batch_buckets import CANDIDATES, select_sizes
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.decoding.batch import Batch
 from scorer.decoding.record_metadata import BatchMetadata
@@ -167,7 +167,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         version=f"{model_package.name}:{model_package.version}",
         device=settings.model.device,
         buckets=getattr(servable.loaded.model, "buckets", ()),
-        worthwhile=choose({size: curve[size] for size in CANDIDATES if size in curve}),
+        worthwhile=select_sizes({size: curve[size] for size in CANDIDATES if size in curve}),
         points=costs,
         fixed=fixed,
         per_event=per_event,

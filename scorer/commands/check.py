@@ -136,7 +136,7 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
 def _members(settings: Settings, admin: AdminClient) -> Finding:
     """Check that the consumer group has only scorers as members."""
     try:
-        others = foreign_members.foreign(groups.described(admin, settings.name), settings.name)
+        others = foreign_members.select_foreign(groups.described(admin, settings.name), settings.name)
     except KafkaException as error:
         return Finding(
             "members", True, f"the members of consumer group {settings.name} cannot be listed: {error.args[0].str()}"
@@ -220,7 +220,7 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
         label = read(message)
         if isinstance(label, Unusable):
             return label
-        outcome = classes.of_label(label.value) if classes and label.value is not None else None
+        outcome = classes.number_of(label.value) if classes and label.value is not None else None
         return outcome if isinstance(outcome, Unusable) else None
 
     refused = Counter(reason for message in messages if (reason := refusal(message)) is not None)

@@ -20,12 +20,12 @@ from model_registry import package
 from model_registry.oci.digests import from_bytes
 from publisher.errors import FINDING, REFUSED, Fatal
 from publisher.runtime import time_range as times
-from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, print_data, share, time_range
+from publisher.runtime.command_line import Config, From, Json, Last, Set, To, err_console, parse_share, print_data, time_range
 from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.trial_load import tried_loader
 from scorer.evaluation import compare_versions
 from scorer.evaluation.assessment import FIGURES, Assessment
-from scorer.evaluation.comparison_report import ComparisonReport, Limits, differences, judge
+from scorer.evaluation.comparison_report import ComparisonReport, Limits, build_report, differences
 from scorer.evaluation.quality_report import FIGURE_TITLES, format_figure
 from scorer.evaluation.score_differences import Differences
 from scorer.models.loaded_model import LoadedModel
@@ -49,10 +49,10 @@ def compare(
         typer.Option(help=f"Only the newest events, this many. Default: {NEWEST:,} without a time range, else all.", min=1),
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=share)
+        float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=parse_share)
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Largest share of events with another decision.", parser=share)
+        float, typer.Option(help="Largest share of events with another decision.", parser=parse_share)
     ] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_cost: Annotated[
@@ -69,7 +69,7 @@ def compare(
         name, model = opened.enter_context(_load_version(settings, candidate))
         progress = opened.enter_context(_progress())
         compared = compare_versions.compare(settings, champion, model, window, newest, progress)
-    report = judge(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
+    report = build_report(champion_name, name, compared, Limits(max_errors, max_flips, max_psi, max_cost))
     print_data(as_json, report.to_dict(), lambda: as_tables(report))
     if not as_json:
         err_console.print(_verdict(report))
@@ -81,7 +81,7 @@ def compare(
 def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str, LoadedModel]]:
     """Load a version with the same checks as a scorer; yield the version's name and its loaded model.
 
-    Raises RegistryError, Fatal and BackendAway.
+    Raises RegistryError, Fatal and BackendUnavailable.
     """
     folder = Path(name_or_folder)
     if folder.is_dir():

@@ -28,9 +28,9 @@ from publisher.runtime.command_line import (
     Set,
     To,
     err_console,
+    parse_share,
     print_data,
     print_json,
-    share,
     time_range,
 )
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
@@ -66,10 +66,10 @@ def judge(
         str | None, typer.Option(help="The candidate, a tag or a digest.", show_default="the shadow's newest, or the canary")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Margin for the share of failed events, minus the champion's.", parser=share)
+        float, typer.Option(help="Margin for the share of failed events, minus the champion's.", parser=parse_share)
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Margin for the share of events with another decision.", parser=share)
+        float, typer.Option(help="Margin for the share of events with another decision.", parser=parse_share)
     ] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Limit of the population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_brier: Annotated[
@@ -175,7 +175,7 @@ def _follow(
 
 
 def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> CanaryVerdict:
-    rules = margins.rules(decided=analyzer.tally.decided)
+    rules = margins.rules(decided=analyzer.paired_sums.decided)
     cells = analyzer.cells(time.monotonic())
     psi, _ = analyzer.sample.drift()
     return decide(rules, cells, obstacles=[*obstacles, *margins.obstacles(psi)], reasons=analyzer.reasons())
@@ -184,4 +184,4 @@ def _verdict(analyzer: CanaryAnalyzer, margins: Margins, *obstacles: str) -> Can
 def verdict_line(analysis: AnalysisReport) -> Text:
     """Return the verdict and its reasons as one line."""
     verdict = analysis.verdict
-    return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.why)}")
+    return Text.assemble((verdict.decision, STYLES[verdict.decision]), f": {'; '.join(verdict.reasons)}")

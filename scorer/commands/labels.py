@@ -38,7 +38,7 @@ def labels(
     settings = load(path, flags or []).settings
     assessment, spans = join_labels.measure(settings, time_range(start, end, last))
     if svg is not None:
-        _write(svg, calibration_plot.draw(assessment))
+        _write(svg, calibration_plot.plot(assessment))
     read = [{"topic": t, "partition": p, "from": low, "to": high} for (t, p), (low, high) in sorted(spans.items())]
     print_data(as_json, {"read": read, **quality_report.to_dict(assessment)}, lambda: as_tables(assessment))
     if not assessment.labelled:

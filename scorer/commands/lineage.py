@@ -67,7 +67,7 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
     Raises:
         Fatal: The event has no answer, or the version is rejected now.
         RegistryError: The version cannot be pulled.
-        BackendAway: A model server is unavailable.
+        BackendUnavailable: A model server is unavailable.
     """
     from scorer.backends.base import ModelRefused
     from scorer.crash_isolation.trial_load import tried_loader
@@ -131,7 +131,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
             "same": proof.same,
             "score": proof.now,
             "decision": proof.decision,
-            "rejected": proof.why or None,
+            "rejected": proof.rejection or None,
         }
     document["corrections"] = [{"position": str(each.at), **each.record} for each in explanation.corrections]
     document["not_known"] = explanation.missing

@@ -119,7 +119,7 @@ def _move(
             notify(settings, move, store.repository)
         except Fatal as error:  # the channel has moved: without the notice the scorers detect the move at their next poll
             print_message(f"warning: {error}; the scorers see the move at their next poll")
-        verdict = None if wait_seconds is None else topic.follow(move, wait_seconds, _print_outcomes())
+        verdict = None if wait_seconds is None else topic.wait_for_flips(move, wait_seconds, _print_outcomes())
     value = move_document(move)
     if verdict is None:
         if json:

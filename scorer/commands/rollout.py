@@ -101,7 +101,7 @@ def _request(path: Path, flags: list[str] | None, verb: Verb, reason: str) -> No
         rollout = _select(ledger, None)
     if rollout.outcome is not None:
         raise Fatal(f"{rollout.id} has ended: {rollout.outcome}", "see scorer rollout status", REFUSED)
-    log_topic.ask(settings, rollout, verb, current_actor(), reason)
+    log_topic.send_command(settings, rollout, verb, current_actor(), reason)
     step = rollout.at()
     err_console.print(f"requested to {verb} {rollout.id}" + ("" if step is None else f", at the step {step}"), markup=False)
     if warning := silence_warning(rollout, time.time()):
@@ -163,10 +163,10 @@ def step(
     except Aborted as error:
         raise Fatal(f"another controller has taken over: {error}", "it takes the step by itself", REFUSED) from error
     if as_json:
-        print_json({"act": None if action is None else action.act, "why": [] if action is None else action.why})
+        print_json({"act": None if action is None else action.act, "why": [] if action is None else action.reasons})
     else:
         err_console.print(_action_line(action), markup=False)
 
 
 def _action_line(action: NextAction | None) -> str:
-    return "no rollout is running" if action is None else f"{action.act}: {'; '.join(action.why)}"
+    return "no rollout is running" if action is None else f"{action.act}: {'; '.join(action.reasons)}"

@@ -19,7 +19,7 @@ from publisher.kafka.groups import GroupMember, described
 from publisher.kafka.partitions import in_ranges
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from scorer.console.scorer_fold import RUNNING, ScorerState, last_states
-from scorer.observability.foreign_members import HINT, describe_foreign, foreign
+from scorer.observability.foreign_members import HINT, describe_foreign, select_foreign
 from scorer.observability.read_output_topics import read_to_end
 from scorer.settings import Settings, load
 
@@ -50,7 +50,7 @@ def status(
 def foreign_members(settings: Settings) -> list[GroupMember] | None:
     """Return the members of the consumer group that are not scorers; None if this client may not list them."""
     try:
-        return foreign(described(kafka.admin(settings.kafka, f"{settings.name}.status"), settings.name), settings.name)
+        return select_foreign(described(kafka.admin(settings.kafka, f"{settings.name}.status"), settings.name), settings.name)
     except KafkaException:
         return None
 

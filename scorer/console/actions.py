@@ -90,7 +90,7 @@ class ActionRunner:
         """Send an operator's command to the controller of a rollout, for the current step of the rollout."""
 
         def work() -> str:
-            log_topic.ask(self._settings, rollout, verb, actor, reason)
+            log_topic.send_command(self._settings, rollout, verb, actor, reason)
             return f"requested to {verb} {rollout.id}; its controller acts at its next poll"
 
         self._submit(actor, self._lines.ask(verb, reason), work)

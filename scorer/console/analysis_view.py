@@ -150,7 +150,7 @@ def _bar(document: _Rule) -> IntervalBar:
     if finding.is_worse:
         tone = "bad"
         label = "beyond its margin"
-    elif (missing := finding.shortfall) is not None:
+    elif (missing := finding.failure_reason) is not None:
         tone = "wait"
         label = missing.removeprefix(f"{document.rule}: ")
     else:

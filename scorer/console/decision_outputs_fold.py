@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from scorer.evaluation.decision_output import part_of
+from scorer.evaluation.decision_output import select_output
 from scorer.scores.decode_record import CompleteScoreRecord
 
 KEPT = 100  # versions whose outputs are kept, and versions that may be looked up at a time
@@ -47,7 +47,7 @@ class DecisionOutputsFold:
             return None
         name = self.names.get(record.digest)
         self.unknown[record.digest] += name is None
-        return replace(record, score=part_of(score, name))
+        return replace(record, score=select_output(score, name))
 
     def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
         """Record the name of a version's decision output (None if unknown), and return the scores that were held for it.

@@ -137,7 +137,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
         baked=report.baked if report and report.step == rollout.step else 0.0,
         wanted=step.seconds if step and running else 0,
         controller=report.controller if report else "",
-        silent=rollout.silent(now),
+        silent=rollout.seconds_since_record(now),
         analysis=analysis_view(rollout.judgement()),
         psi_limit=rollout.plan.rules.psi,
         share=_share(state, rollout) if running else None,

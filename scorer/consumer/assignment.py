@@ -35,7 +35,7 @@ class _Owned:
     """
 
     epoch: int
-    mark: OffsetMetadata
+    metadata: OffsetMetadata
     committed: int
     leader_epoch: int
     next: int
@@ -81,7 +81,7 @@ class AssignedPartitions:
         self._owned[partition].answers_from = start.after or before.answers_from
         self._owned[partition].suspect = before.suspect
 
-    def leave(self, partitions: Iterable[Partition]) -> None:
+    def remove(self, partitions: Iterable[Partition]) -> None:
         """Remove partitions that are revoked, lost, or without a start position."""
         self.changes += 1
         for partition in partitions:
@@ -109,18 +109,18 @@ class AssignedPartitions:
         """Return the assignment epoch of each of these partitions, all of which must be assigned."""
         return {partition: self._owned[partition].epoch for partition in partitions}
 
-    def still(self, epochs: Mapping[Partition, int]) -> bool:
+    def are_current(self, epochs: Mapping[Partition, int]) -> bool:
         """Return whether every one of these partitions is still assigned with the given epoch."""
         owned = self._owned
         return all(partition in owned and owned[partition].epoch == epoch for partition, epoch in epochs.items())
 
-    def mark(self, partition: Partition) -> OffsetMetadata:
+    def metadata(self, partition: Partition) -> OffsetMetadata:
         """Return the mark of the committed offset; an empty mark if the partition is not assigned."""
-        return self._owned[partition].mark if partition in self._owned else OffsetMetadata()
+        return self._owned[partition].metadata if partition in self._owned else OffsetMetadata()
 
-    def marks(self) -> dict[Partition, OffsetMetadata]:
+    def metadata_by_partition(self) -> dict[Partition, OffsetMetadata]:
         """Return the mark of the committed offset of each assigned partition."""
-        return {partition: owned.mark for partition, owned in self._owned.items()}
+        return {partition: owned.metadata for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
         """Return the offsets in the output topics from which on answers belong to a recreated input topic.
@@ -143,7 +143,7 @@ class AssignedPartitions:
             owned = self._owned[partition]
             owned.next = owned.read = offset
 
-    def reach(self, ends: Mapping[Partition, int], now_ms: int) -> None:
+    def advance_to_end(self, ends: Mapping[Partition, int], now_ms: int) -> None:
         """Advance the next offset to the end of each partition, past offsets without an event, such as transaction markers.
 
         Args:
@@ -161,12 +161,12 @@ class AssignedPartitions:
         """Return when the end of each partition was last reached with every event answered, in Unix ms; 0 if never."""
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
-    def remembered(self, group_position: TopicPartition) -> TopicPartition:
+    def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
         """Return the group's committed position, or the position recorded here if the group has no committed offset."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position
-        return TopicPartition(group_position.topic, group_position.partition, owned.committed, owned.mark.encode())
+        return TopicPartition(group_position.topic, group_position.partition, owned.committed, owned.metadata.encode())
 
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
@@ -179,7 +179,7 @@ class AssignedPartitions:
         positions = []
         for partition, offset in (reached or batch.reached).items():
             owned = self._owned.get(partition)
-            kind = (mark.topic_id, False) if owned is None else (owned.mark.topic_id, owned.suspect)
+            kind = (mark.topic_id, False) if owned is None else (owned.metadata.topic_id, owned.suspect)
             if kind not in marks:
                 marks[kind] = replace(mark, topic_id=kind[0], suspect=kind[1], member=self.member).encode()
             leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
@@ -191,12 +191,12 @@ class AssignedPartitions:
         for partition, offset in batch.reached.items():
             owned = self._owned.get(partition)
             if owned is not None and owned.epoch == batch.epochs[partition]:
-                owned.mark = replace(mark, topic_id=owned.mark.topic_id, suspect=owned.suspect, member=self.member)
+                owned.metadata = replace(mark, topic_id=owned.metadata.topic_id, suspect=owned.suspect, member=self.member)
                 owned.committed = offset
                 owned.leader_epoch = leader_epoch_field(batch.leader_epochs[partition])
                 owned.answers_from = None
 
-    def passed(self, owner: str) -> list[TopicPartition]:
+    def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
         Each position has the partition's mark with this owner. Only valid while no event is in flight: then there is no event
@@ -205,40 +205,40 @@ class AssignedPartitions:
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
-            TopicPartition(*partition, owned.next, self._marked(owned, owner).encode(), leader_epoch_field(None))
+            TopicPartition(*partition, owned.next, self._metadata_for(owned, owner).encode(), leader_epoch_field(None))
             for partition, owned in rows
         ]
 
-    def pass_by(self, positions: Iterable[TopicPartition], owner: str) -> None:
-        """Record that these positions, which `passed` returned, are committed."""
+    def record_committed(self, positions: Iterable[TopicPartition], owner: str) -> None:
+        """Record that these positions, which `positions_without_events` returned, are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
-                owned.mark = self._marked(owned, owner)
+                owned.metadata = self._metadata_for(owned, owner)
                 owned.committed = position.offset
                 owned.leader_epoch = leader_epoch_field(None)
 
-    def claims(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
+    def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
         """Return the committed offsets of these partitions unchanged, as positions to commit with this owner in the mark."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
-            TopicPartition(*partition, owned.committed, self._marked(owned, owner).encode(), owned.leader_epoch)
+            TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
             for partition, owned in rows
         ]
 
-    def claimed(self, partitions: Iterable[Partition], owner: str) -> None:
-        """Record that the positions of `claims` are committed: the marks of these partitions now name this owner."""
+    def record_ownership(self, partitions: Iterable[Partition], owner: str) -> None:
+        """Record that the positions of `ownership_positions` are committed: the marks now name this owner."""
         for partition in partitions:
             owned = self._owned[partition]
-            owned.mark = self._marked(owned, owner)
+            owned.metadata = self._metadata_for(owned, owner)
 
-    def _marked(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the partition's mark with this owner, the member id (none without an owner), and the current `suspect`."""
-        return replace(owned.mark, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
+    def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
+        """Return the mark with this owner, the member id (none without an owner), and the current `suspect`."""
+        return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:
         position = start.position
         partition = position.topic, position.partition
         leader_epoch = leader_epoch_field(position.leader_epoch)
-        self._owned[partition] = _Owned(epoch, start.mark, position.offset, leader_epoch, position.offset, start.after)
+        self._owned[partition] = _Owned(epoch, start.metadata, position.offset, leader_epoch, position.offset, start.after)
         return partition

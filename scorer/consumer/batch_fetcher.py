@@ -28,7 +28,7 @@ class BatchFetcher:
         self.end = "empty"
         first = source.first(wait)
         if first is None:
-            return source.taken()
+            return source.finish()
         most = limit(first)
         while (more := chunk(most - source.count, source.size, max(source.largest, self._largest))) > 0:
             if source.more(more, max(0.0, until - time.monotonic())) < more:
@@ -36,7 +36,7 @@ class BatchFetcher:
         else:
             self.end = "events" if source.count >= most else "bytes"
         self._largest = source.largest
-        return source.taken()
+        return source.finish()
 
 
 def chunk(events: int, size: int, largest: int) -> int:

@@ -111,7 +111,7 @@ class EventConsumer:
             until: the time until which to wait for further events, in monotonic seconds.
         """
         before = self.partitions.changes  # a partition that is assigned from here on must be claimed before its events count
-        self._apply(self._start_positions.recreated(self.partitions.marks()), Signal.INVALIDATED)
+        self._apply(self._start_positions.recreated(self.partitions.metadata_by_partition()), Signal.INVALIDATED)
         if self._table.due:
             self.rewind(self._table.due)
         if self._suspects is not None and (batch := self._take_suspects(self._suspects, limit)) is not None:
@@ -131,27 +131,27 @@ class EventConsumer:
             self._record_fetch(batch)
         if taken.ends:
             ends = {partition: end for partition, end in taken.ends.items() if partition not in dropped}
-            self.partitions.reach(ends, self._context.clock.now_ms())
+            self.partitions.advance_to_end(ends, self._context.clock.now_ms())
         return batch
 
-    def passed(self, owner: str) -> list[TopicPartition]:
-        """Return the positions to commit past offsets without an event; see `AssignedPartitions.passed`.
+    def positions_without_events(self, owner: str) -> list[TopicPartition]:
+        """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
 
         Only valid while no event is in flight. Positions are omitted if no recent poll of the topic ids has confirmed that the
         topic still exists with the same id, or if the partition must be rewound first.
         """
-        positions = self.partitions.passed(owner)
+        positions = self.partitions.positions_without_events(owner)
         if not positions:
             return []
-        ids = {(p.topic, self.partitions.mark((p.topic, p.partition)).topic_id) for p in positions}
+        ids = {(p.topic, self.partitions.metadata((p.topic, p.partition)).topic_id) for p in positions}
         current = {topic for topic, topic_id in ids if self._start_positions.is_current(topic, topic_id)}
         return [p for p in positions if p.topic in current and (p.topic, p.partition) not in self._table.due]
 
     def is_stale(self, batch: Batch) -> bool:
         """Return whether a partition of this batch was reassigned, lost, or recreated since the fetch."""
-        if not self.partitions.still(batch.epochs):
+        if not self.partitions.are_current(batch.epochs):
             return True
-        return not self._start_positions.are_current({(p[0], self.partitions.mark(p).topic_id) for p in batch.epochs})
+        return not self._start_positions.are_current({(p[0], self.partitions.metadata(p).topic_id) for p in batch.epochs})
 
     def poll_group(self, wait: float) -> None:
         """Poll the group until the assignment changes, or for `wait` seconds. Events that arrive meanwhile are dropped.
@@ -189,7 +189,7 @@ class EventConsumer:
             if not self._member.seek(start.position):
                 self._apply([partition], Signal.INVALIDATED)
         if started := [p for p in without_start if p in self.partitions]:
-            self.partitions.leave(started)
+            self.partitions.remove(started)
         self._apply(without_start, Signal.START_UNKNOWN)
         self.group = self._member.group()
 
@@ -322,7 +322,7 @@ class EventConsumer:
         if not outside:
             return
         to_rewind = self._start_positions.recreated_or_absent(
-            {p: mark for p, mark in self.partitions.marks().items() if p in outside}
+            {p: mark for p, mark in self.partitions.metadata_by_partition().items() if p in outside}
         )
         for partition, offset in outside.items():
             position = self.partitions.next(partition)
@@ -409,7 +409,7 @@ class EventConsumer:
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._session.release(partitions, lost=lost)
         keys = [(p.topic, p.partition) for p in partitions]
-        self.partitions.leave(keys)
+        self.partitions.remove(keys)
         if self._suspects is not None:
             self._suspects.forget(keys)
         self._call_client(self._table.remove(keys))
@@ -423,7 +423,7 @@ class EventConsumer:
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)
-        starts = self._start_positions.determine(self._consumer, list(map(self.partitions.remembered, committed)))
+        starts = self._start_positions.determine(self._consumer, list(map(self.partitions.position_or_recorded, committed)))
         self._member.check_topics(starts)
         return starts
 

@@ -22,7 +22,7 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
+CHECK_SECONDS = 1.0  # between two checks for dead owners; a dead scorer stays a member of the group until its session expires
 METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
@@ -59,7 +59,7 @@ def fence_dead_owners(
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
-            committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, partly=True)
+            committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, allow_partial=True)
         marks = [mark for p in committed if (mark := OffsetMetadata.decode(p.metadata)).owner not in ("", settings.owner)]
         members = client_ids_by_member(kafka.admin(settings.kafka, settings.owner), settings.name) if marks else {}
     except KafkaException as error:
@@ -96,7 +96,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
         nonlocal due
         if time.monotonic() >= due:
             fenced.update(fence_dead_owners(settings, _all_partitions(settings), fenced, context).names)
-            due = time.monotonic() + LOOK_SECONDS
+            due = time.monotonic() + CHECK_SECONDS
         context.raise_if_cancelled()
 
     wait_until_decided(replace(context, raise_if_cancelled=fence_or_raise))

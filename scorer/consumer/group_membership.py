@@ -41,7 +41,7 @@ class GroupMembership:
         The leader epochs of a recreated topic start at 0. A client that knows higher epochs of the deleted topic treats the new
         epochs as outdated, and never reads the new topic (librdkafka 2.16).
         """
-        for topic, topic_id in {(start.position.topic, start.mark.topic_id) for start in starts}:
+        for topic, topic_id in {(start.position.topic, start.metadata.topic_id) for start in starts}:
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 

@@ -20,7 +20,8 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
-        `anew`: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
+        is_recreated: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
+            Its key in the metadata is `anew`.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`), as the next owner must.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that died and joined again has another id.
     """
@@ -30,7 +31,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     version: str = ""
     digest: str = ""
     topic_id: str = ""
-    anew: bool = False
+    is_recreated: bool = msgspec.field(default=False, name="anew")
     suspect: bool = False
     member: str = ""
 

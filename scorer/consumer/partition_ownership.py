@@ -27,16 +27,18 @@ class OwnershipMarker:
         """Commit the owner's name for new partitions, before any of their events is fetched. Raises Aborted, to be retried."""
         self._rewrite(partitions, self._owner)
 
-    def leave(self) -> None:
+    def clear_owner(self) -> None:
         """Remove the owner's name from all partitions, while no transaction is open. A failure is logged and not raised."""
         try:
-            self._rewrite([p for p, mark in self._intake.partitions.marks().items() if mark.owner == self._owner], "")
+            self._rewrite(
+                [p for p, mark in self._intake.partitions.metadata_by_partition().items() if mark.owner == self._owner], ""
+            )
         except Aborted as error:
             log.info("could not clear ownership in the committed offsets at shutdown: %s", error)
 
     def _rewrite(self, partitions: Collection[Partition], owner: str) -> None:
         if partitions:
             positions = self._intake.partitions
-            self._session.publish([], positions.claims(partitions, owner), self._intake.group)
+            self._session.publish([], positions.ownership_positions(partitions, owner), self._intake.group)
             self._session.checkpoint()
-            positions.claimed(partitions, owner)
+            positions.record_ownership(partitions, owner)

@@ -31,7 +31,7 @@ class SandboxedInputPartitions:
         self.cleared: set[Partition] = set()
         self._sandbox = sandbox
         self._owner = owner
-        self._held: set[Partition] = set()
+        self._paused: set[Partition] = set()
         self._waiting: tuple[Partition, list[Row]] | None = None
 
     def __bool__(self) -> bool:
@@ -51,11 +51,11 @@ class SandboxedInputPartitions:
         offsets = {}
         for start in starts:
             partition = start.position.topic, start.position.partition
-            owner = start.mark.owner
-            is_dead = owner in dead.names or start.mark.member in dead.members
-            if start.mark.suspect or is_dead or (owner == self._owner and partition not in self._held):
+            owner = start.metadata.owner
+            is_dead = owner in dead.names or start.metadata.member in dead.members
+            if start.metadata.suspect or is_dead or (owner == self._owner and partition not in self._paused):
                 offsets[partition] = start.position.offset
-            self._held.add(partition)
+            self._paused.add(partition)
         return offsets
 
     def add(self, partition: Partition, offset: int) -> None:
@@ -83,7 +83,7 @@ class SandboxedInputPartitions:
             taken = self._sandbox.take(wait, readable)
             if taken is None:
                 return None
-            if taken.cleared:
+            if taken.released:
                 self.cleared.add(taken.partition)
             if taken.unreadable is not None:
                 return entry_of(taken.unreadable, time.time_ns() // 1_000_000)

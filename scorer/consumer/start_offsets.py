@@ -39,7 +39,7 @@ StartReason = Literal["position", "recreated", "added", "start", "expired"]
 """
 Answer = TypeVar("Answer")
 
-LOOK_SECONDS = 1.5  # the time-out of one poll of the topics
+TOPIC_POLL_SECONDS = 1.5  # the time-out of one poll of the topics
 SEEN_SECONDS = 2.0  # a batch is published exactly once only if the ids of its topics were polled within this time
 ABSENT_SECONDS = 5.0  # a broker that has just started may not know all topics yet
 GONE_SECONDS = 30.0  # a topic that is being recreated may be absent for this long
@@ -60,13 +60,13 @@ class StartPosition(NamedTuple):
     Attributes:
         reason: how the start offset was determined.
         position: the offset to read first, with its leader epoch if known.
-        mark: the mark for the committed offset.
+        metadata: the mark for the committed offset.
         after: the start offsets of the answers if a deleted topic of the same name was scored; else None.
     """
 
     reason: StartReason
     position: TopicPartition
-    mark: OffsetMetadata
+    metadata: OffsetMetadata
     after: AnswerStartOffsets | None = None
 
 
@@ -123,8 +123,8 @@ class StartPositions:
         self._settings = settings
         self._skipped = skipped or SkippedRecords(log)
         self._context = context
-        self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, LOOK_SECONDS)
-        self._looks = TopicPoller(self._cluster, settings.owner, settings.input.topics)
+        self._cluster = Topics(settings.kafka, settings.owner, settings.kafka.bootstrap_servers, TOPIC_POLL_SECONDS)
+        self._topic_poller = TopicPoller(self._cluster, settings.owner, settings.input.topics)
         self._compared: Mapping[str, Topic] = {}  # the last answer that `recreated` has compared
         self._first_ids: dict[str, str] = {}
         self._absent_since: dict[str, float] = {}
@@ -132,7 +132,7 @@ class StartPositions:
 
     def close(self) -> None:
         """Stop polling."""
-        self._looks.close()
+        self._topic_poller.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
         """Return the partitions whose topic has another id in the last poll than in the partition's mark.
@@ -142,9 +142,9 @@ class StartPositions:
         Raises:
             Fatal: Every input topic has been absent for GONE_SECONDS (exit code 3).
         """
-        if self._looks.failure is not None:
-            raise self._looks.failure
-        topics = self._looks.found
+        if self._topic_poller.failure is not None:
+            raise self._topic_poller.failure
+        topics = self._topic_poller.found
         self._check_absent(topics)
         if topics is self._compared:
             return set()
@@ -161,15 +161,15 @@ class StartPositions:
 
         With exactly-once delivery, wait for a new poll if the last poll is older than SEEN_SECONDS.
         """
-        if self._settings.delivery == "exactly-once" and self._looks.seen < time.monotonic() - SEEN_SECONDS:
+        if self._settings.delivery == "exactly-once" and self._topic_poller.seen < time.monotonic() - SEEN_SECONDS:
             self._wait_for_poll(time.monotonic() - SEEN_SECONDS)
-        topics = self._looks.found
+        topics = self._topic_poller.found
         return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
     def is_current(self, name: str, topic_id: str) -> bool:
         """Return whether a poll within the last SEEN_SECONDS returned this id for the topic. Does not wait for a poll."""
-        topic = self._looks.found.get(name)
-        return topic is not None and topic.id == topic_id and self._looks.seen >= time.monotonic() - SEEN_SECONDS
+        topic = self._topic_poller.found.get(name)
+        return topic is not None and topic.id == topic_id and self._topic_poller.seen >= time.monotonic() - SEEN_SECONDS
 
     def determine(self, consumer: Consumer, committed: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the start position of each partition, given the group's committed offsets.
@@ -180,7 +180,7 @@ class StartPositions:
             Fatal: The committed offsets of a scored partition have expired, so that an operator must decide (exit code 3).
         """
         self._wait_for_poll(float("-inf"))
-        ids = {name: topic.id for name, topic in self._looks.found.items()}
+        ids = {name: topic.id for name, topic in self._topic_poller.found.items()}
         marks = {(p.topic, p.partition): self._mark(p) for p in committed}
         unclear = [p for p in committed if p.offset < 0 or marks[p.topic, p.partition].topic_id not in ("", ids.get(p.topic))]
         unclear += [p for p in committed if p.topic not in ids and p not in unclear]
@@ -200,10 +200,10 @@ class StartPositions:
             self._first_ids.setdefault(topic, topic_id)
         offsets = self._offsets(consumer, reasons, ids)
         marks = {
-            p: mark if reasons.get(p, "position") == "position" else OffsetMetadata(anew=reasons[p] == "recreated")
+            p: mark if reasons.get(p, "position") == "position" else OffsetMetadata(is_recreated=reasons[p] == "recreated")
             for p, mark in marks.items()
         }
-        answers = self._answers_from() if any(mark.anew for mark in marks.values()) else None
+        answers = self._answers_from() if any(mark.is_recreated for mark in marks.values()) else None
         starts = []
         for p in committed:
             partition = p.topic, p.partition
@@ -213,7 +213,7 @@ class StartPositions:
             mark = msgspec.structs.replace(marks[partition], topic_id=ids[p.topic])
             epoch = leader_epoch_field(p.leader_epoch if reason == "position" else None)
             position = TopicPartition(*partition, offsets.get(partition, p.offset), leader_epoch=epoch)
-            starts.append(StartPosition(reason, position, mark, answers if mark.anew else None))
+            starts.append(StartPosition(reason, position, mark, answers if mark.is_recreated else None))
         return starts
 
     def _mark(self, committed: TopicPartition) -> OffsetMetadata:
@@ -250,7 +250,7 @@ class StartPositions:
 
     def _with_positions(self, consumer: Consumer, names: Iterable[str]) -> set[str]:
         """Return the topics of `names` in which the group has a committed offset for at least one partition."""
-        topics = self._looks.found
+        topics = self._topic_poller.found
         every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._context) if p.offset >= 0}
 
@@ -286,7 +286,7 @@ class StartPositions:
 
     def _existing(self, partitions: Iterable[TopicPartition]) -> set[Partition]:
         """Return the partitions that exist according to the last poll."""
-        topics = self._looks.found
+        topics = self._topic_poller.found
         return {(p.topic, p.partition) for p in partitions if p.topic in topics and p.partition < topics[p.topic].partitions}
 
     def _first_offsets(self, consumer: Consumer, names: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
@@ -296,7 +296,7 @@ class StartPositions:
         later assignment would determine other offsets, or another member would treat the remaining partitions as added ones.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
-        topics = self._looks.found
+        topics = self._topic_poller.found
         every = [(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         offsets = group_offsets.edges(consumer, self._cluster.client, every, edge, self._context)
         positions = [
@@ -322,7 +322,7 @@ class StartPositions:
     def _check_absent(self, topics: Mapping[str, Topic]) -> None:
         """Record since when topics are absent. Raises Fatal (3) if every input topic has been absent for GONE_SECONDS."""
         names = self._settings.input.topics
-        if not self._looks.seen > 0 or (len(topics) == len(names) and not self._absent_since):
+        if not self._topic_poller.seen > 0 or (len(topics) == len(names) and not self._absent_since):
             return
         now = time.monotonic()
         self._absent_since = {name: self._absent_since.get(name, now) for name in names if name not in topics}
@@ -340,7 +340,7 @@ class StartPositions:
         started = time.monotonic()
         while True:
             self._wait_for_poll(started)
-            topics = self._looks.found
+            topics = self._topic_poller.found
             self._check_absent(topics)
             now = time.monotonic()
             if all(now > self._absent_since[name] + ABSENT_SECONDS for name in names if name not in topics):
@@ -349,10 +349,10 @@ class StartPositions:
 
     def _wait_for_poll(self, after: float) -> None:
         """Wait until a poll that started after this time (monotonic seconds, -inf for any poll) has an answer."""
-        self._looks.hurry()
-        while self._looks.seen <= after:
-            if self._looks.failure is not None:
-                raise self._looks.failure
+        self._topic_poller.request_refresh()
+        while self._topic_poller.seen <= after:
+            if self._topic_poller.failure is not None:
+                raise self._topic_poller.failure
             self._context.check()
             time.sleep(PAUSE_SECONDS)
 

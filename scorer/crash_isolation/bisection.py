@@ -47,14 +47,14 @@ class Bisection:
         self._died_once ^= {event}
         return is_failing
 
-    def answered(self, batch: Batch) -> None:
+    def record_scored(self, batch: Batch) -> None:
         """Record that this batch was scored without a death; a batch of full size doubles the limit."""
         if len(batch) >= self.limit:
             self.limit = min(self.largest, 2 * self.limit)
         if self._died_once:
             self._died_once.difference_update(zip(batch.topics, batch.partitions, batch.offsets, strict=True))
 
-    def over(self, committed: Mapping[Partition, int], now: float) -> bool:
+    def is_over(self, committed: Mapping[Partition, int], now: float) -> bool:
         """Return whether the bisection is over: all suspects are committed, or no process died for QUIET_SECONDS."""
         self.suspects = {partition: end for partition, end in self.suspects.items() if committed.get(partition, -1) < end}
         return not self.suspects or now - self.now > QUIET_SECONDS

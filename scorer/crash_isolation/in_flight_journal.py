@@ -64,7 +64,7 @@ class InFlightJournal:
         self._memory = _file(path) if path else mmap.mmap(-1, SIZE)
         self._encode = msgspec.json.Encoder().encode
 
-    def note(self, ends: Mapping[Partition, int], candidate: str = "") -> None:
+    def write(self, ends: Mapping[Partition, int], candidate: str = "") -> None:
         """Record the events in flight.
 
         Args:
@@ -89,11 +89,11 @@ class InFlightJournal:
         """Return the candidate that scores events in flight; "" if none does."""
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
-    def blame(self, candidate: str) -> None:
+    def record_death(self, candidate: str) -> None:
         """Attribute another death to this candidate, and forget the deaths of other candidates."""
         self._write(BLAME_AT, self._encode((candidate, self.deaths(candidate) + 1)))
 
-    def acquit(self) -> None:
+    def forget_deaths(self) -> None:
         """Forget the deaths of all candidates."""
         LENGTH.pack_into(self._memory, BLAME_AT, 0)
 
@@ -102,13 +102,13 @@ class InFlightJournal:
         blame = self._read(BLAME_AT, BLAME_ROOM, _CandidateDeaths) or _CandidateDeaths()
         return blame.deaths if blame.candidate == candidate else 0
 
-    def note_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
+    def write_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
         """Write the version that is being loaded ("" for none) and the number of deaths per version to disk."""
         self._write(LOADS_AT, self._encode((loading, deaths)))
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """Return the version that is being loaded and the number of deaths per version, as `note_loads` wrote them last."""
+        """Return the version that is being loaded and the number of deaths per version, as `write_loads` wrote them last."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
@@ -116,7 +116,7 @@ class InFlightJournal:
         """Record that no version is being loaded, because the process received a stop signal or ended by itself."""
         loading, deaths = self.loads()
         if loading:
-            self.note_loads("", deaths)
+            self.write_loads("", deaths)
 
     def _write(self, at: int, body: bytes) -> None:
         begin = at + LENGTH.size

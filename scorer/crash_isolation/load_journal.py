@@ -61,4 +61,4 @@ class LoadJournal:
 
     def _write(self, loading: str) -> None:
         self._deaths = dict(list(self._deaths.items())[-REMEMBERED:])
-        self._journal.note_loads(loading, self._deaths)
+        self._journal.write_loads(loading, self._deaths)

@@ -25,11 +25,11 @@ from scorer.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Elsewhere = Callable[[Iterable[Partition]], dict[Partition, int]]
+CommittedOffsets = Callable[[Iterable[Partition]], dict[Partition, int]]
 """Returns the committed offsets of partitions of other members. Unknown offsets are omitted."""
 
 LETHAL = 2  # a candidate is refused after this many deaths while it scored events
-ELSEWHERE_SECONDS = 5.0  # between queries of the offsets of other members' partitions
+OFFSET_QUERY_SECONDS = 5.0  # between queries of the offsets of other members' partitions
 
 
 class Quarantine:
@@ -51,14 +51,14 @@ class Quarantine:
         self._clock = context.clock
         self._query_at = 0.0
         self._candidate = ""  # the candidate that scores in the sandbox
-        self._acquitted = False
+        self._candidate_scored = False
         self._sandbox: SandboxProcess | None = None
         topics = settings.input.topics
         suspects = {(topic, number): end for (topic, number), end in journal.read().items() if topic in topics}
         self._bisection = Bisection(suspects, settings.batching.max_events, self._clock.monotonic())
         if candidate := journal.candidate():
-            journal.blame(candidate)
-            journal.note(suspects)
+            journal.record_death(candidate)
+            journal.write(suspects)
             log.warning("a process died with a candidate in flight; the death is attributed to it: %s", candidate)
         if suspects:
             names = in_ranges(suspects)
@@ -74,7 +74,7 @@ class Quarantine:
         """Return whether a candidate may score events: not during a bisection, where a death must have one possible cause."""
         return self._sandbox is None
 
-    def lethal(self, candidate: str) -> str | None:
+    def refusal_reason(self, candidate: str) -> str | None:
         """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if it may be loaded."""
         deaths = self._journal.deaths(candidate)
         return f"{deaths} processes died with it in flight; promote it again to retry it" if deaths >= LETHAL else None
@@ -85,10 +85,10 @@ class Quarantine:
         `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if none does.
         """
         if self._sandbox is None:
-            self._journal.note(batch.reached, candidate)
+            self._journal.write(batch.reached, candidate)
         else:
             self._candidate = candidate
-            self._acquitted = self._acquitted or bool(candidate)
+            self._candidate_scored = self._candidate_scored or bool(candidate)
 
     def end_batch(self) -> None:
         """Clear the journal, because no event is in flight. During a bisection the journal keeps the suspects."""
@@ -97,7 +97,7 @@ class Quarantine:
 
     def record_answer(self, batch: Batch) -> None:
         """Record that this batch was scored without a death."""
-        self._bisection.answered(batch)
+        self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
         """Record that the sandbox died while it scored this batch; return whether the only event is marked as failing.
@@ -106,8 +106,8 @@ class Quarantine:
         """
         if candidate := self._candidate:
             self._candidate = ""
-            self._acquitted = False
-            self._journal.blame(candidate)
+            self._candidate_scored = False
+            self._journal.record_death(candidate)
             log.warning(
                 "the sandbox with %d events %s; the death is attributed to the candidate: %s", len(batch), error, candidate
             )
@@ -116,7 +116,7 @@ class Quarantine:
         log.warning("the sandbox with %d events %s%s", len(batch), error, ": the event is failing" if is_failing else "")
         return is_failing
 
-    def look(self, committed: dict[Partition, int], elsewhere: Elsewhere, versions: VersionManager) -> None:
+    def poll(self, committed: dict[Partition, int], elsewhere: CommittedOffsets, versions: VersionManager) -> None:
         """If the bisection is over, end the sandbox and load the versions into this process. The worker calls this regularly.
 
         Args:
@@ -128,18 +128,18 @@ class Quarantine:
             return
         now = self._clock.monotonic()
         if now >= self._query_at:
-            self._query_at = now + ELSEWHERE_SECONDS
+            self._query_at = now + OFFSET_QUERY_SECONDS
             committed |= elsewhere(self._bisection.suspects.keys() - committed.keys())
-        if self._bisection.over(committed, now):
+        if self._bisection.is_over(committed, now):
             log.info("all suspects are answered; loading the model into this process")
             self._sandbox.close()
             self._sandbox = None
             self._journal.clear()
-            if self._acquitted:
-                self._journal.acquit()
+            if self._candidate_scored:
+                self._journal.forget_deaths()
             versions.reload(self._load)
         else:
-            self._journal.note(self._bisection.suspects)
+            self._journal.write(self._bisection.suspects)
 
     def close(self) -> None:
         """End the sandbox. Remaining suspects stay in the journal for the next process."""

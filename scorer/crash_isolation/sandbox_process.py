@@ -87,14 +87,14 @@ class SandboxProcess:
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
         try:
-            model = SandboxedModel(self, digest, self.ask("open", digest, package, seconds=self._load_seconds))
+            model = SandboxedModel(self, digest, self.request("open", digest, package, seconds=self._load_seconds))
             self._opened[digest] = package
             return prepare_model(model, model, package.golden, self._settings, self._end_broken)
         except BaseException:
             self._opened.pop(digest, None)
             raise
 
-    def ask(self, request: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
+    def request(self, request: str, digest: str, *arguments: Any, seconds: float = ANSWER_SECONDS) -> Any:
         """Send a request to the child and return its answer.
 
         Args:
@@ -131,11 +131,11 @@ class SandboxProcess:
     def _closed_error() -> DependencyUnavailable:
         return DependencyUnavailable(MODEL, "it is being loaded into this process again", retry_seconds=RETRY_SECONDS)
 
-    def free(self, digest: str) -> None:
+    def close_model(self, digest: str) -> None:
         """Close a model in the child."""
         self._opened.pop(digest, None)
         with contextlib.suppress(DependencyUnavailable):
-            self.ask("free", digest)
+            self.request("free", digest)
 
     def close(self) -> None:
         """End the child and start no other child. Pending and later requests raise DependencyUnavailable.
@@ -171,7 +171,7 @@ class SandboxProcess:
 
     def _call(self, child: Sandbox, request: tuple[Any, ...], seconds: float) -> Any:
         try:
-            return child.ask(*request, seconds=seconds, waiting=self._check, poll=POLL_SECONDS)
+            return child.request(*request, seconds=seconds, waiting=self._check, poll=POLL_SECONDS)
         except Aborted:
             self._end()  # it would answer the aborted request at the next one
             raise
@@ -197,7 +197,7 @@ class SandboxedModel:
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None) -> Decoded:
         """Decode events in the child; see `Decoder.decode`."""
-        decoded: Decoded = self._process.ask("decode", self._digest, list(values), parts and parts.listed())
+        decoded: Decoded = self._process.request("decode", self._digest, list(values), parts and parts.listed())
         return decoded
 
     def signature(self) -> Signature:
@@ -206,12 +206,12 @@ class SandboxedModel:
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """Run the model in the child; see `Model.run`."""
-        outputs: dict[str, Any] = self._process.ask("run", self._digest, tensors)
+        outputs: dict[str, Any] = self._process.request("run", self._digest, tensors)
         return outputs
 
     def close(self) -> None:
         """Close the model in the child."""
-        self._process.free(self._digest)
+        self._process.close_model(self._digest)
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:

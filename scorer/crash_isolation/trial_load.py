@@ -182,7 +182,7 @@ class TrialLoads:
                 raise _TooLarge
 
         try:
-            child.ask("try", package, limits.bytes, seconds=limits.seconds, waiting=waiting)
+            child.request("try", package, limits.bytes, seconds=limits.seconds, waiting=waiting)
         finally:
             child.close()
 

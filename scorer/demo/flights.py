@@ -38,7 +38,7 @@ def lines(limit: int | None = None) -> Iterator[bytes]:
     return map(orjson.dumps, islice(events(), limit))
 
 
-def first_lap(flight_id: str) -> str:
+def original_id(flight_id: str) -> str:
     """Return the id of a flight without the ending of its repetition."""
     return flight_id.partition(_LAP)[0]
 

@@ -61,7 +61,7 @@ def demo(options: DemoOptions, view: DemoView) -> RegionsSummary:
     """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
     with open_sandbox(options, view, follow_up_commands(options, "publisher status publisher.yaml --live")) as sandbox:
         demo = _RegionsDemo(options, view, sandbox)
-        return RegionsSummary(demo.play(), demo.copied)
+        return RegionsSummary(demo.run(), demo.copied)
 
 
 class _RegionsDemo(Demo):
@@ -91,13 +91,13 @@ class _RegionsDemo(Demo):
         reader = ScoreReader(far, self.settings.output.topic, PARTITIONS, self.far_arrivals)
         cleanup.enter_context(contextlib.closing(reader))
 
-    def kill_one(self) -> None:
+    def kill_scorer(self) -> None:
         self.view.step("6. Kill the publisher with SIGKILL, and restart it")
         self.killed_at = killed_at = now_ms()
         self.shell.kill(self.processes.pop("publisher"))
         self._publish()
         self.wait_for(f"{FAR} to catch up", lambda: caught_up(self.far_arrivals, killed_at))
-        self.view.say(f"every partition in {FAR} is up to date {now_ms() - killed_at:,} ms after the kill")
+        self.view.print_result(f"every partition in {FAR} is up to date {now_ms() - killed_at:,} ms after the kill")
 
     def wait_for_the_end(self, written: int) -> None:
         super().wait_for_the_end(written)

@@ -66,7 +66,7 @@ def demo(options: DemoOptions, view: DemoView) -> RolloutsSummary:
     """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
     with open_sandbox(options, view, follow_up_commands(options, "scorer rollout status scorer.yaml")) as sandbox:
         demo = _RolloutsDemo(options, view, sandbox)
-        return RolloutsSummary(demo.play(), demo.outcomes)
+        return RolloutsSummary(demo.run(), demo.outcomes)
 
 
 class _RolloutsDemo(Demo):
@@ -79,7 +79,7 @@ class _RolloutsDemo(Demo):
         self.outcomes = {}
         package = _faulty_package(self.shell.folder)
         self.shell.run(*self.options.registry_command, "push", package.name, f"{self.options.repository}:{BAD}")
-        self.view.say(f"{BAD} has two input columns in the wrong order, and no golden examples that would fail")
+        self.view.print_result(f"{BAD} has two input columns in the wrong order, and no golden examples that would fail")
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:  # noqa: ARG002 - the shell ends what it starts
         self.view.step("   Start a shadow and a rollout controller")
@@ -102,7 +102,7 @@ class _RolloutsDemo(Demo):
         if decided is not None:
             self.view.step("   Reproduce the decision from the topics")
             verification = self.shell.run("scorer", "rollout", "verify", "scorer.yaml", str(decided.seq))
-            self.view.say(
+            self.view.print_result(
                 f"{'the same' if verification['same'] else verification['differs']}, from {verification['pairs']:,} pairs"
             )
         return began
@@ -117,7 +117,7 @@ class _RolloutsDemo(Demo):
         path.write_text(yaml.safe_dump(plan, sort_keys=False), encoding="utf-8")
         self.view.command(f"cat {path.name}")
         for line in path.read_text(encoding="utf-8").splitlines():
-            self.view.say(line)
+            self.view.print_result(line)
         name = self.shell.run("scorer", "rollout", "start", "scorer.yaml", path.name, "--reason", "the demo")["rollout"]
         printed = 1  # the first entry is the start
 
@@ -141,18 +141,18 @@ class _RolloutsDemo(Demo):
     def print_decision(self, rollout: Rollout, entry: LogEntry) -> None:
         """Print a decision and the analysis behind it."""
         if entry.kind is EntryKind.ENDED:
-            self.view.say(f"{rollout.rivals.candidate.version}: {entry.outcome}")
+            self.view.print_result(f"{rollout.rivals.candidate.version}: {entry.outcome}")
             return
         if entry.kind is EntryKind.INTENDED and entry.move is not None and entry.move.restores is not None:
-            self.view.say(f"rolled back: {'; '.join(entry.why)}")
+            self.view.print_result(f"rolled back: {'; '.join(entry.why)}")
         elif entry.kind is EntryKind.INTENDED and entry.outcome is None:
-            self.view.say(f"next step {rollout.plan.steps[entry.step]}: {'; '.join(entry.why)}")
+            self.view.print_result(f"next step {rollout.plan.steps[entry.step]}: {'; '.join(entry.why)}")
         else:
-            self.view.say("; ".join(entry.why))
+            self.view.print_result("; ".join(entry.why))
         for rule in (entry.judgement or {}).get("rules", []):
             ends = "to".join("?" if rule[end] is None else f" {rule[end]:+.4f} " for end in ("low", "high")).strip()
             estimate = f"{rule['estimate']:+.4f}, interval {ends}" if rule["estimate"] is not None else "unknown"
-            self.view.say(
+            self.view.print_result(
                 f"  {rule['rule']}: {estimate}; margin {rule['margin']}, {rule['pairs']:,} pairs in {rule['cells']:,} cells"
             )
 

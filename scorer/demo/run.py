@@ -40,7 +40,7 @@ KEPT_FLIGHTS = 20_000
 def demo(options: DemoOptions, view: DemoView) -> DemoSummary:
     """Run the demo. Raises Fatal if a step fails. All processes and files are removed in any case."""
     with open_sandbox(options, view, follow_up_commands(options)) as sandbox:
-        return Demo(options, view, sandbox).play()
+        return Demo(options, view, sandbox).run()
 
 
 class Demo:
@@ -63,7 +63,7 @@ class Demo:
         self.far_arrivals = ReceivedScores()
         self.killed_at: int | None = None
 
-    def play(self) -> DemoSummary:
+    def run(self) -> DemoSummary:
         """Run all steps and return the summary. Raises Fatal if one fails."""
         self.make_registry()
         self.start_scorers()
@@ -80,7 +80,7 @@ class Demo:
             feed = EventFeed(self.emit("emit.log", self.options.rate), lines)
             promoted = self.swap()
             if self.options.kill:
-                self.kill_one()
+                self.kill_scorer()
             self.wait_for("the replay", lambda: first + feed.count >= self.options.events)
             written = first + feed.finish()
             self.wait_for_the_end(written)
@@ -104,7 +104,7 @@ class Demo:
         for version in (OLD, NEW):
             package = flights.DATA / f"flight-delay-{version}"
             pushed = self.shell.run(*registry, "push", str(package), f"{repository}:{version}")
-            self.view.say(f"{version} is {pushed['digest']}")
+            self.view.print_result(f"{version} is {pushed['digest']}")
         self.shell.run(*registry, "promote", repository, "--to", OLD, "--reason", "first version")
 
     def start_scorers(self) -> None:
@@ -123,7 +123,7 @@ class Demo:
             return owned == [PARTITIONS // len(REPLICAS)] * len(REPLICAS)
 
         self.wait_for("both scorers to share the partitions", partitions_shared)
-        self.view.say(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
+        self.view.print_result(f"each scores {PARTITIONS // 2} of {PARTITIONS} partitions")
         if self.options.console:
             self.show_console()
 
@@ -144,7 +144,7 @@ class Demo:
         feed.finish()
         self.view.command("scorer tail scorer.yaml --from-beginning --events 1")
         for record in islice(read_lines(self.settings, from_beginning=True), 1):
-            self.view.say(record.decode())
+            self.view.print_result(record.decode())
         return count
 
     def emit(self, log: str, rate: float) -> subprocess.Popen[bytes]:
@@ -163,24 +163,26 @@ class Demo:
         promoted = now_ms()
         move = ("promote", "scorer.yaml", "--to", NEW, "--reason", PROMOTION, "--wait")
         rollout = self.shell.run("scorer", *move)["rollout"]
-        self.view.say(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the move of the channel")
+        self.view.print_result(f"both scorers serve it {rollout['seconds'] * 1_000:,.0f} ms after the move of the channel")
 
         def swapped() -> bool:
             newest = dict(self.arrivals.newest)
             return len(newest) == PARTITIONS and all(version == NEW for version, _, _ in newest.values())
 
         self.wait_for(f"every partition to show {NEW}", swapped)
-        self.view.say(f"every partition has scores of {NEW} after {now_ms() - promoted:,} ms")
+        self.view.print_result(f"every partition has scores of {NEW} after {now_ms() - promoted:,} ms")
         return promoted
 
-    def kill_one(self) -> None:
+    def kill_scorer(self) -> None:
         """Kill a scorer after three quarters of the flights, and wait until the other scorer has caught up."""
         self.wait_for("three quarters", lambda: self.seen() >= self.options.events * 3 // 4)
         self.view.step("6. After three quarters: kill a scorer with SIGKILL; the other takes over")
         self.killed_at = killed_at = now_ms()
         self.shell.kill(self.processes.pop("scorer a"))
         self.wait_for("the other scorer to catch up", lambda: caught_up(self.arrivals, killed_at))
-        self.view.say(f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)")
+        self.view.print_result(
+            f"caught up after {now_ms() - killed_at:,} ms (the session timeout is {SESSION_TIMEOUT_MS:,} ms)"
+        )
 
     def wait_for_the_end(self, written: int) -> None:
         """Wait until all written flights are scored."""
@@ -236,5 +238,5 @@ def scores_by_version(settings: Settings) -> dict[str, list[tuple[float, bool | 
     scores: dict[str, list[tuple[float, bool | None]]] = {}
     for message in read_to_end(settings, settings.output.topic):
         record = orjson.loads(message.value() or b"{}")
-        scores.setdefault(record["version"], []).append((record["score"], outcomes.get(flights.first_lap(record["id"]))))
+        scores.setdefault(record["version"], []).append((record["score"], outcomes.get(flights.original_id(record["id"]))))
     return scores

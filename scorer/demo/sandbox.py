@@ -82,7 +82,7 @@ def kafka(port: int, view: DemoView) -> None:
     """Run only Kafka until Ctrl-C, then remove its data. Raises Fatal if Kafka does not start or ends by itself."""
     classpath(on_progress=view.bar)
     with EmbeddedBroker(port=port) as broker:
-        view.say(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C stops it and removes its data")
+        view.print_result(f"Apache Kafka 4.3 listens on {broker.bootstrap_servers}. Ctrl-C stops it and removes its data")
         raise Fatal(f"Kafka has ended with code {broker.wait()}", "run the command again")
 
 
@@ -100,7 +100,7 @@ def _brokers(options: DemoOptions, folder: Path, view: DemoView, cleanup: contex
         if options.keep:
             broker.detach()
         where = f"{region}: " if several else ""
-        view.say(f"{where}a real broker (KRaft) listens on {broker.bootstrap_servers}, process {broker.pid}")
+        view.print_result(f"{where}a real broker (KRaft) listens on {broker.bootstrap_servers}, process {broker.pid}")
     return brokers
 
 

@@ -41,7 +41,7 @@ class DemoView:
         """Print a command."""
         self.console.print(f"  $ {line}", style="cyan", markup=False)
 
-    def say(self, text: str) -> None:
+    def print_result(self, text: str) -> None:
         """Print a result."""
         self.console.print(f"    {text}", markup=False)
 

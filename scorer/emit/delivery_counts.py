@@ -47,39 +47,39 @@ class Confirmations:
 
     def __init__(self, skipped: int = 0) -> None:
         """Start after the first `skipped` lines, which an earlier command has completed."""
-        self.given = self.written = self.rejected = self.answered = 0
+        self.sent = self.written = self.rejected = self.completed = 0
         self._last = skipped
         self._unconfirmed: dict[int, int] = {}  # by line of an unconfirmed event, in order: the number of events given before
 
-    def give(self, line: int) -> None:
+    def add_sent(self, line: int) -> None:
         """Count the event of a line as passed to the producer."""
-        self._unconfirmed[line] = self.given
-        self.given += 1
+        self._unconfirmed[line] = self.sent
+        self.sent += 1
 
-    def withdraw(self, line: int) -> None:
-        """Undo `give` for the last event, because the producer did not accept it."""
+    def undo_sent(self, line: int) -> None:
+        """Undo `add_sent` for the last event, because the producer did not accept it."""
         del self._unconfirmed[line]
-        self.given -= 1
+        self.sent -= 1
 
     def confirm(self, line: int) -> None:
         """Count the event of a line as written: the broker has confirmed it."""
         del self._unconfirmed[line]
-        self.answered += 1
+        self.completed += 1
         self.written += 1
         self._last = max(self._last, line)
 
     def fail(self, *, rejected: bool) -> None:
         """Count an event as failed: certainly not written if `rejected`, else uncertain."""
-        self.answered += 1
+        self.completed += 1
         self.rejected += rejected
 
     @property
     def complete(self) -> bool:
         """Whether every given event has a delivery result, confirmed or failed."""
-        return self.answered == self.given
+        return self.completed == self.sent
 
     def counts(self) -> DeliveryCounts:
         """Return the current counts. Events without a delivery result count as uncertain."""
         line, before = next(iter(self._unconfirmed.items()), (self._last + 1, self.written))
-        uncertain = self.given - self.written - self.rejected
+        uncertain = self.sent - self.written - self.rejected
         return DeliveryCounts(self.written, uncertain, self.rejected, line - 1, self.written - before)

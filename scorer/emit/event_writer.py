@@ -60,7 +60,7 @@ class EventWriter:
             Fatal: An earlier event has failed, this event is too large, or there is no delivery result for CONFIRM_SECONDS.
         """
         while not self._hand_over(line, record):
-            if not self._wait(partial(self._answered_beyond, self._confirmations.answered), self._producer.poll):
+            if not self._wait(partial(self._answered_beyond, self._confirmations.completed), self._producer.poll):
                 raise self._silent()
         if self._failure is not None:
             raise self._failed(self._failure)
@@ -95,7 +95,7 @@ class EventWriter:
         headers: Any = record.headers or None
         with self._interruption:
             self._producer.poll(0)
-            self._confirmations.give(line)
+            self._confirmations.add_sent(line)
             try:
                 self._producer.produce(
                     self._topic,
@@ -106,10 +106,10 @@ class EventWriter:
                     **timestamp,
                 )
             except BufferError:
-                self._confirmations.withdraw(line)
+                self._confirmations.undo_sent(line)
                 return False
             except KafkaException as error:
-                self._confirmations.withdraw(line)
+                self._confirmations.undo_sent(line)
                 if error.args[0] != KafkaError.MSG_SIZE_TOO_LARGE:
                     raise
                 hint = "leave the event out, or write a reference to its content instead"
@@ -123,21 +123,21 @@ class EventWriter:
 
         `serve` polls for the given number of seconds. After a time-out, later waits end at once.
         """
-        seen = self._confirmations.answered
+        seen = self._confirmations.completed
         deadline = time.monotonic() + CONFIRM_SECONDS
         while self._waits and not done():
             with self._interruption:
                 serve(WAIT_SECONDS)
             now = time.monotonic()
-            if self._confirmations.answered > seen:
-                seen = self._confirmations.answered
+            if self._confirmations.completed > seen:
+                seen = self._confirmations.completed
                 deadline = now + CONFIRM_SECONDS
             elif now > deadline:
                 self._waits = False
         return done()
 
     def _answered_beyond(self, count: int) -> bool:
-        return self._confirmations.answered > count
+        return self._confirmations.completed > count
 
     def _silent(self) -> Fatal:
         return Fatal(

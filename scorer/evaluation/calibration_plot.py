@@ -15,7 +15,7 @@ WIDTH = 2 * (NAMES + SIDE) + GAP
 MOST = 12  # the largest number of classes for which a matrix is drawn
 
 
-def draw(assessment: Assessment) -> str:
+def plot(assessment: Assessment) -> str:
     """Return the plot as SVG."""
     rows = [part for k, each in enumerate(assessment.versions) for part in _version(each, k * ROW)]
     return picture(WIDTH, max(1, len(assessment.versions)) * ROW, rows)

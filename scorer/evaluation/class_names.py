@@ -47,7 +47,7 @@ class Classes:
     ordered: bool = True
     named: bool = True
 
-    def of_label(self, value: str | float) -> float | Unusable:
+    def number_of(self, value: str | float) -> float | Unusable:
         """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names none."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS

@@ -126,7 +126,7 @@ def _labels(assessment: Assessment) -> dict[str, Any]:
     return {**labels.to_dict(assessment), "differences": differences(assessment)}
 
 
-def judge(champion: str, candidate: str, compared: ComparisonRun, limits: Limits) -> ComparisonReport:
+def build_report(champion: str, candidate: str, compared: ComparisonRun, limits: Limits) -> ComparisonReport:
     """Build the report of a comparison, with a rule for each figure that exists and has a limit."""
     return ComparisonReport(champion, candidate, compared, tuple(_rules(compared, limits)) if compared.differences.both else ())
 

@@ -33,7 +33,7 @@ def decided_output(store: Store, digest: str) -> str | None:
     return None if signature is None else signature.decided.name
 
 
-def part_of(score: Any, name: str | None) -> Any:
+def select_output(score: Any, name: str | None) -> Any:
     """Return the named output of a score that is an object, or None if it has no such output; return any other score whole."""
     return score.get(name) if isinstance(score, dict) else score
 
@@ -74,7 +74,7 @@ class DecidedOutputs:
         name = self.names[digest]
         if name is None:
             self.unknown[digest] += 1
-        return part_of(score, name)
+        return select_output(score, name)
 
     def answers(self, answers: Sequence[AnswerT]) -> Sequence[AnswerT]:
         """Return the answers with their scores replaced by the deciding outputs.

@@ -18,7 +18,7 @@ from scorer.evaluation.class_names import Classes, known
 from scorer.evaluation.decision_output import DecidedOutputs, decided_output
 from scorer.evaluation.label_columns import AnswerColumns, Labels
 from scorer.evaluation.label_record import Label, Unusable, reader
-from scorer.evaluation.latest_by_id import NewestRows, hashed
+from scorer.evaluation.latest_by_id import NewestRows, hash_ids
 from scorer.models.registry_access import open_source
 from scorer.scores import formats
 from scorer.scores.decode_record import CompleteScoreRecord, decode_complete_record
@@ -97,7 +97,7 @@ def join(
     read = labels_of(settings)
     for batch in bus.read(spans):
         records = [read(message) for message in batch.messages]
-        ids = hashed(label.id if isinstance(label, Label) else "" for label in records)
+        ids = hash_ids(label.id if isinstance(label, Label) else "" for label in records)
         labels.add(answered, batch.partition[1], batch.offsets, _times(batch.messages), ids, records)
     return labels, spans
 
@@ -137,7 +137,7 @@ def _add(
         batch.partition,
         [batch.offsets[row] for row, *_ in inside],
         [time for _, time, _ in inside],
-        hashed(answer.id for *_, answer in inside),
+        hash_ids(answer.id for *_, answer in inside),
         [outputs.score(answer.digest, answer.score) for *_, answer in inside],
         [answer.decision for *_, answer in inside],
         [answer.versioned for *_, answer in inside],

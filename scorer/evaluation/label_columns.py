@@ -146,7 +146,7 @@ class Labels:
 
         Labels of events that are not among the ids of `answered` are only counted, as are unusable labels.
         """
-        held = answered.holds(ids)
+        held = answered.contains(ids)
         self.records[self.topic, partition] += len(offsets)
         rows: list[int] = []
         truths: list[float] = []
@@ -176,5 +176,5 @@ class Labels:
         if value is None:
             return math.nan
         if self.classes is not None:
-            return self.classes.of_label(value)
+            return self.classes.number_of(value)
         return Unusable.NO_NUMBER if isinstance(value, str) else value

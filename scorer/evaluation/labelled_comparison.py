@@ -14,9 +14,9 @@ from scorer.evaluation import join_labels
 from scorer.evaluation import score_events as comparison
 from scorer.evaluation.assessment import Assessment, assess_both
 from scorer.evaluation.class_names import known
-from scorer.evaluation.decision_output import part_of
+from scorer.evaluation.decision_output import select_output
 from scorer.evaluation.label_columns import AnswerColumns
-from scorer.evaluation.latest_by_id import hashed
+from scorer.evaluation.latest_by_id import hash_ids
 from scorer.settings import Settings
 
 VERSIONS = ("champion", "candidate")
@@ -45,13 +45,13 @@ class BothAnswers:
             )
             for row in rows
         ]
-        ids = hashed(named)
+        ids = hash_ids(named)
         times = [parts.every_time[row] for row in rows]
         places = [offsets[row] for row in rows]
         for side, version_answers, name in zip(self._sides, (champion, candidate), VERSIONS, strict=True):
             scores = orjson.loads(b"[%b]" % b",".join([version_answers.scores[row] for row in rows]))
             decisions = [version_answers.decisions[row] for row in rows]
-            decided = [part_of(score, version_answers.output) for score in scores]
+            decided = [select_output(score, version_answers.output) for score in scores]
             side.add(partition, places, times, ids, decided, decisions, [name] * len(rows))
 
     def assessed(self, bus: TopicReader, settings: Settings, signature: Signature) -> Assessment:

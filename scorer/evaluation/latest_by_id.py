@@ -17,7 +17,7 @@ def digest(id_: str) -> bytes:
     return blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def hashed(ids: Iterable[str]) -> Ids:
+def hash_ids(ids: Iterable[str]) -> Ids:
     """Return the digest of each id as two 64-bit numbers, (n, 2)."""
     return from_digests(map(digest, ids))
 
@@ -44,7 +44,7 @@ class NewestRows:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def holds(self, ids: Ids) -> NDArray[np.bool_]:
+    def contains(self, ids: Ids) -> NDArray[np.bool_]:
         """Return for each of m ids whether a row has it, (m,); for an absent id it is True with a probability of 2^-64."""
         if not len(self):
             return np.zeros(len(ids), np.bool_)

@@ -71,7 +71,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
                 spans += [(middle, stop), (start, middle)]
             else:
                 if failed := isinstance(error, InferenceFailed):
-                    loaded.vouch()
+                    loaded.check_control_row()
                 poison = Poison(Reason.INFERENCE_FAILED, str(error)) if failed else internal.poison(error)
                 results.rejected[decoded.rows[start]] = poison
     return results

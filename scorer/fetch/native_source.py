@@ -61,7 +61,7 @@ class NativeFetchSource:
         self._poll_group()
         if self._failures or not self._taker.collect(1, wait) or self._taker.sizes.errors:
             return None
-        return self._taker.first_time()
+        return self._taker.first_timestamp_ms()
 
     def _begin(self) -> None:
         self._failures = []
@@ -75,7 +75,7 @@ class NativeFetchSource:
             count += self._taker.collect(most - count, left)
         return count
 
-    def taken(self) -> "FetchedColumns":
+    def finish(self) -> "FetchedColumns":
         ends = self._taker.ends()
         return FetchedColumns(self._taker.columns() if self.count else None, self._failures, ends)
 
@@ -85,7 +85,7 @@ class NativeFetchSource:
         self._poll_group()
         while self.count < most and (left := deadline - time.monotonic()) > 0:
             self._taker.collect(most - self.count, left)
-        return self.taken().failures
+        return self.finish().failures
 
     def close(self) -> None:
         self._taker.close()

@@ -63,13 +63,13 @@ class PythonFetchSource:
         self.largest = max(self.largest, *sizes, 0)
         return len(messages)
 
-    def taken(self) -> "FetchedMessages":
+    def finish(self) -> "FetchedMessages":
         return FetchedMessages(self._messages, self._ends)
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
         self._begin()
         self._add(self._consumer.consume(most, wait))
-        return self.taken().failures
+        return self.finish().failures
 
     def close(self) -> None:
         self._begin()

@@ -53,8 +53,8 @@ class FetchedRecords:
 class FetchSource(Protocol):
     """The source from which the events of one consumer are fetched. All calls come from the thread that owns the consumer.
 
-    A fetch starts with `first`, may call `more` several times if `first` returned a timestamp, and ends with `taken`. A call of
-    `first` or `skip` discards the events of an earlier fetch that did not end with `taken`.
+    A fetch starts with `first`, may call `more` several times if `first` returned a timestamp, and ends with `finish`. A call
+    of `first` or `skip` discards the events of an earlier fetch that did not end with `finish`.
     """
 
     @property
@@ -83,7 +83,7 @@ class FetchSource(Protocol):
     def more(self, most: int, wait: float) -> int:
         """Fetch up to `most` more events that are available or arrive within `wait` seconds; return their number."""
 
-    def taken(self) -> "FetchedEvents":
+    def finish(self) -> "FetchedEvents":
         """End the fetch, and return its events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:

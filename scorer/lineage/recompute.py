@@ -24,13 +24,13 @@ class Recomputation:
         same: Whether the recomputed score and decision equal those of the answer.
         now: The recomputed score; None if the version now dead-letters the event.
         decision: The recomputed decision; None if there is none.
-        why: Why the version now dead-letters the event; empty if it scores the event.
+        rejection: Why the version now dead-letters the event; empty if it scores the event.
     """
 
     same: bool
     now: Any
     decision: str | None
-    why: str = ""
+    rejection: str = ""
 
 
 def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomputation:

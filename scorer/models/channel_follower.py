@@ -18,7 +18,7 @@ RESOLVE_SECONDS = 60.0  # interval at which even an unchanged tag is resolved: i
 class ChannelFollower:
     """A follower of the configured channel, the tag in the registry that names the versions to serve.
 
-    One thread calls `poll`; any thread may call `forget`.
+    One thread calls `poll`; any thread may call `resolve_on_next_poll`.
     """
 
     def __init__(self, settings: ModelSettings, store: Store, cache: Cache) -> None:
@@ -51,15 +51,15 @@ class ChannelFollower:
         self.named = resolution
         return resolution, reason
 
-    def forget(self) -> None:
+    def resolve_on_next_poll(self) -> None:
         """Make the next poll resolve the channel even if its tag is unchanged."""
         self._validator = None
 
     def known_good(self) -> Resolution | None:
         """Return the target that this scorer served last, also before a restart; None if it has never served a target."""
-        return self._cache.recall(self._key)
+        return self._cache.load_resolution(self._key)
 
-    def note(self, serving: Resolution, label: str) -> None:
+    def save_served(self, serving: Resolution, label: str) -> None:
         """Record the served target in the cache as the last good target.
 
         A scorer that starts while the channel is unusable serves this target, so it is also recorded after a rollback.
@@ -67,7 +67,7 @@ class ChannelFollower:
         if serving == self._noted:
             return
         try:
-            self._cache.remember(self._key, serving)
+            self._cache.save_resolution(self._key, serving)
             self._noted = serving
         except RegistryError as error:
             log.warning("could not record %s as the last good version: %s", label, error)

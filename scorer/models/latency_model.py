@@ -42,7 +42,7 @@ class LatencyModel:
         intercept = mean_t - slope * mean_b
         return (intercept, slope) if intercept >= 0 else (0.0, mean_t / mean_b)
 
-    def within(self, seconds: float, most: int) -> int:
+    def largest_batch(self, seconds: float, most: int) -> int:
         """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
 
         If the constant cost a exceeds half of `seconds`, the size is chosen for b B <= `seconds` / 2, because smaller batches

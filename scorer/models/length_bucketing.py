@@ -29,7 +29,7 @@ class LengthBucketedRuns:
 
         `alive` is called before each run. Raises InferenceFailed, DependencyUnavailable.
         """
-        runs = self._lengths.plan(tensors, self._cost.within(self._deadline, MAX_STEPS))
+        runs = self._lengths.plan(tensors, self._cost.largest_batch(self._deadline, MAX_STEPS))
 
         def run_part(part: Tensors, steps: int) -> Tensors:
             alive()

@@ -69,7 +69,7 @@ class LoadedModel:
         except OutputMismatch as error:
             raise InferenceFailed(str(error)) from error
 
-    def vouch(self) -> None:
+    def check_control_row(self) -> None:
         """Check that the model still scores its control row. Raises the error of `broken`, or DependencyUnavailable."""
         try:
             self.run(self.control)
@@ -177,7 +177,9 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
         on_cpu = settings.model.backend == "onnx-runtime" and settings.model.device == "cpu"
         most = settings.batching.max_events
         rows = decoded.tensors if decoded else None
-        batch_probe.check_batch_independence(signature, rows, model.run, InferenceFailed, most=most, coarse=not on_cpu)
+        batch_probe.check_batch_independence(
+            signature, rows, model.run, InferenceFailed, max_rows=most, rounds_coarsely=not on_cpu
+        )
 
 
 def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:

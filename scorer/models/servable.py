@@ -32,12 +32,12 @@ class Servable:
     resolution: Resolution
     reason: str = ""
 
-    def acting(self, resolution: Resolution, reason: str, role: str) -> "Servable":
+    def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
         """Return this servable in the given role, with the revision of `resolution` in its records."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
-    def instead_of_canary(self, reason: str) -> "Servable":
+    def in_place_of_canary(self, reason: str) -> "Servable":
         """Return this champion for events of the canary's arm, which it answers in place of the canary.
 
         `reason` states why the canary does not answer; the records contain it.
@@ -54,7 +54,7 @@ class Servable:
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
-    def reads_as(self, other: "Servable") -> bool:
+    def decodes_like(self, other: "Servable") -> bool:
         """Return whether this servable and `other` decode each event to the same tensors."""
         ours = self.loaded
         theirs = other.loaded
@@ -100,7 +100,7 @@ class CanaryArm:
 
         `servable` is the version of the role, None if it is not served. `champion` is the served champion.
         """
-        alike = servable is not None and servable.reads_as(champion)
+        alike = servable is not None and servable.decodes_like(champion)
         split = TrafficSplit.of(role.digest, role.weight)
         return cls(role.digest, role.weight, split, servable, role.version, role.pairs, alike)
 
@@ -110,4 +110,4 @@ def make(package: Package, resolution: Resolution, load: LoadPackage, settings: 
     encoder = score_formats.encoder(  # before the model: it may send a request to a schema registry, once per process
         settings, model=package.name, version=package.version, digest=package.digest, role=role, region=settings.region
     )
-    return Servable(load(package), encoder, resolution).acting(resolution, "", role)
+    return Servable(load(package), encoder, resolution).in_role(resolution, "", role)

@@ -1,7 +1,7 @@
 """The version manager: it polls the channel, loads the aspired version beside the served one, and swaps them between batches.
 
-A separate thread does all slow work; the scoring thread calls `flip`, which only exchanges references. An unavailable registry
-never stops scoring: the served version stays, and a starting scorer serves the last good version.
+A separate thread does all slow work; the scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
+registry never stops scoring: the served version stays, and a starting scorer serves the last good version.
 
 If the channel names a refused champion, or was moved in a way that the policy does not accept, a scorer serves the newest good
 revision of the channel's history, under that revision. A running scorer usually serves that revision already; a starting scorer
@@ -148,7 +148,7 @@ class VersionManager:
             if error.transient:
                 raise DependencyUnavailable(MODEL_REGISTRY, error_text, error.hint) from error
             raise Fatal(error_text, error.hint, exit_code=error.exit_code) from error
-        self.flip()
+        self.serve_aspired()
         if not self._shared.serving:
             reasons = "; ".join(f"{refusal.version}: {refusal.reason}" for refusal in self.refusals())
             raise DependencyUnavailable(MODEL, f"no model version to serve: {reasons}", "promote a version that passes")
@@ -157,7 +157,7 @@ class VersionManager:
             log.warning(
                 "the channel's target is refused; serving %s of revision %d", champion.label, champion.resolution.revision
             )
-        self._tag.note(champion.resolution, champion.label)
+        self._tag.save_served(champion.resolution, champion.label)
         self._thread.start()
 
     def _load_first(self) -> None:
@@ -226,7 +226,7 @@ class VersionManager:
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
 
-    def flip(self) -> bool:
+    def serve_aspired(self) -> bool:
         """Serve the aspired versions if all of them are ready or refused. Call this method between batches.
 
         Returns:
@@ -239,7 +239,7 @@ class VersionManager:
             serving = {}
             for role, aspired in shared.aspired.items():
                 if aspired.digest in shared.ready:
-                    servable = shared.ready.pop(aspired.digest).acting(aspired, shared.reason, role)
+                    servable = shared.ready.pop(aspired.digest).in_role(aspired, shared.reason, role)
                     serving[role] = shared.ready[aspired.digest] = servable
             self._serve(serving)
             self._wake.set()
@@ -283,7 +283,7 @@ class VersionManager:
 
         The caller has learned that the channel has moved, or has read a newer revision in a partition.
         """
-        self._tag.forget()
+        self._tag.resolve_on_next_poll()
         self._wake.set()
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class VersionManager:
             poll = RELOAD_SECONDS if self._shared.moving else self._settings.model.poll_seconds
             self._wake.wait(poll * random.uniform(1 - JITTER, 1.0))
             self._wake.clear()
-            self._tag.note(self.champion.resolution, self.champion.label)
+            self._tag.save_served(self.champion.resolution, self.champion.label)
             if self._closing.is_set():
                 return
             try:
@@ -348,14 +348,14 @@ class VersionManager:
         except RegistryError as error:
             missing = isinstance(error, NotFound) and self._shared.serving  # some registries replace a tag in two steps
             if not error.transient and not missing:
-                self._tag.forget()
+                self._tag.resolve_on_next_poll()
                 self._reject(self._shared.named, None, VersionRefusal(self._settings.model.tag, str(error)), error.hint)
             raise
         try:
             self._moves.check(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
         except RegistryError as error:
             if error.transient:
-                self._tag.forget()
+                self._tag.resolve_on_next_poll()
                 raise
             self._reject(resolution, resolution.revision, VersionRefusal(resolution.version, str(error)), error.hint)
             return
@@ -524,7 +524,7 @@ class VersionManager:
             return
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
-                self._tag.forget()
+                self._tag.resolve_on_next_poll()
                 raise
             self._cache.release(digest)
             refusal = VersionRefusal(aspired.version, str(error), aspired.revision)
@@ -568,7 +568,7 @@ class VersionManager:
             return True
         if target is None or target[0] == named:
             return True
-        self._tag.forget()  # the next poll aspires to this target
+        self._tag.resolve_on_next_poll()  # the next poll aspires to this target
         return digest in (resolution.digest for resolution in self._by_role(target[0]).values())
 
     def _snapshot(self) -> version_policy.Snapshot:

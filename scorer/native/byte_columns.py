@@ -88,7 +88,7 @@ class ByteColumn(LazySequence[bytes | None]):
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
-    def some(self, rows: NDArray[np.int64]) -> list[bytes | None]:
+    def take_rows(self, rows: NDArray[np.int64]) -> list[bytes | None]:
         """Return the entries at the indices `rows`, (n,), without creating objects for other entries."""
         text = self.text.data
         bounds = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
@@ -157,9 +157,9 @@ def nulls(column: Column) -> list[int]:
     return [row for row, text in enumerate(column) if text is None]
 
 
-def some(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
+def take_rows(column: Column, rows: NDArray[np.int64]) -> list[bytes | None]:
     """Return the entries of a column at the indices `rows`, (n,), as a list."""
-    return column.some(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
+    return column.take_rows(rows) if isinstance(column, ByteColumn) else [column[row] for row in rows.tolist()]
 
 
 def address(owner: NDArray[Any]) -> int:

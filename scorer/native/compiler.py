@@ -42,7 +42,7 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(HERE.glob("*.[ch]")))).hexdigest()
 
 
-def cc_works() -> bool:
+def has_c_compiler() -> bool:
     """Return whether the system has a C compiler that compiles the native part."""
     with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
         try:

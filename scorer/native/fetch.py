@@ -67,7 +67,7 @@ class MessageColumns:
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
         """Return the headers of the messages at the indices `rows`, (n,), in the form of `headers_of`."""
-        return [None] * len(rows) if self.headers is None else self.headers.some(rows)
+        return [None] * len(rows) if self.headers is None else self.headers.take_rows(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
         """Return the values of each header by its name, one entry per message.
@@ -140,7 +140,7 @@ class NativeFetcher:
         self._read_lanes(self._library.fetcher_ends(self._fetcher, address(lanes), address(offsets)))
         return {self._places[lane]: end for lane, end in zip(lanes.tolist(), offsets.tolist(), strict=True)}
 
-    def first_time(self) -> int:
+    def first_timestamp_ms(self) -> int:
         """Return the timestamp of the first collected message in Unix ms; 0 if this message has no timestamp.
 
         At least one message must have been collected.
@@ -285,7 +285,7 @@ class HeaderColumns:
                 headers.append(None)
         return headers, unread
 
-    def some(self, rows: NDArray[np.int64]) -> list[Headers]:
+    def take_rows(self, rows: NDArray[np.int64]) -> list[Headers]:
         """Return the headers of the messages at the indices `rows`, (n,), without creating the headers of other messages.
 
         The headers of a message are None if it has none, or if a header name is not UTF-8.
@@ -294,8 +294,8 @@ class HeaderColumns:
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):
             entries = np.arange(end - count, end)
             try:
-                names = [(name or b"").decode() for name in self._names.some(entries)]
-                headers.append(list(zip(names, self._values.some(entries), strict=True)) or None)
+                names = [(name or b"").decode() for name in self._names.take_rows(entries)]
+                headers.append(list(zip(names, self._values.take_rows(entries), strict=True)) or None)
             except UnicodeDecodeError:
                 headers.append(None)
         return headers

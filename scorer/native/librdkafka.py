@@ -108,7 +108,7 @@ def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
     if ";" in path:
         return PluginStatus(None, f"decodes only, because the path of a plugin must not contain ';': {path}")
     try:
-        library = declared(ctypes.CDLL(path))
+        library = declare_functions(ctypes.CDLL(path))
         bind(library, exported(clients) if isinstance(clients, Path) else clients)
     except (OSError, AttributeError) as error:
         return PluginStatus(None, f"decodes only, because confluent-kafka does not export librdkafka's functions: {error}")
@@ -141,7 +141,7 @@ def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
     """Give the shared object librdkafka's functions, and check librdkafka's version and the layout of its structures.
 
     Args:
-        library: The shared object with declared function types; see `declared`.
+        library: The shared object with declared function types; see `declare_functions`.
         functions: The functions named in FUNCTIONS.
 
     Raises:
@@ -165,7 +165,7 @@ def format_version(version: int) -> str:
     return ".".join(str(version >> bits & 0xFF) for bits in (24, 16, 8))
 
 
-def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+def declare_functions(library: ctypes.CDLL) -> ctypes.CDLL:
     """Declare the argument and result types of the shared object's functions. Raises AttributeError if one is missing."""
     types: dict[str, tuple[object, list[object]]] = {
         "kafka_major": (ctypes.c_int, []),

@@ -31,7 +31,7 @@ def native_library() -> NativeLibrary:
     if not OBJECT.exists():
         return NativeLibrary(None, "it was not built: there was no C compiler, or the build was disabled")
     try:
-        library = declared(ctypes.PyDLL(str(OBJECT)))
+        library = declare_functions(ctypes.PyDLL(str(OBJECT)))
     except (OSError, AttributeError) as error:
         return NativeLibrary(None, f"it does not load: {error}")
     if library.native_source().decode() != source_digest():
@@ -39,7 +39,7 @@ def native_library() -> NativeLibrary:
     return NativeLibrary(library, "built and in use")
 
 
-def declared(library: ctypes.PyDLL) -> ctypes.PyDLL:
+def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
     """Declare the types of the functions of scanner.h, hash.c and source_positions.c. Raises AttributeError if one is missing.
 
     A PyDLL keeps the interpreter's lock during a call, which takes a fraction of a millisecond.

@@ -26,7 +26,7 @@ REPEAT_SECONDS = 600.0  # between log lines about the same members
 HINT = "stop them, or give them a consumer group of their own"
 
 
-def foreign(members: Iterable[GroupMember], group: str) -> list[GroupMember]:
+def select_foreign(members: Iterable[GroupMember], group: str) -> list[GroupMember]:
     """Return the members that are not scorers. The client id of a scorer is `<group>.<replica>`."""
     return [member for member in members if not member.client_id.startswith(f"{group}.")]
 
@@ -37,7 +37,7 @@ def describe_foreign(members: Sequence[GroupMember], group: str) -> str:
     return f"consumer group {group} has members that are not scorers: {names}; events assigned to them are not scored"
 
 
-def ask(settings: Settings) -> list[GroupMember]:
+def query_members(settings: Settings) -> list[GroupMember]:
     """Query all members of the scorer's group with a separate client. Raises KafkaException."""
     return described(kafka.admin(settings.kafka, settings.owner), settings.name)
 
@@ -98,7 +98,7 @@ class ForeignMembers:
     def _handle(self, answer: Future[Any], now: float) -> bool:
         """Record and report the answer to a query; return whether to query again after RETRY_SECONDS."""
         try:
-            members = foreign(answer.result(), self._group)
+            members = select_foreign(answer.result(), self._group)
         except (KafkaException, Fatal) as error:
             log.info("the members of the group are not known yet: %s", error.args[0])
             return True

@@ -136,7 +136,7 @@ class Metrics:
         limited = "Batches by the reason that limited their size."
         self.limited = LabelledCounter("scorer_batches_limited", limited, "by", at)
         self.stage = LabelledCounter("scorer_stage_seconds", "Time spent by stage.", "stage", at)
-        self.dead = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
+        self.dead_letters = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         canaried = (
             "Events in the canary's share of the keys, by the reason of the champion's answer; none: the candidate answered."
@@ -201,7 +201,7 @@ class Metrics:
         self.batch_events.observe(events)
         self.limited.add({limited: 1})
         self.events.add(outcomes)
-        self.dead.add(reasons)
+        self.dead_letters.add(reasons)
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:

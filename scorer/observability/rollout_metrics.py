@@ -17,7 +17,7 @@ class RolloutState:
     """The state of a rollout controller, which the loop of the controller updates in each iteration.
 
     Attributes:
-        leads: whether this replica of the controller is the leader.
+        is_leader: whether this replica of the controller is the leader.
         running: whether a rollout is running.
         step: the current step of the rollout plan, counted from 0; -1 before the first.
         steps: the number of steps of the plan.
@@ -25,13 +25,13 @@ class RolloutState:
         wanted_seconds: the required bake time of the current step.
         behind_seconds: the lag of the canary analysis behind the scores; None if the analysis reads no scores.
         pairs: the number of events in the current step that both versions have scored.
-        for_person: whether the rollout waits for an operator.
+        waits_for_operator: whether the rollout waits for an operator.
         registry_away: whether the registry is unavailable.
         decisions: the number of written decisions by verdict.
-        looked: the time of the last iteration in monotonic seconds.
+        iterated_at: the time of the last iteration in monotonic seconds.
     """
 
-    leads: bool = False
+    is_leader: bool = False
     running: bool = False
     step: int = -1
     steps: int = 0
@@ -39,10 +39,10 @@ class RolloutState:
     wanted_seconds: float = 0.0
     behind_seconds: float | None = None
     pairs: int = 0
-    for_person: bool = False
+    waits_for_operator: bool = False
     registry_away: bool = False
     decisions: Counter[str] = field(default_factory=Counter)
-    looked: float = 0.0
+    iterated_at: float = 0.0
 
 
 class RolloutMetrics(Collector):
@@ -54,14 +54,14 @@ class RolloutMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         now = self._state
-        yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller leads.", now.leads)
-        yield GaugeMetricFamily("scorer_rollout_look_age_seconds", AGE, max(0.0, self._clock() - now.looked))
+        yield GaugeMetricFamily("scorer_rollout_leader", "1 while this replica of the controller leads.", now.is_leader)
+        yield GaugeMetricFamily("scorer_rollout_look_age_seconds", AGE, max(0.0, self._clock() - now.iterated_at))
         yield GaugeMetricFamily("scorer_rollout_registry_away", "1 while the registry is unavailable.", now.registry_away)
         decisions = CounterMetricFamily("scorer_rollout_decisions", "Written decisions by verdict.", labels=["verdict"])
         for verdict, count in sorted(now.decisions.items()):
             decisions.add_metric([verdict], count)
         yield decisions
-        if now.leads:
+        if now.is_leader:
             yield from self._of_leader()
 
     def _of_leader(self) -> Iterable[Metric]:
@@ -75,7 +75,11 @@ class RolloutMetrics(Collector):
             ("baked_seconds", "Elapsed bake time of the step.", now.baked_seconds),
             ("wanted_seconds", "Bake time of the step.", now.wanted_seconds),
             ("pairs", "Events of the step that both versions scored.", now.pairs),
-            ("waits_for_person", "1 while the rollout waits for an operator to approve, resume or abort it.", now.for_person),
+            (
+                "waits_for_person",
+                "1 while the rollout waits for an operator to approve, resume or abort it.",
+                now.waits_for_operator,
+            ),
         ):
             yield GaugeMetricFamily(f"scorer_rollout_{name}", documentation, value)
         if now.behind_seconds is not None:

@@ -28,35 +28,35 @@ class RescoreChunk:
     """The score records that are processed in one transaction.
 
     Attributes:
-        given: The selected records. Records of one partition are in the order of offsets.
+        selected: The selected records. Records of one partition are in the order of offsets.
         reached: The offset after the last record of the chunk, by partition.
-        tallies: The counts of the records by result, by partition.
+        counts_by_partition: The counts of the records by result, by partition.
         unreadable: The partition and offset of each record that cannot be decoded.
         scanned: The number of all records, selected or not.
     """
 
-    given: list[SelectedScore] = field(default_factory=list)
+    selected: list[SelectedScore] = field(default_factory=list)
     reached: dict[int, int] = field(default_factory=dict)
-    tallies: dict[int, RescoreCounts] = field(default_factory=dict)
+    counts_by_partition: dict[int, RescoreCounts] = field(default_factory=dict)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     scanned: int = 0
 
-    def tally(self, partition: int) -> RescoreCounts:
+    def counts_of(self, partition: int) -> RescoreCounts:
         """Return the counts of a partition, which the caller may increase."""
-        return self.tallies.setdefault(partition, RescoreCounts())
+        return self.counts_by_partition.setdefault(partition, RescoreCounts())
 
     def add(self, partition: int, offset: int, message: Message, selection: ScoreSelection, as_json: AsJson) -> None:
-        """Add a record of the topic of scores: to `given` if it is selected, else only to the counts."""
+        """Add a record of the topic of scores: to `selected` if it is selected, else only to the counts."""
         self.scanned += 1
         self.reached[partition] = offset + 1
         record = read(message.value(), as_json)
         if record is None:
             self.unreadable.append((partition, offset))
-            self.tally(partition).unfit += 1
-        elif selection.takes(record):
-            self.given.append(SelectedScore(partition, offset, message.key(), record))
+            self.counts_of(partition).unfit += 1
+        elif selection.includes(record):
+            self.selected.append(SelectedScore(partition, offset, message.key(), record))
         else:
-            self.tally(partition).others += 1
+            self.counts_of(partition).others += 1
 
 
 def chunks(batches: Iterable[PartitionBatch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
@@ -64,7 +64,7 @@ def chunks(batches: Iterable[PartitionBatch], selection: ScoreSelection, as_json
     chunk = RescoreChunk()
     for batch in batches:
         for offset, message in zip(batch.offsets, batch.messages, strict=True):
-            if len(chunk.given) >= most or chunk.scanned >= SCANNED:
+            if len(chunk.selected) >= most or chunk.scanned >= SCANNED:
                 yield chunk
                 chunk = RescoreChunk()
             chunk.add(batch.partition[1], offset, message, selection, as_json)

@@ -154,7 +154,7 @@ def rescore(
             with interruption:
                 writer.write(chunk, reader, inputs)
                 summary.total = saved.total()
-            done += len(chunk.given)
+            done += len(chunk.selected)
             scanned += chunk.scanned
             progress(settings.output.topic, scanned, most)
 
@@ -180,10 +180,10 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
     scanned = 0
     most = sum(each.records for each in stretches.values())
     for chunk in remaining_chunks(settings, job, reader, stretches, None):
-        for tally in chunk.tallies.values():
+        for tally in chunk.counts_by_partition.values():
             summary.run.add(tally)
-        deleted = sum(_is_deleted(given.record.source, retained) for given in chunk.given)
-        summary.run.add(RescoreCounts(corrected=len(chunk.given) - deleted, not_retained=deleted))
+        deleted = sum(_is_deleted(given.record.source, retained) for given in chunk.selected)
+        summary.run.add(RescoreCounts(corrected=len(chunk.selected) - deleted, not_retained=deleted))
         scanned += chunk.scanned
         progress(settings.output.topic, scanned, most)
     return summary
@@ -230,7 +230,7 @@ def remaining_chunks(
     most = CHUNK_RECORDS if rate is None else min(CHUNK_RECORDS, max(1, int(rate / CHUNKS_A_SECOND)))
     for (_, number), (begin, low, _) in stretches.items():
         if begin < low:
-            yield RescoreChunk(reached={number: low}, tallies={number: RescoreCounts(unread=low - begin)})
+            yield RescoreChunk(reached={number: low}, counts_by_partition={number: RescoreCounts(unread=low - begin)})
     ranges = {partition: (min(max(begin, low), high), high) for partition, (begin, low, high) in stretches.items()}
     yield from chunks(reader.read(ranges), job.selection, formats.as_json(settings), most)
 
@@ -257,8 +257,8 @@ class _Writer:
         records = self._correcting.records(chunk, reader, inputs, time.time_ns() // 1_000_000)
         if self._saved.definition is None:
             records.append(self._saved.begin(self._requested))
-        records += [self._saved.move(number, offset, chunk.tally(number)) for number, offset in chunk.reached.items()]
-        self._summary.uncertain = len(chunk.given)
+        records += [self._saved.move(number, offset, chunk.counts_of(number)) for number, offset in chunk.reached.items()]
+        self._summary.uncertain = len(chunk.selected)
         try:
             self._session.publish(records)
         except Fenced as error:
@@ -266,7 +266,7 @@ class _Writer:
         except Aborted as error:
             raise Fatal(f"a transaction failed: {error}") from error
         self._summary.uncertain = 0
-        for tally in chunk.tallies.values():
+        for tally in chunk.counts_by_partition.values():
             self._summary.run.add(tally)
 
 

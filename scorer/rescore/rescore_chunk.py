@@ -95,43 +95,43 @@ class ChunkRescorer:
             DependencyUnavailable: If a model server is unavailable.
         """
         wanted: dict[Place, list[int]] = {}
-        for row, given in enumerate(chunk.given):
+        for row, given in enumerate(chunk.selected):
             if reason := _unfit(given.record, partitions, now_ms):
-                self._note_unfit(chunk, given, reason)
+                self._count_unfit(chunk, given, reason)
             else:
                 source = given.record.source
                 wanted.setdefault((source.topic, source.partition, source.offset), []).append(row)
-        at_ms = max([now_ms, *(chunk.given[row].record.scored_ms + 1 for rows in wanted.values() for row in rows)])
+        at_ms = max([now_ms, *(chunk.selected[row].record.scored_ms + 1 for rows in wanted.values() for row in rows)])
         by_partition: dict[Partition, list[int]] = {}
         for topic, number, offset in wanted:
             by_partition.setdefault((topic, number), []).append(offset)
         corrections: dict[int, Record] = {}
         for messages in read_events.at(reader, by_partition, self._settings.batching.max_events):
-            corrections |= self._answered(chunk, messages, wanted, at_ms)
+            corrections |= self._score_events(chunk, messages, wanted, at_ms)
         for place, rows in wanted.items():
             for row in rows:
                 self.findings.gone[place[:2]].add(place[2])
-                chunk.tally(chunk.given[row].partition).not_retained += 1
+                chunk.counts_of(chunk.selected[row].partition).not_retained += 1
         return [corrections[row] for row in sorted(corrections)]
 
-    def _answered(
+    def _score_events(
         self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """Score events; return the corrections by row (index into `chunk.given`), and remove the events from `wanted`."""
+        """Score events; return the corrections by row (index into `chunk.selected`), and remove the events from `wanted`."""
         batch = batch_of(messages, "empty")
         scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
         corrections: dict[int, Record] = {}
         for slot, place in enumerate(zip(batch.topics, batch.partitions, batch.offsets, strict=True)):
             for row in wanted.pop(place, ()):
-                given = chunk.given[row]
+                given = chunk.selected[row]
                 answer = self._answer(scored, slot, given, batch.timestamps[slot])
                 if isinstance(answer, str):
-                    self._note_unfit(chunk, given, answer)
+                    self._count_unfit(chunk, given, answer)
                 elif answer[0] != self._target.topic:
-                    self._note_refused(chunk, given, answer)
+                    self._count_refused(chunk, given, answer)
                 else:
                     corrections[row] = self._correction(given, answer)
-                    chunk.tally(given.partition).corrected += 1
+                    chunk.counts_of(given.partition).corrected += 1
         return corrections
 
     def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
@@ -162,13 +162,13 @@ class ChunkRescorer:
     def _place(self, given: SelectedScore) -> Position:
         return Position(self._settings.region, self._settings.output.topic, given.partition, given.offset)
 
-    def _note_unfit(self, chunk: RescoreChunk, given: SelectedScore, reason: str) -> None:
-        chunk.tally(given.partition).unfit += 1
+    def _count_unfit(self, chunk: RescoreChunk, given: SelectedScore, reason: str) -> None:
+        chunk.counts_of(given.partition).unfit += 1
         self.findings.example(f"{self._place(given)}: {reason}")
 
-    def _note_refused(self, chunk: RescoreChunk, given: SelectedScore, letter: Record) -> None:
+    def _count_refused(self, chunk: RescoreChunk, given: SelectedScore, letter: Record) -> None:
         facts = dead_letter_facts(letter[5] or [])
-        tally = chunk.tally(given.partition)
+        tally = chunk.counts_of(given.partition)
         reason = facts.get("reason", "unknown")
         tally.refused = dict(Counter(tally.refused) + Counter([reason]))
         self.findings.example(f"{self._place(given)}: the version dead-letters its event: {reason}: {facts.get('error')}")

@@ -37,7 +37,7 @@ class ScoreSelection:
     statuses: tuple[str, ...] = USUAL
     window: TimeRange = ALWAYS
 
-    def takes(self, record: ScoreRecord) -> bool:
+    def includes(self, record: ScoreRecord) -> bool:
         """Return whether the selection contains this record."""
         wanted = (self.digest is None or record.digest == self.digest) and record.status in self.statuses
         return wanted and self.window.contains(record.scored_ms)

@@ -48,7 +48,7 @@ class StatusTopic:
         """Close the consumer."""
         self._following.close()
 
-    def follow(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
+    def wait_for_flips(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
         """Poll until every scorer has flipped or refused, or for `seconds`; call `changed` with each new progress."""
         deadline = time.time() + seconds
         reported = None

@@ -70,7 +70,7 @@ class BrokerConnections:
 
     def group_members(self) -> list[GroupMember]:
         """Return the members of the consumer group. Raises KafkaException."""
-        return foreign_members.ask(self._settings)
+        return foreign_members.query_members(self._settings)
 
     def open_commits(self) -> GroupCommits:
         """Return the object that commits offsets, with a new consumer. The consumer joins the group when it is subscribed."""

@@ -269,7 +269,7 @@ class Service:
             quarantine.loading,
             metrics.outages,
             on_refused=lambda _: metrics.refused.inc(),
-            lethal=quarantine.lethal,
+            lethal=quarantine.refusal_reason,
             candidate=worker_variants.candidate_selector(settings),
             guard=trials,
         )

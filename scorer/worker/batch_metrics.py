@@ -53,7 +53,7 @@ class PendingBatch:
     canary: CanaryArm | None = None
 
     @property
-    def by_a_model(self) -> bool:
+    def is_scored_by_model(self) -> bool:
         """Whether a model scored the batch; False if `model.fallback` answered in its place."""
         return self.scored.status != FALLBACK
 
@@ -87,7 +87,7 @@ class BatchMetrics:
         self._reported_commit_seconds = counters.commit_seconds
         stages = {**scored.stages, "produce": pending.producing, "commit": max(commit, 0.0)}
         count = len(batch)
-        if pending.by_a_model:
+        if pending.is_scored_by_model:
             loaded = pending.servable.loaded
             loaded.cost.observe(count, pending.scoring + pending.producing + counters.last_commit_seconds)
             loaded.inference.observe(count, scored.stages.get("infer", 0.0))

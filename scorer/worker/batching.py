@@ -57,24 +57,24 @@ class BatchCollector:
         begin = self._wait_for_turn()
         batch = self._intake.take(wait, lambda timestamp: self._limit(servable, timestamp), begin)
         if batch is not None:
-            self.pacing.begin(time.monotonic(), full=full(batch.end, len(batch), self._max_events))
+            self.pacing.begin(time.monotonic(), full=is_full(batch.end, len(batch), self._max_events))
         return batch
 
     def _wait_for_turn(self) -> float:
         """Wait until shortly before the next transaction may begin; return its start time in monotonic seconds.
 
         Each transaction costs the broker CPU time, so there is a pause between two transactions. Events that arrive during the
-        wait become part of the next transaction. If events are already late (`TransactionPacing.behind`), there is no wait.
+        wait become part of the next transaction. If events are already late (`TransactionPacing.is_behind`), there is no wait.
         """
         now = time.monotonic()
         pause = self.pacing.wait(now)
-        if pause > FETCH_SECONDS and not self.pacing.behind:
+        if pause > FETCH_SECONDS and not self.pacing.is_behind:
             time.sleep(pause - FETCH_SECONDS)
         return now + pause
 
     def _limit(self, servable: Servable, timestamp_ms: int) -> int:
         age = max(0.0, (now_ms() - timestamp_ms) / 1_000) if timestamp_ms > 0 else 0.0
-        self.pacing.take(age)
+        self.pacing.record_age(age)
         at_most = self._quarantine.limit_events(self.look_ups.limit)
         return self.limiter.limit(servable.loaded.cost, servable.loaded.inference, age, at_most, self.pacing.interval)
 
@@ -131,9 +131,9 @@ class BatchLimiter:
         """
         if len(records) < FEWEST:
             return
-        self._record_bytes = _risen(self._record_bytes, mean_wire_bytes(records))
-        if full(end, len(records), self._max_events):
-            self._share = _risen(self._share, largest_share(records))
+        self._record_bytes = _update_estimate(self._record_bytes, mean_wire_bytes(records))
+        if is_full(end, len(records), self._max_events):
+            self._share = _update_estimate(self._share, largest_share(records))
 
     def _in_one_request(self) -> int:
         if not self._record_bytes:
@@ -152,21 +152,21 @@ class LookUpLimit:
         self._max_events = max_events
         self.limit = max_events
 
-    def exceeded(self, events: int) -> None:
+    def halve(self, events: int) -> None:
         """Set the limit to half of `events`, the size of a batch whose schemas were not found in time."""
         self.limit = max(1, events // 2)
 
-    def answered(self) -> None:
+    def double(self) -> None:
         """Double the limit, up to `max_events`: a batch was answered."""
         self.limit = min(self._max_events, 2 * self.limit)
 
 
-def _risen(estimate: float, observed: float) -> float:
+def _update_estimate(estimate: float, observed: float) -> float:
     """Return the updated estimate: a higher observation replaces it at once, a lower one reduces it gradually."""
     return max(observed, estimate + EWMA * (observed - estimate))
 
 
-def full(end: End, events: int, max_events: int) -> bool:
+def is_full(end: End, events: int, max_events: int) -> bool:
     """Return whether a batch is full, so that a longer wait would not have improved it.
 
     A batch is full if its fetch stopped at the limit of bytes, or at the limit of events with at least FEWEST or `max_events`
@@ -191,7 +191,7 @@ def within_target(cost: LatencyModel, target: float, oldest_age: float, max_even
 
 def within_deadline(inference: LatencyModel, seconds: float, max_events: int) -> int:
     """Return the largest batch, 1 to `max_events`, with an expected inference time of at most `seconds`."""
-    return inference.within(seconds, max_events)
+    return inference.largest_batch(seconds, max_events)
 
 
 def wire_bytes(record: Record) -> int:

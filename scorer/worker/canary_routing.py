@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 REFUSED = "refused"
 BREAKER = "breaker"
 CRASH = "crash"
-AWAY = "away"
+UNAVAILABLE = "away"
 """The reasons, besides those of dead letters, why the champion answers events of the canary."""
 
 
@@ -67,7 +67,7 @@ class ArmAssigner:
             return Arms(selected, None, REFUSED)
         if not self._quarantine.allows_candidate():
             return Arms(selected, None, CRASH)
-        allowed = self._breaker.allows(canary.digest, self._clock())
+        allowed = self._breaker.is_closed(canary.digest, self._clock())
         return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:

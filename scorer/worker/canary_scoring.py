@@ -23,7 +23,7 @@ from scorer.models.servable import Servable
 from scorer.scores import columnar_records
 from scorer.scores.answer import BatchAnswers
 from scorer.scores.columnar_records import VersionScores
-from scorer.worker.canary_routing import AWAY, CRASH, Arms
+from scorer.worker.canary_routing import CRASH, UNAVAILABLE, Arms
 from scorer.worker.encode import Answers, EncodedRows, encode_columns
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, stage_seconds
 
@@ -82,7 +82,7 @@ def score_with_canary(
     scored = result.scored + score_champion([row for row in rows if not arms.canary[row]], champion)
     failed = result.failed
     for reason in sorted(set(failed.values())):
-        substitute = AnswerSource(champion.servable.instead_of_canary(reason), champion.constant)
+        substitute = AnswerSource(champion.servable.in_place_of_canary(reason), champion.constant)
         scored += score_champion([row for row in canary_rows if failed.get(row) == reason], substitute)
     rejected = {row for part in scored for row in part.rejected}
     answered = (reason for row, reason in failed.items() if row not in rejected | read.headers.expired)
@@ -115,7 +115,7 @@ def score_with_candidate(
         if not isinstance(error, InferenceFailed):
             return Poison(Reason.INTERNAL_ERROR, str(error))
         if alone:
-            candidate.loaded.vouch()
+            candidate.loaded.check_control_row()
         return Poison(Reason.INFERENCE_FAILED, str(error))
 
     source = AnswerSource(candidate)
@@ -136,7 +136,7 @@ def score_with_candidate(
     failed = {row: str(poison.reason) for row, poison in rejected.items()}
     if error is not None:
         loading = isinstance(error, DependencyUnavailable) and error.dependency == MODEL  # after a death of the process
-        failed |= dict.fromkeys(halved.unanswered, CRASH if loading else AWAY)
+        failed |= dict.fromkeys(halved.unanswered, CRASH if loading else UNAVAILABLE)
     return CandidateResult(tuple(scored), failed)
 
 

@@ -13,7 +13,7 @@ class CircuitBreaker:
         self._failing = 0
         self._until = float("-inf")
 
-    def allows(self, digest: str, now: float) -> bool:
+    def is_closed(self, digest: str, now: float) -> bool:
         """Return whether this candidate may answer events, that is, whether it is not suspended."""
         if digest != self._digest:
             self._digest = digest

@@ -35,7 +35,7 @@ class Target:
         """The largest size of key and value together, in bytes."""
         return max(0, self.max_bytes - RECORD_OVERHEAD)
 
-    def narrowed(self, current: "Target") -> "Target":
+    def reduced_to(self, current: "Target") -> "Target":
         """Return this target with at most as many partitions as `current`, the present description of the topic."""
         return replace(self, partitions=min(self.partitions, current.partitions))
 

@@ -47,7 +47,7 @@ class RetryBackoff:
         """Return whether the delay before the recovery from `pending` is over."""
         return now >= self._due
 
-    def recovered(self) -> None:
+    def clear_pending(self) -> None:
         """Clear `pending`: the worker has returned to the committed offsets."""
         self.pending = None
 

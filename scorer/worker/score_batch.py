@@ -25,7 +25,7 @@ from scorer.models.constant_fallback import FALLBACK, ConstantFallback
 from scorer.models.servable import Servable
 from scorer.native.produce_records import ColumnarRecords
 from scorer.settings import Settings
-from scorer.worker.canary_routing import AWAY, Arms
+from scorer.worker.canary_routing import UNAVAILABLE, Arms
 from scorer.worker.canary_scoring import CanaryResult, score_with_canary
 from scorer.worker.encode import Target
 from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows, score_in_halves, total_seconds
@@ -134,15 +134,15 @@ class BatchScorer:
         """The smaller record limit of the output and the dead-letter topic, in bytes."""
         return min(self.output.max_bytes, self.dead.max_bytes)
 
-    def narrow(self, output: Target, dead: Target) -> bool:
+    def reduce_partitions(self, output: Target, dead: Target) -> bool:
         """Reduce the partitions in use to those that the topics have now; return whether a number has changed.
 
         A recreated topic may have fewer partitions. Added partitions are used only after a restart, because keys would move to
         other partitions.
         """
         before = self.output, self.dead
-        self.pipeline = Pipeline(self.settings, self.output.narrowed(output), self._look_up_seconds)
-        self.dead = self.dead.narrowed(dead)
+        self.pipeline = Pipeline(self.settings, self.output.reduced_to(output), self._look_up_seconds)
+        self.dead = self.dead.reduced_to(dead)
         return (self.output, self.dead) != before
 
     def score(
@@ -171,7 +171,7 @@ class BatchScorer:
     def fall_back(self, batch: Batch, servable: Servable, context: Context = FOREVER, arms: Arms | None = None) -> ScoredBatch:
         """Return a record for every event as `score` does, with the constant `model.fallback` in place of a model's answer."""
         if arms is not None:
-            arms = Arms(arms.canary, None, AWAY)
+            arms = Arms(arms.canary, None, UNAVAILABLE)
         return self._score(batch, AnswerSource(servable, self._fallback), context, arms)
 
     def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
@@ -239,7 +239,7 @@ class BatchScorer:
         def to_poison(error: Exception) -> Poison:
             if not isinstance(error, InferenceFailed):
                 return self._internal_errors.poison(error)
-            source.servable.loaded.vouch()
+            source.servable.loaded.check_control_row()
             return Poison(Reason.INFERENCE_FAILED, str(error))
 
         if not rows:

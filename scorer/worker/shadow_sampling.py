@@ -44,7 +44,7 @@ class ShadowSampler(ArmAssigner):
         if canary.split.below:
             candidate_rows = canary.split.canary(batch)
         candidate = canary.servable
-        if candidate is not None and self._quarantine.lethal(candidate.resolution.identity):
+        if candidate is not None and self._quarantine.refusal_reason(candidate.resolution.identity):
             candidate = None
         return Arms(candidate_rows, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
@@ -75,7 +75,7 @@ def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, sessio
     """
     lag = {place: records for place, records in intake.lag().items() if place in partitions and records}
     positions = []
-    for position in intake.partitions.claims(lag, owner):
+    for position in intake.partitions.ownership_positions(lag, owner):
         place = position.topic, position.partition
         positions.append(TopicPartition(*place, (intake.partitions.next(place) or 0) + lag[place], position.metadata))
     if positions:

@@ -44,7 +44,7 @@ class TransactionPacing:
         """
         self.began = float("-inf") if full else now
 
-    def take(self, oldest: float) -> None:
+    def record_age(self, oldest: float) -> None:
         """Record the age of the first event of the fetched batch, in seconds."""
         self.oldest = oldest
 
@@ -63,7 +63,7 @@ class TransactionPacing:
         return max(0.0, self.began + self.interval - now)
 
     @property
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         """Whether the last batch was at least BEHIND_SECONDS old.
 
         Fetched events are then consumed without a pause, because the Kafka client fetches further events only after that.

@@ -23,7 +23,7 @@ def version_change_records(work: PendingBatch, partitions: AssignedPartitions, s
     """
     if settings.swaps_topic not in settings.answer_topics:
         return []
-    marks = {partition: partitions.mark(partition) for partition in work.batch.epochs}
+    marks = {partition: partitions.metadata(partition) for partition in work.batch.epochs}
     changed = {partition: mark for partition, mark in marks.items() if mark.served != work.metadata.served}
     firsts = work.batch.first_offsets() if changed else {}
     shares = _shares(work) if changed else {}

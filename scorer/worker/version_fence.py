@@ -16,30 +16,32 @@ from scorer.consumer.consumer import EventConsumer
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 30.0  # the longest wait of a partition for the revision that scored it last; then an alarm is raised
-HURRY_SECONDS = 0.5  # between two polls of the registry while partitions wait
+POLL_SECONDS = 0.5  # between two polls of the registry while partitions wait
 
 
 class VersionFence:
     """Pauses the assigned partitions of one scorer that a newer revision has scored.
 
-    `hurry` polls the registry at once. `timeouts` counts partitions that waited for WAIT_SECONDS without reaching the revision.
-    `clock` returns monotonic seconds.
+    `poll_registry` polls the registry at once. `timeouts` counts partitions that waited for WAIT_SECONDS without reaching the
+    revision. `clock` returns monotonic seconds.
     """
 
-    def __init__(self, intake: EventConsumer, hurry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, intake: EventConsumer, poll_registry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]
+    ) -> None:
         self._intake = intake
-        self._hurry = hurry
+        self._poll_registry = poll_registry
         self._timeouts = timeouts
         self._clock = clock
         self._until: dict[Partition, float] = {}
-        self._hurry_at = 0.0
+        self._poll_at = 0.0
 
     def admit(self, revision: int) -> None:
         """Admit newly assigned partitions; pause each partition that a newer revision than the served `revision` has scored."""
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
         partitions.admit(arrivals)
-        ahead = {p for p in arrivals if partitions.mark(p).revision > revision}
+        ahead = {p for p in arrivals if partitions.metadata(p).revision > revision}
         if ahead:
             log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
             self._intake.pause(ahead, "revision")
@@ -57,9 +59,9 @@ class VersionFence:
         now = self._clock()
         partitions = self._intake.partitions
         self._until = {p: until for p, until in self._until.items() if p in partitions}
-        reached = {p for p in self._until if partitions.mark(p).revision <= revision}
+        reached = {p for p in self._until if partitions.metadata(p).revision <= revision}
         late = {p for p, until in self._until.items() if now >= until} - reached
-        held_back = {p for p in late if partitions.mark(p).revision > trusted}
+        held_back = {p for p in late if partitions.metadata(p).revision > trusted}
         if held_back:
             log.error(
                 "revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held_back)
@@ -73,6 +75,6 @@ class VersionFence:
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:
             del self._until[partition]
-        if self._until and now >= self._hurry_at:
-            self._hurry_at = now + HURRY_SECONDS
-            self._hurry()
+        if self._until and now >= self._poll_at:
+            self._poll_at = now + POLL_SECONDS
+            self._poll_registry()

@@ -138,7 +138,7 @@ class Worker:
                 self._poll_quarantine()
                 each_second()
         if self._backoff.pending is None and self._finish():
-            self._claims.leave()
+            self._claims.clear_owner()
 
     def _step_or_recover(self, now: float) -> None:
         """Run one step. After a failure, wait until the recovery is due, or recover. Raises Aborted."""
@@ -171,7 +171,7 @@ class Worker:
             self._commit_passed()
         batch = self._collector.take(servable, WAIT_SECONDS)
         if batch is None:
-            self._settle()
+            self._await_publish()
             if not self._intake.partitions:
                 self._outage.end()
             return
@@ -179,7 +179,7 @@ class Worker:
         pending = self._score(batch, servable)
         if pending is None:
             return
-        self._settle()
+        self._await_publish()
         if self._intake.is_stale(batch):
             self._traces.fail("its partitions were assigned again")
             self._intake.rewind(batch.epochs)
@@ -188,7 +188,7 @@ class Worker:
 
     def _change_version(self) -> None:
         """Serve the aspired version from now on, if it is ready."""
-        if self._versions.flip():
+        if self._versions.serve_aspired():
             self._metrics.swaps.inc()
             self._version_changed = True
             self._report_serving()
@@ -200,7 +200,7 @@ class Worker:
         """
         revision = servable.resolution.revision
         if arrivals := self._intake.partitions.arrivals():
-            self._settle()
+            self._await_publish()
             self._claims.claim(arrivals)
             self._fence.admit(revision)
             self._intake.resume(arrivals, "unclaimed")
@@ -210,7 +210,7 @@ class Worker:
         """Skip to the end of the partitions that lag too far behind, which only a shadow has. Raises Aborted."""
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
-        self._settle()
+        self._await_publish()
         self._progress.lag_seconds = {}  # until it is measured again
         if count := skip_to_end(late, self._intake, self._session, self._settings.owner):
             self._metrics.skipped.inc(count)
@@ -224,15 +224,15 @@ class Worker:
         idle.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
-        self._settle()
+        self._await_publish()
         owner = self._settings.owner
-        if positions := self._intake.passed(owner):
+        if positions := self._intake.positions_without_events(owner):
             self._session.publish([], positions, self._intake.group)
-            self._intake.partitions.pass_by(positions, owner)
+            self._intake.partitions.record_committed(positions, owner)
 
     def _poll_quarantine(self) -> None:
         if self._intake.joined:
-            self._quarantine.look(self._intake.partitions.committed(), self._intake.committed_offsets, self._versions)
+            self._quarantine.poll(self._intake.partitions.committed(), self._intake.committed_offsets, self._versions)
 
     def _score(self, batch: Batch, servable: Servable) -> PendingBatch | None:
         """Return the batch with its records; None if the batch must be read again. Raises Aborted and ModelBroken."""
@@ -257,7 +257,7 @@ class Worker:
         if scored is None:
             return None
         self._quarantine.record_answer(batch)
-        self._collector.look_ups.answered()
+        self._collector.look_ups.double()
         if candidate:
             self._assigner.observe(candidate.label, scored.requested, scored.failed)
         origin = servable.encoder.provenance
@@ -280,7 +280,7 @@ class Worker:
         The fallback answers the batch if it is due. A single event that ended two sandbox processes is dead-lettered. Otherwise
         None is returned: the batch must be read again. Raises Aborted.
         """
-        self._settle()
+        self._await_publish()
         if isinstance(error, LookUpsPending):
             self._retry_in_parts(batch, error)
             return None
@@ -300,14 +300,15 @@ class Worker:
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
         """Read the batch again with half its events: known schemas must not wait for others. Raises Aborted."""
         self._session.checkpoint()
-        self._collector.look_ups.exceeded(len(batch))
+        self._collector.look_ups.halve(len(batch))
         self._traces.fail(error)
         self._intake.rewind(batch.epochs)
 
     def _publish(self, scored: PendingBatch) -> None:
         """Publish the batch. Raises Aborted.
 
-        If the commit overlaps the scoring of the next batch, the outcome is unknown on return: the next `_settle` waits for it.
+        If the commit overlaps the scoring of the next batch, the outcome is unknown on return: the next `_await_publish` waits
+        for it.
         """
         partitions = self._intake.partitions
         at_ms = self._context.clock.now_ms()
@@ -330,9 +331,9 @@ class Worker:
         if changes:  # other processes read the version of a partition from them if this process dies: do not delay them
             self._session.checkpoint()
         if not overlap:
-            self._settle()
+            self._await_publish()
 
-    def _settle(self) -> None:
+    def _await_publish(self) -> None:
         """Wait for the outcome of the last publish; record a success in positions, pacing and metrics. Raises Aborted."""
         try:
             self._session.wait_for_publish()
@@ -345,7 +346,7 @@ class Worker:
             self._intake.partitions.commit(pending.batch, pending.metadata)
             seconds = time.monotonic() - pending.began
             self._collector.pacing.committed(self._session.counters.last_commit_seconds, seconds)
-            if pending.by_a_model:
+            if pending.is_scored_by_model:
                 self._outage.end()
             self._batch_metrics.observe(pending)
 
@@ -382,7 +383,7 @@ class Worker:
             self._intake.rewind()
         if not isinstance(error, Evicted | Fenced | MemberLost):
             self._narrow_targets()
-        self._backoff.recovered()
+        self._backoff.clear_pending()
 
     def _abandon(self, error: Abandoned) -> None:
         """Commit what was published before the abandoned batch, and no other position: the next owner scores the batch."""
@@ -399,7 +400,7 @@ class Worker:
         Otherwise every batch fails after a topic was recreated with fewer partitions.
         """
         targets = self._targets()
-        if targets is not None and self._scorer.narrow(*targets):
+        if targets is not None and self._scorer.reduce_partitions(*targets):
             counts = ", ".join(f"{target.topic} {target.partitions}" for target in targets)
             log.warning("output topics have fewer partitions now: %s", counts)
 

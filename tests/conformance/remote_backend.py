@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from scorer.backends.base import Backend, BackendAway, BackendMissing, InferenceFailed, Model, ModelRefused
+from scorer.backends.base import Backend, BackendMissing, BackendUnavailable, InferenceFailed, Model, ModelRefused
 from scorer.settings.model import ModelSettings
 from tests.conformance.backend import BackendConformance, Place, same
 from tests.integration.backends import models
@@ -27,7 +27,7 @@ def answered(model: Model, given: Tensors) -> Tensors:
     def once() -> bool:
         try:
             found.append(model.run(given))
-        except BackendAway:
+        except BackendUnavailable:
             return False
         return True
 
@@ -72,7 +72,7 @@ class RemoteConformance(BackendConformance):
     ) -> None:
         given = models.tensors(1_200)
         server.kill()
-        with pytest.raises(BackendAway):
+        with pytest.raises(BackendUnavailable):
             model.run(given)
         server.start()
         same(answered(model, given), models.expected(given, 2.0))
@@ -82,7 +82,7 @@ class RemoteConformance(BackendConformance):
         answered(model, given)
         server.signal(signal.SIGSTOP)
         began = time.monotonic()
-        with pytest.raises(BackendAway):
+        with pytest.raises(BackendUnavailable):
             model.run(given)
         assert time.monotonic() - began < BOUND_SECONDS
         server.signal(signal.SIGCONT)
@@ -92,7 +92,7 @@ class RemoteConformance(BackendConformance):
         given = models.tensors(1)
         answered(model, given)
         server.slow(4 * DEADLINE_MS / 1_000)
-        with pytest.raises(BackendAway):
+        with pytest.raises(BackendUnavailable):
             model.run(given)
         server.slow(0)
         same(answered(model, given), models.expected(given, 2.0))
@@ -108,7 +108,7 @@ class RemoteConformance(BackendConformance):
         answered(model, given)
         guilty = {name: tensor.copy() for name, tensor in given.items()}
         guilty["x"][0, 0] = -666.0
-        with pytest.raises(BackendAway if self.one_request_at_a_time else InferenceFailed):
+        with pytest.raises(BackendUnavailable if self.one_request_at_a_time else InferenceFailed):
             model.run(guilty) if self.one_request_at_a_time else answered(model, guilty)
         same(answered(model, given), models.expected(given, 2.0))
         assert server.address
@@ -131,7 +131,7 @@ class RemoteConformance(BackendConformance):
     def test_a_version_that_nobody_keeps_is_not_waited_for_longer_than_asked(self, place: Place) -> None:
         folder = models.folder(place.folder / "nobody", 1.0)
         (folder / "remote.json").write_text('{"model": "nobody-has-this"}')
-        with pytest.raises(BackendAway, match=r"after 0\.5 s"):
+        with pytest.raises(BackendUnavailable, match=r"after 0\.5 s"):
             place.backend(load_seconds=0.5).open(models.read(folder))
 
     def test_a_version_that_the_server_cannot_load_is_refused(

@@ -40,7 +40,7 @@ def loaded(folder: Path, settings: Settings | None = None) -> LoadedModel:
 def test_a_detector_answers_as_its_golden_examples_say(tmp_path: Path) -> None:
     folder = detector.package(tmp_path / "detector")
     ready = prepare(folder)
-    assert ready.ran
+    assert ready.onnxruntime_version
     model = loaded(folder)
     events = [(1.0, 2.0, 3.0), (4.0, 0.0, 1.0), (0.0, 0.0, 0.0)]
     decoded = model.decoder.decode([json.dumps(dict(zip("abc", event, strict=True))).encode() for event in events])

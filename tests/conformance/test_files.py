@@ -128,7 +128,7 @@ def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
     field = images.FILE | {"from": "value"}
     signature = images.COLOUR | {"inputs": [images.COLOUR["inputs"][0] | {"fields": [field]}]}
     folder = models.package(tmp_path / "colour", images.colour, signature, GOLDEN)
-    assert prepare(folder, op_domains=DOMAINS).ran
+    assert prepare(folder, op_domains=DOMAINS).onnxruntime_version
     model = made(folder, signature, input={"format": "bytes", "id": "header:ce_id", "max_event_bytes": 3_000_000})
     files = [images.plain(10, 20, 30), images.plain(1, 2, 3, 400, 300), images.plain(255, 0, 0, 1, 1)]
     decoded = model.decoder.decode([*files, bytes(2_000_001)])
@@ -157,7 +157,7 @@ def test_bytes_of_many_lengths_are_padded_and_run_together(tmp_path: Path, dtype
     sound = np.arange(7).astype(np.dtype(dtype).newbyteorder("<"))
     golden = [{"event": {"x": base64.b64encode(sound.tobytes()).decode()}, "score": 2107.0, "tolerance": 1e-3}]
     folder = models.package(tmp_path / "total", lambda path: images.total(path, kind), padded(dtype), golden)
-    assert prepare(folder).ran
+    assert prepare(folder).onnxruntime_version
     model = made(folder, padded(dtype))
     rows = [sound[:length] for length in (7, 0, 1, 3, 7)]
     decoded = model.decoder.decode([json.dumps({"x": base64.b64encode(row.tobytes()).decode()}).encode() for row in rows])

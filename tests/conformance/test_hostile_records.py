@@ -24,7 +24,7 @@ from model_registry.package.signature_schema import parse_signature
 from model_registry.signing import bundle
 from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.audit import audited_records as audited
-from publisher.audit.audited_records import Logs
+from publisher.audit.audited_records import DeletedTopicFilter
 from publisher.audit.region_audit_io import decode_score as decode_region_score
 from publisher.errors import Fatal
 from publisher.kafka.partitions import Partition
@@ -191,7 +191,7 @@ def test_swap_records_of_the_audit(value: bytes | None) -> None:
     ((offset, record),) = audited.decoded(batch, audited.decode_swap)
     assert offset == 4
     if record is not None:
-        Logs({"events": "id"}).present(record)
+        DeletedTopicFilter({"events": "id"}).add_swap(record)
         int(record.seed, 16)
 
 
@@ -241,7 +241,7 @@ def test_score_records_of_the_judge(value: bytes | None) -> None:
 @given(hostile_records.hostile(SCORE))
 def test_score_records_of_rescore_and_tail(value: bytes | None) -> None:
     if (record := selection.read(value, bytes)) is not None:
-        selection.ScoreSelection().takes(record)
+        selection.ScoreSelection().includes(record)
     lines = list(read_output_topics.score_lines([Message("s", 0, 1, None, SCORE), Message("s", 0, 2, None, value)], bytes))
     assert all(b"\n" not in line for line in lines)
     assert orjson.loads(b"[%b]" % b",".join(lines))

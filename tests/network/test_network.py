@@ -218,4 +218,4 @@ def test_push_takes_it(tmp_path: Path, model: Perceptron) -> None:
     (tmp_path / "golden.jsonl").write_text(golden_lines(LoadedOnnxModel(tmp_path / "model.onnx", SIGNATURE), events))
     ready = prepare(tmp_path)
     assert len(ready.package.golden) == 3
-    assert ready.ran
+    assert ready.onnxruntime_version

@@ -133,7 +133,7 @@ class DemoTraining(Demo):
         history = self._flown.result()
         bulk_produce.write(self.settings.kafka, self.settings.input.topics[0], history.events)
         bulk_produce.write(self.settings.kafka, OUTCOMES, history.outcomes)
-        self.view.say(
+        self.view.print_result(
             f"{len(history.events):,} flights, {len(history.outcomes):,} outcomes; of {history.counts['silent']:,} flights "
             f"have no outcome, {history.counts['twice']:,} have two, {history.counts['corrected']:,} were corrected"
         )
@@ -150,7 +150,7 @@ class DemoTraining(Demo):
         done = sorted(self._folder.glob("runs/*/steps/*.json"), key=lambda path: path.stat().st_mtime_ns)
         kept_steps = [path.stem for path in done]
         scores = len(list(self._folder.glob("runs/*/search/scores/*/*.json")))
-        self.view.say(f"completed and kept: {', '.join(kept_steps)}, and {scores} scores of the search")
+        self.view.print_result(f"completed and kept: {', '.join(kept_steps)}, and {scores} scores of the search")
         return kept_steps
 
     def finished_run(self) -> dict[str, Any]:
@@ -159,8 +159,8 @@ class DemoTraining(Demo):
             "6. The same command again: it continues, compares the version with the champion, and promotes it if it passes"
         )
         document: dict[str, Any] = self.shell.run("python", str(PROGRAM), "run", "training.yaml")
-        self.view.say(f"{document['outcome']}: {document['because'] or document['version']}")
-        self.view.say(document["comparison"]["because"])
+        self.view.print_result(f"{document['outcome']}: {document['because'] or document['version']}")
+        self.view.print_result(document["comparison"]["because"])
         return document
 
     def swapped(self, version: str) -> float:

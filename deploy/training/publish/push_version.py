@@ -47,7 +47,7 @@ def push(store: Store, folder: Path, version: str, origin: Origin) -> Descriptor
     """
     ready = prepare(folder)
     notes = {**ready.annotations, **origin.annotations()}
-    return package.push(store, ready.package, model_name(store), version, annotations=notes, more=ready.more)
+    return package.push(store, ready.package, model_name(store), version, annotations=notes, more=ready.generated_files)
 
 
 def model_name(store: Store) -> str:

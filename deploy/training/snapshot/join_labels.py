@@ -224,7 +224,7 @@ class _Events:
         places = np.array(offsets, np.int64)[decoded.rows]
         moments = np.array(times, np.int64)[decoded.rows]
         at = np.arange(len(self._values), len(self._values) + len(decoded.rows))
-        self.rows.add(latest_by_id.hashed(named), self._places.index(partition), places, moments, at=at)
+        self.rows.add(latest_by_id.hash_ids(named), self._places.index(partition), places, moments, at=at)
         self._values += [values[row] for row in decoded.rows]
         if self._beside:
             self._beside.add([keys[row] for row in decoded.rows], [headers[row] for row in decoded.rows])
@@ -289,9 +289,9 @@ def _truths(
     partitions = list(copied.frozen.spans("labels"))
     for partition, columns in batches(folder, copied, "labels"):
         labels = list(_read(columns, settings))
-        named = latest_by_id.hashed(label.id if isinstance(label, Label) else "" for label in labels)
+        named = latest_by_id.hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
         outcomes = [
-            _truth(label, is_held, classes) for label, is_held in zip(labels, events.holds(named).tolist(), strict=True)
+            _truth(label, is_held, classes) for label, is_held in zip(labels, events.contains(named).tolist(), strict=True)
         ]
         usable = [at for at, truth in enumerate(outcomes) if isinstance(truth, float)]
         for at, truth in enumerate(outcomes):
@@ -327,7 +327,7 @@ def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | 
         return label
     if not is_held:
         return None
-    return np.nan if label.value is None else classes.of_label(label.value)
+    return np.nan if label.value is None else classes.number_of(label.value)
 
 
 def _conflicting(ids: NDArray[np.uint64], truths: NDArray[np.float64]) -> int:

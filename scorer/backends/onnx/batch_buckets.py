@@ -11,7 +11,7 @@ WORTH = 1.1  # a size becomes a bucket if the next larger bucket takes at least 
 ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the best throughput: larger ones only take memory
 
 
-def choose(curve: Mapping[int, float]) -> tuple[int, ...]:
+def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
     """Select the bucket sizes that are worth their memory from the measured seconds of each size.
 
     The largest bucket is the smallest size with nearly the best throughput. A smaller size is a bucket if a batch of it is

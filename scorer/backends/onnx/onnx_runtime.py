@@ -29,8 +29,7 @@ from model_registry.package.signature import Signature, SignatureError
 from scorer.backends.base import BackendMissing, InferenceFailed, ModelRefused, check_rows
 from scorer.backends.cost_curve import measure_cost_curve
 from scorer.backends.onnx import gpu
-from scorer.backends.onnx.batch_buckets import CANDIDATES
-from scorer.backends.onnx.batch_buckets import choose as choose_buckets
+from scorer.backends.onnx.batch_buckets import CANDIDATES, select_sizes
 from scorer.backends.onnx.gpu import Gpu
 from scorer.backends.onnx.run_timeout import RunTimeout, cpu_time, wall_time
 from scorer.settings.model import ModelSettings
@@ -229,7 +228,7 @@ class OnnxModel:
         curve = measure_cost_curve(sizes, run, too_large=(InferenceFailed,) if choose else ())
         omitted = [size for size in sizes if size not in curve]
         if choose:
-            bound.keep(choose_buckets(curve))
+            bound.keep(select_sizes(curve))
             log.info("buckets of %s events; too slow, or too large for the device: %s", bound.sizes, omitted or "none")
         else:
             for size in omitted:

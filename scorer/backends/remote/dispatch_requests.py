@@ -21,7 +21,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.backends.base import BackendAway, InferenceFailed, check_rows
+from scorer.backends.base import BackendUnavailable, InferenceFailed, check_rows
 from scorer.backends.remote.load_balancing import ConcurrencyLimit, Endpoints
 
 Tensors = dict[str, NDArray[Any]]
@@ -153,7 +153,7 @@ class BatchDispatcher:
         self._deadline = deadline
         self._control = control
         self._constants = constants or {}
-        self._proven = False
+        self._has_responded = False
         self._clock = clock
         self._inbox: queue.SimpleQueue[SentRequest | ProbeResult] = queue.SimpleQueue()
         self._run = 0
@@ -163,7 +163,7 @@ class BatchDispatcher:
 
         Raises:
             InferenceFailed: The servers do not score this batch; a smaller batch may succeed.
-            BackendAway: All servers are unavailable.
+            BackendUnavailable: All servers are unavailable.
         """
         self._run += 1
         for one in self.endpoints.all:
@@ -184,9 +184,9 @@ class BatchDispatcher:
         finally:
             for sent in in_flight.values():
                 sent.call.cancel()
-        if not self._proven:
+        if not self._has_responded:
             self._control = {name: tensor[:1].copy() for name, tensor in tensors.items()}
-            self._proven = True
+            self._has_responded = True
         ordered = [parts[start] for start in sorted(parts)]
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
@@ -195,7 +195,7 @@ class BatchDispatcher:
         try:
             self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
-            if self._proven or error.code() in (*GONE, *OVERLOAD):
+            if self._has_responded or error.code() in (*GONE, *OVERLOAD):
                 raise
 
     def _send(self, at: int, rows: Tensors, seconds: float) -> Any:
@@ -208,7 +208,7 @@ class BatchDispatcher:
             self.endpoints.all[at].probing = True
             threading.Thread(target=self._probe, args=(at,), name="server-probe", daemon=True).start()
         while waiting and self.window.room(len(in_flight)):
-            if (to := self.endpoints.pick()) is None:
+            if (to := self.endpoints.select()) is None:
                 return
             chunk = waiting.popleft()
             chunk.tries += 1
@@ -233,7 +233,7 @@ class BatchDispatcher:
     ) -> None:
         """Wait for the result of one request or one probe, and handle it.
 
-        Raises BackendAway if no request is in flight and no probe is running, or if no result arrives in time.
+        Raises BackendUnavailable if no request is in flight and no probe is running, or if no result arrives in time.
         """
         if not in_flight and not any(one.probing for one in self.endpoints.all):
             raise self._unavailable()
@@ -268,7 +268,7 @@ class BatchDispatcher:
             self._handle_failure(sent, code, explain(error), self._clock())
             return None
         self.endpoints.succeeded(sent.at)
-        self.window.answered(in_flight)
+        self.window.record_response(in_flight)
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
@@ -276,14 +276,14 @@ class BatchDispatcher:
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
-            self.window.missed(sent.sent_at, now)
+            self.window.record_missed_deadline(sent.sent_at, now)
             if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-                self.endpoints.missed(sent.at, now)
+                self.endpoints.record_missed_deadline(sent.at, now)
             if chunk.tries < TRIES:
                 return
         elif code in GONE:
             self.endpoints.failed(sent.at, now, fault)
-            if chunk.tries < TRIES or self.endpoints.pick() is None:
+            if chunk.tries < TRIES or self.endpoints.select() is None:
                 return
         elif not alone:
             self.endpoints.succeeded(sent.at)
@@ -297,12 +297,12 @@ class BatchDispatcher:
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
-            return not self._proven and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
+            return not self._has_responded and isinstance(error, grpc.RpcError) and error.code() not in (*GONE, *OVERLOAD)
         return True
 
-    def _unavailable(self) -> BackendAway:
-        fault = self.endpoints.complaint() or f"no answer within {RUN_DEADLINES * self._deadline:.1f} s"
-        return BackendAway(f"the model servers are unavailable: {fault}", self.endpoints.wait(self._clock()))
+    def _unavailable(self) -> BackendUnavailable:
+        fault = self.endpoints.describe_faults() or f"no answer within {RUN_DEADLINES * self._deadline:.1f} s"
+        return BackendUnavailable(f"the model servers are unavailable: {fault}", self.endpoints.wait(self._clock()))
 
 
 def explain(error: BaseException) -> str:

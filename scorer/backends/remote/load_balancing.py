@@ -49,7 +49,7 @@ class Endpoints:
     def __init__(self, addresses: Iterable[str]) -> None:
         self.all = [Endpoint(address) for address in addresses]
 
-    def pick(self) -> int | None:
+    def select(self) -> int | None:
         """Return the number of the healthy server with the fewest requests in flight; None if all servers are ejected."""
         healthy = [k for k, one in enumerate(self.all) if not one.open]
         return min(healthy, key=lambda k: self.all[k].in_flight, default=None)
@@ -73,7 +73,7 @@ class Endpoints:
         one.misses = 0
         one.fault = ""
 
-    def missed(self, at: int, now: float) -> None:
+    def record_missed_deadline(self, at: int, now: float) -> None:
         """Record a missed deadline. If the server is now ejected, its probe is due at once, because it may only be slow."""
         one = self.all[at]
         one.misses += 1
@@ -90,7 +90,7 @@ class Endpoints:
         one.fault = fault
         one.probe_at = now + min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** (min(one.failures, 16) - 1))
 
-    def complaint(self) -> str:
+    def describe_faults(self) -> str:
         """Return the faults of all ejected servers as text."""
         return "; ".join(f"{one.address}: {one.fault}" for one in self.all if one.open)
 
@@ -106,7 +106,7 @@ class ConcurrencyLimit:
         """Return whether the limit allows another request beside the `in_flight` ones."""
         return in_flight < int(self.limit)
 
-    def answered(self, in_flight: int) -> None:
+    def record_response(self, in_flight: int) -> None:
         """Record a timely response, and raise the limit if all allowed requests were in flight.
 
         `in_flight` includes the answered request.
@@ -114,7 +114,7 @@ class ConcurrencyLimit:
         if in_flight >= int(self.limit):
             self.limit = min(LARGEST_LIMIT, self.limit + 1 / self.limit)
 
-    def missed(self, sent_at: float, now: float) -> None:
+    def record_missed_deadline(self, sent_at: float, now: float) -> None:
         """Record a request that missed its deadline or was rejected for lack of capacity, and halve the limit.
 
         The limit is not halved again for a request that was sent before the last decrease.

@@ -17,7 +17,7 @@ from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, inp
 from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.signature import Signature
-from scorer.backends.base import BackendAway, BackendMissing, InferenceFailed, ModelRefused
+from scorer.backends.base import BackendMissing, BackendUnavailable, InferenceFailed, ModelRefused
 from scorer.backends.remote.dispatch_requests import (
     GONE,
     OVERLOAD,
@@ -93,7 +93,10 @@ class RemoteBackend(ABC):
         self._channels = connect(settings)
 
     def open(self, package: Package) -> "RemoteModel":
-        """Load the version on the servers, or use the version that is already on them. Raises ModelRefused and BackendAway."""
+        """Load the version on the servers, or use the version that is already on them.
+
+        Raises ModelRefused and BackendUnavailable.
+        """
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
         if signature.alone:
@@ -171,7 +174,7 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
     If at least one server is ready, unavailable servers are not waited for: they are ejected, and probes readmit them later.
 
     Raises:
-        BackendAway: No server is ready after `load_seconds`.
+        BackendUnavailable: No server is ready after `load_seconds`.
         ModelRefused: A server cannot load the version, or does not match the signature.
     """
     try:
@@ -182,7 +185,9 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
     for at, error in missing.items():
         flight.endpoints.failed(at, time.monotonic(), explain(error))
     if len(missing) == len(flight.endpoints.all):
-        raise BackendAway(f"no server has the version after {load_seconds:g} s: {flight.endpoints.complaint()}", RETRY_SECONDS)
+        raise BackendUnavailable(
+            f"no server has the version after {load_seconds:g} s: {flight.endpoints.describe_faults()}", RETRY_SECONDS
+        )
 
 
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from scorer.demo.broker import class_data_sharing
 from scorer.demo.broker.jars import INSTALL, WAY_OUT, BrokerUnavailable, Jar, classpath
-from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, is_taken, write_node
+from scorer.demo.broker.kraft_config import HOST, cluster_id, free_ports, is_port_in_use, write_node
 from scorer.demo.broker.orphan_reaper import OrphanReaper
 
 START_SECONDS = 90.0
@@ -123,7 +123,7 @@ class EmbeddedBroker:
                 self._launch()
                 if self._answers():
                     return self
-                if not any(map(is_taken, self._ports)):
+                if not any(map(is_port_in_use, self._ports)):
                     break
             raise BrokerUnavailable(f"the embedded Kafka ended during its start: {self._last_error()}; {WAY_OUT}")
         except BaseException:
@@ -180,7 +180,7 @@ class EmbeddedBroker:
 
     def _free_ports(self) -> tuple[int, int]:
         ports = free_ports()
-        if self._port and is_taken(self._port):
+        if self._port and is_port_in_use(self._port):
             raise BrokerUnavailable(
                 f"port {self._port} of {HOST} is taken: stop the process that listens there, or use another port"
             )

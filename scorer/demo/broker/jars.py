@@ -73,7 +73,7 @@ def jar_list(text: str | None = None) -> tuple[Jar, ...]:
     )
 
 
-def central(settings: str, default: str) -> str:
+def maven_central_url(settings: str, default: str) -> str:
     """Return the URL of Maven Central: its first mirror in a Maven settings.xml, else `default`. Raises ParseError.
 
     `mirrorOf` is a comma-separated list of ids, `*`, `external:*` and exclusions such as `!central`.
@@ -105,7 +105,7 @@ def user_sources() -> JarSources:
     user = GlobalSettings.load()
     path = Path.home() / ".m2" / "settings.xml"
     try:
-        address = central(path.read_text(), MAVEN_CENTRAL_URL) if path.is_file() else MAVEN_CENTRAL_URL
+        address = maven_central_url(path.read_text(), MAVEN_CENTRAL_URL) if path.is_file() else MAVEN_CENTRAL_URL
     except (OSError, ElementTree.ParseError) as error:
         raise BrokerUnavailable(f"{path} cannot be read: {error}; correct it, or {WAY_OUT}", exit_code=2) from error
     return JarSources(user_cache_path("scorestream") / "maven", (user.repo_cache,), {"central": address} | user.repositories)

@@ -75,12 +75,12 @@ def free_ports() -> tuple[int, int]:
     ports: list[int] = []
     while len(ports) < 2:
         port = random.choice(PORTS)
-        if port not in ports and not is_taken(port):
+        if port not in ports and not is_port_in_use(port):
             ports.append(port)
     return ports[0], ports[1]
 
 
-def is_taken(port: int) -> bool:
+def is_port_in_use(port: int) -> bool:
     """Return True if a process listens on the port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: a port in TIME_WAIT is free

@@ -52,7 +52,7 @@ class OrphanReaper:
             return  # the reaper was killed: only the owner's own clean-up remains
 
 
-def killer(pid: int) -> Callable[[], None]:
+def create_kill(pid: int) -> Callable[[], None]:
     """Return a function that kills exactly this process, even if its id is reused later (Linux)."""
     handle = os.pidfd_open(pid)
 
@@ -71,7 +71,7 @@ def run_reaper(lines: Iterable[str], folder: Path) -> None:
         if command == "release":
             return
         try:
-            kill = killer(int(argument))
+            kill = create_kill(int(argument))
         except ProcessLookupError:
             kill = None
     if kill is not None:

@@ -31,7 +31,7 @@ from scorer.rollout.canary_analysis.verdict import CanaryVerdict
 from scorer.settings import Settings
 
 TAKE_SECONDS = 0.2
-SETTLE_SECONDS = 2.0
+DROP_SECONDS = 2.0
 STALL_SECONDS = 30.0
 LABEL_SECONDS = 30.0
 TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
@@ -125,11 +125,11 @@ class CanaryAnalyzer:
         now = time.monotonic()
         self._lag = ReadLag(now, self._stops)
         self._noted = now
-        self._settled = now
+        self._dropped_at = now
         self._checked = now
         self._paired: float | None = None
         self._feed = TopicTail(settings.kafka, f"{settings.name}.judge", self._starts)
-        self.tally = self._pairs.tally
+        self.paired_sums = self._pairs.paired_sums
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
@@ -137,10 +137,10 @@ class CanaryAnalyzer:
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)
-            parts = [self._cut(part) for part in records.partitions]
-            self._take_in(replace(records, partitions=[part for part in parts if len(part.rows)]))
-            self._settle(self._stops)
-            self._feed.hold(self._held())
+            parts = [self._cut_at_stop(part) for part in records.partitions]
+            self._add_records(replace(records, partitions=[part for part in parts if len(part.rows)]))
+            self._drop_unmatched(self._stops)
+            self._feed.pause_only(self._partitions_to_pause())
             if records.partitions:
                 quiet = time.monotonic()
             elif time.monotonic() > quiet + STALL_SECONDS:
@@ -158,14 +158,14 @@ class CanaryAnalyzer:
         until = time.monotonic() + seconds
         self._add_partitions()
         while (now := time.monotonic()) < until:
-            self._take_in(self._feed.read(min(TAKE_SECONDS, until - now)))
-            self._settle()
-            self._feed.hold(self._pairs.slow)
+            self._add_records(self._feed.read(min(TAKE_SECONDS, until - now)))
+            self._drop_unmatched()
+            self._feed.pause_only(self._pairs.slow)
         if now >= self._noted + seconds:
-            self._lag.note(now, self._bus.visible(self._stops))
+            self._lag.record_ends(now, self._bus.visible(self._stops))
             self._noted = now
         age = None if self._paired is None else now - self._paired
-        return AnalyzerLag(self._lag.behind(now, self._feed.reached), age)
+        return AnalyzerLag(self._lag.lag_seconds(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
         """Return the sums by cell of each rule, by rule name.
@@ -180,7 +180,7 @@ class CanaryAnalyzer:
         if self._pairs.labelled is not None and (self._sums is None or now >= self._measured + LABEL_SECONDS):
             self._sums = self.labelled_sums()
             self._measured = now
-        return dict(self.tally.cells) if self._sums is None else {**self.tally.cells, BRIER: self._sums.cells}
+        return dict(self.paired_sums.cells) if self._sums is None else {**self.paired_sums.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
         """Return, by rule name, why a rule has no pairs; rules without a known reason are left out."""
@@ -241,42 +241,48 @@ class CanaryAnalyzer:
         return {
             partition: missing
             for partition, missing in left.items()
-            if partition not in self._pairs.slow or self._awaited(partition, left) or self._pairs.awaited(partition)
+            if partition not in self._pairs.slow
+            or self._has_unread_partner(partition, left)
+            or self._pairs.is_needed(partition)
         }
 
     def _missing(self) -> Offsets:
         reached = self._feed.reached
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
-    def _held(self) -> set[Partition]:
+    def _partitions_to_pause(self) -> set[Partition]:
         """Return the partitions to pause: those read to their end offset, and slow ones while the other side may catch up."""
         left = self._missing()
-        return {each for each in self._stops if each not in left or (each in self._pairs.slow and self._awaited(each, left))}
+        return {
+            each
+            for each in self._stops
+            if each not in left or (each in self._pairs.slow and self._has_unread_partner(each, left))
+        }
 
-    def _awaited(self, held: Partition, left: Collection[Partition]) -> bool:
+    def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
         """Return whether the other side (scorers or shadow) still has unread partitions that are not slow.
 
-        If so, the waiting answers of the partition `held` may still get partners.
+        If so, the waiting answers of `partition` may still get partners.
         """
-        is_shadow = held[0] == self._settings.shadow_topic
+        is_shadow = partition[0] == self._settings.shadow_topic
         slow = self._pairs.slow
-        return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in left)
+        return any((topic == self._settings.shadow_topic) != is_shadow and (topic, p) not in slow for topic, p in unread)
 
-    def _cut(self, part: PartitionRecords) -> PartitionRecords:
+    def _cut_at_stop(self, part: PartitionRecords) -> PartitionRecords:
         count = int(np.searchsorted(part.offsets, self._stops[part.partition]))
         return PartitionRecords(part.partition, part.rows[:count], part.offsets[:count])
 
-    def _take_in(self, records: FetchedRecords) -> None:
+    def _add_records(self, records: FetchedRecords) -> None:
         pairs = self._pairs.pairs
         for part in records.partitions:
             self.records[part.partition] += len(part.rows)
-        self._pairs.take_in(records)
-        self._pairs.release()
+        self._pairs.add_records(records)
+        self._pairs.release_answers()
         if self._pairs.pairs > pairs:
             self._paired = time.monotonic()
 
-    def _settle(self, ends: Offsets | None = None) -> None:
+    def _drop_unmatched(self, ends: Offsets | None = None) -> None:
         """Every SETTLE_SECONDS, drop the answers that cannot get a partner, judged by `ends` or by the current log ends."""
-        if (now := time.monotonic()) >= self._settled + SETTLE_SECONDS:
-            self._pairs.settle(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
-            self._settled = now
+        if (now := time.monotonic()) >= self._dropped_at + DROP_SECONDS:
+            self._pairs.drop_unmatched(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
+            self._dropped_at = now

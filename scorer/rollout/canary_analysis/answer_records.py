@@ -19,7 +19,7 @@ from model_registry.untrusted_input.json_documents import DocumentDecoder
 from publisher.kafka import source_position
 from publisher.kafka.partitions import Partition
 from scorer.dead_letters import headers as dead_letters
-from scorer.native.byte_columns import ByteColumn, Column, some
+from scorer.native.byte_columns import ByteColumn, Column, take_rows
 from scorer.native.librdkafka import librdkafka_plugin
 from scorer.native.produce_records import RecordPiece, constant, joined
 from scorer.native.source_positions import UNCERTAIN_PLACE, places
@@ -103,19 +103,19 @@ def group_by_partition(values: Column, rows: Numbers) -> dict[Partition, Partiti
     """
     scanned = places(values, rows) if isinstance(values, ByteColumn) else None
     if scanned is None:
-        return _lanes(values, rows)
+        return _rows_by_partition(values, rows)
     firsts, offsets = scanned
     groups: dict[Partition, PartitionRows] = {}
     for first in np.unique(firsts[firsts != UNCERTAIN_PLACE]).tolist():
         members = np.flatnonzero(firsts == first)
         (source,) = _sources(values, rows[members[:1]])
         groups[source.topic, source.partition] = PartitionRows(rows[members], offsets[members])
-    for lane, more in _lanes(values, rows[firsts == UNCERTAIN_PLACE]).items():
+    for lane, more in _rows_by_partition(values, rows[firsts == UNCERTAIN_PLACE]).items():
         groups[lane] = _merged(groups[lane], more) if lane in groups else more
     return groups
 
 
-def _lanes(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
+def _rows_by_partition(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
     groups = defaultdict[Partition, list[tuple[int, int]]](list)
     for row, source in zip(rows.tolist(), _sources(values, rows), strict=True):
         groups[source.topic, source.partition].append((row, source.offset))
@@ -130,7 +130,7 @@ def _merged(first: PartitionRows, second: PartitionRows) -> PartitionRows:
 
 def _sources(values: Column, rows: Numbers) -> list[AnswerPosition]:
     try:
-        return [each.source for each in _read_places([value or b"null" for value in some(values, rows)])]
+        return [each.source for each in _read_places([value or b"null" for value in take_rows(values, rows)])]
     except UnreadableAnswer as error:
         raise UnreadableAnswer(int(rows[error.row]), error) from error
 
@@ -159,7 +159,7 @@ def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
             decoded = _answer_lines.decode_lines(joined(native, pieces, len(rows)).text.data)
             if len(decoded) == len(rows) and all(_is_plain(each.score) for each in decoded):
                 return decoded
-    return _read_answers([value or b"null" for value in some(values, rows)])
+    return _read_answers([value or b"null" for value in take_rows(values, rows)])
 
 
 def _is_plain(score: Any) -> bool:
@@ -201,7 +201,7 @@ def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> 
     It decodes the records one by one, so call it only for a batch in which a record is unreadable.
     """
     errors: dict[int, ValueError] = {}
-    for row, value in zip(rows.tolist(), some(values, rows), strict=True):
+    for row, value in zip(rows.tolist(), take_rows(values, rows), strict=True):
         try:
             record = as_json(value or b"null")
             _places.decode(record)

@@ -80,7 +80,7 @@ class PendingRecords:
             self.offsets = self.offsets[order]
             self.records = self.records[order]
 
-    def matched(self, offsets: Offsets) -> tuple[NDArray[np.int64], Tickets]:
+    def pop_matches(self, offsets: Offsets) -> tuple[NDArray[np.int64], Tickets]:
         """Remove the records whose offsets occur in `offsets`.
 
         Returns:
@@ -115,14 +115,14 @@ class _PartitionJoin:
 
     Attributes:
         waiting: The records that wait for a partner.
-        passed: The largest offset of each side so far, without records added as late.
-        seen: `passed` at the last call of `settle`.
+        last_offsets: The largest offset of each side so far, without records added as late.
+        earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
         closed: The offset up to which the scorers' answers no longer wait for a shadow answer.
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
-    passed: list[int] = field(default_factory=lambda: [-1, -1])
-    seen: list[int] = field(default_factory=lambda: [-1, -1])
+    last_offsets: list[int] = field(default_factory=lambda: [-1, -1])
+    earlier_offsets: list[int] = field(default_factory=lambda: [-1, -1])
     closed: int = -1
 
 
@@ -141,7 +141,7 @@ class MergeJoin:
         """
         self.late = late
         self._most = most
-        self._lanes: dict[Partition, _PartitionJoin] = {}
+        self._joins: dict[Partition, _PartitionJoin] = {}
         self._dropped: Counter[str] = Counter()
 
     @property
@@ -152,16 +152,16 @@ class MergeJoin:
     @property
     def waiting(self) -> int:
         """The number of records that wait for a partner."""
-        return sum(len(each) for lane in self._lanes.values() for each in lane.waiting)
+        return sum(len(each) for lane in self._joins.values() for each in lane.waiting)
 
-    def tickets(self) -> Tickets:
+    def waiting_tickets(self) -> Tickets:
         """Return the tickets of all waiting records."""
-        every = (each.records for lane in self._lanes.values() for each in lane.waiting)
+        every = (each.records for lane in self._joins.values() for each in lane.waiting)
         return np.concatenate([np.empty(0, np.int64), *every])
 
-    def held(self, side: JoinSide, partition: Partition) -> int:
+    def count_waiting(self, side: JoinSide, partition: Partition) -> int:
         """Return how many records of one side of a source partition wait for a partner."""
-        lane = self._lanes.get(partition)
+        lane = self._joins.get(partition)
         return 0 if lane is None else len(lane.waiting[side])
 
     def add(
@@ -176,20 +176,20 @@ class MergeJoin:
             records: Their tickets, (n,).
             late: Whether records of earlier events may still follow on this side, as after dead letters.
         """
-        lane = self._lanes.setdefault(partition, _PartitionJoin())
-        rows, partners = lane.waiting[side.other].matched(offsets)
+        lane = self._joins.setdefault(partition, _PartitionJoin())
+        rows, partners = lane.waiting[side.other].pop_matches(offsets)
         alone = np.ones(len(offsets), np.bool_)
         alone[rows] = False
         closed = alone & (offsets <= lane.closed)
         if side is JoinSide.SHADOW:  # if the scorers have passed the event, their answer may have been dropped while it waited
-            closed &= offsets <= lane.passed[JoinSide.ANSWERED]
+            closed &= offsets <= lane.last_offsets[JoinSide.ANSWERED]
         self._dropped["unsampled" if side is JoinSide.ANSWERED else "crowded"] += int(closed.sum())
         alone &= ~closed
         lane.waiting[side].add(offsets[alone], records[alone])
         if not late:
-            lane.passed[side] = max(lane.passed[side], int(offsets.max(initial=-1)))
+            lane.last_offsets[side] = max(lane.last_offsets[side], int(offsets.max(initial=-1)))
         if side is JoinSide.SHADOW:
-            self._close(lane, lane.passed[side] - self.late)
+            self._close(lane, lane.last_offsets[side] - self.late)
         self._make_room()
         joined = offsets[rows]
         matches = records[rows]
@@ -197,17 +197,17 @@ class MergeJoin:
             return JoinedPairs(joined, matches, partners)
         return JoinedPairs(joined, partners, matches)
 
-    def settle(self, side: JoinSide) -> None:
+    def drop_unmatched(self, side: JoinSide) -> None:
         """Drop the other side's waiting records whose events `side` had already passed at the previous call.
 
         Before the call, every record of `side` that existed at the previous call must have been added, failures included.
         """
-        for lane in self._lanes.values():
+        for lane in self._joins.values():
             if side is JoinSide.SHADOW:
-                self._close(lane, lane.seen[side])
+                self._close(lane, lane.earlier_offsets[side])
             else:
-                self._dropped["orphans"] += lane.waiting[JoinSide.SHADOW].drop(lane.seen[side])
-            lane.seen[side] = lane.passed[side]
+                self._dropped["orphans"] += lane.waiting[JoinSide.SHADOW].drop(lane.earlier_offsets[side])
+            lane.earlier_offsets[side] = lane.last_offsets[side]
 
     def _close(self, lane: _PartitionJoin, until: int) -> None:
         if until > lane.closed:
@@ -217,5 +217,5 @@ class MergeJoin:
     def _make_room(self) -> None:
         """While more than `most` records wait, drop the older half of the largest set of waiting records."""
         while self.waiting > self._most:
-            fullest = max((each for lane in self._lanes.values() for each in lane.waiting), key=len)
+            fullest = max((each for lane in self._joins.values() for each in lane.waiting), key=len)
             self._dropped["crowded"] += fullest.drop(int(fullest.offsets[(len(fullest) - 1) // 2]))

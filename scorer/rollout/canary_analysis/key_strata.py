@@ -21,7 +21,7 @@ COLUMNS = ("sums", "squares", "counts")
 Column = NDArray[np.float64]
 
 
-def cell(key_hash: int | None, partition: Partition, offset: int) -> int:
+def cell_of(key_hash: int | None, partition: Partition, offset: int) -> int:
     """Return the cell of an event by the XXH64 of its key, or by its source position if it has no key."""
     if key_hash is None:
         key_hash = xxh64_intdigest(b"%b/%d/%d" % (partition[0].encode(), partition[1], offset))

@@ -15,7 +15,7 @@ from publisher.kafka.reader import TopicReader
 from scorer.evaluation import join_labels
 from scorer.evaluation.class_names import BINARY, NameCodes, known
 from scorer.evaluation.label_columns import Labels
-from scorer.evaluation.latest_by_id import Column, NewestRows, RowsById, hashed
+from scorer.evaluation.latest_by_id import Column, NewestRows, RowsById, hash_ids
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 from scorer.settings import Settings
@@ -61,7 +61,7 @@ class LabelledPairs:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._max_pairs = most
         self._bound = np.uint64(2**64 - 1)
         self._partitions: dict[Partition, int] = {}
         self._decisions = NameCodes()
@@ -77,7 +77,7 @@ class LabelledPairs:
         """
         offsets, cells, champion, candidate = zip(*pairs, strict=True) if pairs else ((), (), (), ())
         part: dict[str, Column] = {
-            "ids": hashed(answer.id for answer in champion),
+            "ids": hash_ids(answer.id for answer in champion),
             "partition": np.full(len(pairs), self._partitions.setdefault(partition, len(self._partitions)), np.int32),
             "offset": np.array(offsets, np.int64),
             "time": np.array([answer.event_ms for answer in champion], np.int64),
@@ -87,7 +87,7 @@ class LabelledPairs:
             "decision": np.array([self._decisions.code(answer.decision) for answer in champion], np.int32),
         }
         self._parts.append(_below(part, self._bound))
-        while len(self) > self._most:
+        while len(self) > self._max_pairs:
             self._bound //= np.uint64(2)
             every = {name: np.concatenate([each[name] for each in self._parts]) for name in part}
             self._parts = [_below(every, self._bound)]
@@ -112,8 +112,8 @@ class LabelledPairs:
         columns = {"number": answered.columns["champion"], "row": np.empty((len(answered), 0))} | answered.columns
         classes = known(settings.labels.classes, columns, self._decisions)
         labels, spans = join_labels.join(bus, settings, classes, answered, until)
-        cells = losses(answered, labels)
-        reason = "" if cells.pairs else missing(answered, labels)
+        cells = loss_differences(answered, labels)
+        reason = "" if cells.pairs else missing_reason(answered, labels)
         return LabelledSums(cells, dict(reached), spans, dict(labels.records), reason, label_settings)
 
     def newest(self) -> NewestRows:
@@ -132,7 +132,7 @@ class LabelledPairs:
         return rows.newest()
 
 
-def losses(answered: NewestRows, labels: Labels) -> Cells:
+def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
     """Return the candidate's squared errors minus the champion's, by cell; no pairs unless there are two classes. Pure."""
     newest_labels = labels.rows.newest()
     classes = labels.classes
@@ -148,8 +148,8 @@ def losses(answered: NewestRows, labels: Labels) -> Cells:
     return Cells().added(columns["cell"][usable], difference[usable])
 
 
-def missing(answered: NewestRows, labels: Labels) -> str:
-    """Return the reason why `losses` returns no pairs. Pure."""
+def missing_reason(answered: NewestRows, labels: Labels) -> str:
+    """Return the reason why `loss_differences` returns no pairs. Pure."""
     classes = labels.classes
     if classes is not None and len(classes.names) != len(BINARY.names):
         return f"the rule compares probabilities of two classes, and there are {len(classes.names)}"

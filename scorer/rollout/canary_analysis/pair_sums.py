@@ -15,12 +15,12 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.time_range import ALWAYS, TimeRange
 from scorer.evaluation.decision_output import UNKNOWN, DecidedOutputs
 from scorer.fetch.source import FetchedRecords, PartitionRecords
-from scorer.native.byte_columns import Column, some
+from scorer.native.byte_columns import Column, take_rows
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.canary_analysis.join_shadow_answers import JoinedPairs, JoinSide, MergeJoin, concatenate
-from scorer.rollout.canary_analysis.key_strata import cell
+from scorer.rollout.canary_analysis.key_strata import cell_of
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
 from scorer.rollout.canary_analysis.paired_metrics import Contest, PairComparer, PairedSums, VersionAnswer
 from scorer.rollout.canary_analysis.pending_answers import KeyedAnswer, PendingAnswers
@@ -40,7 +40,7 @@ class PairSums:
     After an exception the object must not be used again.
 
     Attributes:
-        tally: The sums by cell of each rule.
+        paired_sums: The sums by cell of each rule.
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The named output that each version decides on.
@@ -68,12 +68,12 @@ class PairSums:
         self._join = MergeJoin(MOST, 0)
         self._waiting = PendingAnswers()
         self._most_held = 0
-        self._lanes: dict[Partition, set[Partition]] = {}
+        self._source_partitions: dict[Partition, set[Partition]] = {}
         self._skipped = SkippedRecords(log)
         self._read_any = False
         self._ends: dict[JoinSide, Offsets] = {}
         self.outputs = outputs
-        self.tally = PairedSums()
+        self.paired_sums = PairedSums()
         self.sample = DecisionSample()
         self.labelled = LabelledPairs(settings.labels.max_events) if labels else None
         self.slow: set[Partition] = set()
@@ -89,14 +89,14 @@ class PairSums:
     def dropped(self) -> dict[str, int]:
         """The number of answers without a partner and of pairs that do not count, by reason."""
         unreadable = self._skipped.counts.total()
-        return {**self._join.dropped._asdict(), "foreign": self.tally.foreign, "unreadable": unreadable}
+        return {**self._join.dropped._asdict(), "foreign": self.paired_sums.foreign, "unreadable": unreadable}
 
     @property
     def unknown(self) -> str:
         """A message that names the versions whose scores do not count, as their deciding output is unknown; else empty."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
-    def take_in(self, records: FetchedRecords) -> None:
+    def add_records(self, records: FetchedRecords) -> None:
         """Add the answers of fetched records; the records of each partition must be added in the order of their offsets.
 
         Raises:
@@ -110,8 +110,8 @@ class PairSums:
         if answers:
             self._records(records, answers)
 
-    def settle(self, reached: Offsets, ends: Offsets) -> None:
-        """Drop the answers that can no longer get a partner. Call it periodically, after `take_in`.
+    def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
+        """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
         An answer waits until the other side has passed its event and all records that existed at that time are read, because
         dead letters and failures of the shadow may follow later scores. The pairs do not depend on how fast the topics are
@@ -124,23 +124,23 @@ class PairSums:
         for side in JoinSide:
             noted = self._ends.get(side, {})
             if all(reached.get(at, 0) >= end for at, end in noted.items() if at not in self.slow):
-                self._join.settle(side)
+                self._join.drop_unmatched(side)
                 self._ends[side] = {at: end for at, end in ends.items() if self._side(at) is side}
 
-    def release(self) -> None:
-        """Free the answers that no longer wait, and update `slow`. Call it after each `take_in`."""
-        self._waiting.keep(self._join.tickets())
-        for partition, lanes in self._lanes.items():
-            held = max((self._join.held(self._side(partition), lane) for lane in lanes), default=0)
+    def release_answers(self) -> None:
+        """Free the answers that no longer wait, and update `slow`. Call it after each `add_records`."""
+        self._waiting.keep(self._join.waiting_tickets())
+        for partition, lanes in self._source_partitions.items():
+            held = max((self._join.count_waiting(self._side(partition), lane) for lane in lanes), default=0)
             if held > self._most_held:
                 self.slow.add(partition)
             elif held <= self._most_held // 2:
                 self.slow.discard(partition)
 
-    def awaited(self, partition: Partition) -> bool:
+    def is_needed(self, partition: Partition) -> bool:
         """Return whether answers of the other side wait for answers of this partition of scores or shadow answers."""
         other = self._side(partition).other
-        return any(self._join.held(other, lane) for lane in self._lanes.get(partition, ()))
+        return any(self._join.count_waiting(other, lane) for lane in self._source_partitions.get(partition, ()))
 
     def _side(self, partition: Partition) -> JoinSide:
         return JoinSide.SHADOW if partition[0] == self._settings.shadow_topic else JoinSide.ANSWERED
@@ -158,11 +158,11 @@ class PairSums:
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
             self._read_any |= len(rows) > 0
-        first = self._waiting.put(values, records.keys, records.size)
+        first = self._waiting.add_block(values, records.keys, records.size)
         pairs = list[tuple[Partition, JoinedPairs]]()
         for part, groups in zip(parts, lanes, strict=True):
             side = self._side(part.partition)
-            self._lanes.setdefault(part.partition, set()).update(groups)
+            self._source_partitions.setdefault(part.partition, set()).update(groups)
             pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in groups.items()]
         self._pairs(pairs)
 
@@ -198,10 +198,10 @@ class PairSums:
         return readable
 
     def _letters(self, records: FetchedRecords, part: PartitionRecords) -> None:
-        for key, headers in zip(some(records.keys, part.rows), records.headers(part.rows), strict=True):
+        for key, headers in zip(take_rows(records.keys, part.rows), records.headers(part.rows), strict=True):
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
-                ticket = self._waiting.put_one(KeyedAnswer(answer, key))
+                ticket = self._waiting.add(KeyedAnswer(answer, key))
                 self._pairs(
                     [(lane, self._join.add(JoinSide.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))]
                 )
@@ -241,8 +241,8 @@ class PairSums:
         differences = self._comparer.differences(answered, shadow)
         keys = self._waiting.hashes(pairs.answered)
         places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)
-        cells = np.array([cell(key, lanes[at], offset) for key, at, offset in places], np.intp)
-        self.tally.add(cells, differences)
+        cells = np.array([cell_of(key, lanes[at], offset) for key, at, offset in places], np.intp)
+        self.paired_sums.add(cells, differences)
         for at, lane in enumerate(lanes):
             rows = np.flatnonzero(of == at)
             self.sample.add(lane, pairs.offsets[rows], differences.part(rows))

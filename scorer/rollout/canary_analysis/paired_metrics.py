@@ -130,13 +130,13 @@ class PairDifferences:
     which: NDArray[np.intp]
     scores: NDArray[np.float64]
 
-    def of_each(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
+    def values_of(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
         """Return `value` of each pair's difference, (n,); 0 for a pair that does not count."""
         return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
     def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
         """Return for each pair whether it counts and its difference satisfies `predicate`, (n,)."""
-        return self.of_each(predicate).astype(np.bool_)
+        return self.values_of(predicate).astype(np.bool_)
 
     def part(self, rows: NDArray[np.intp]) -> "PairDifferences":
         """Return the differences of the m pairs at the indices `rows`, (m,)."""
@@ -216,8 +216,8 @@ class PairedSums:
             self.undecided += count * (kind is not None and kind.undecided)
         counted = differences.where(lambda _: True)
         decided = differences.where(lambda kind: kind.flip is not None)
-        errors = differences.of_each(lambda kind: kind.error)
-        flips = differences.of_each(lambda kind: kind.flip or 0)
+        errors = differences.values_of(lambda kind: kind.error)
+        flips = differences.values_of(lambda kind: kind.flip or 0)
         self.cells = {
             ERRORS: self.cells[ERRORS].added(places[counted], errors[counted]),
             FLIPS: self.cells[FLIPS].added(places[decided], flips[decided]),

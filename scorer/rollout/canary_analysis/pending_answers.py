@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scorer.native.byte_columns import Column, nulls, part, some
+from scorer.native.byte_columns import Column, nulls, part, take_rows
 from scorer.native.xxhash import xxh64
 from scorer.rollout.canary_analysis import answer_records
 from scorer.rollout.canary_analysis.answer_records import RawAnswer, UnreadableAnswer
@@ -46,7 +46,7 @@ class PendingAnswers:
         self._cleared = 0
         self._next = 0
 
-    def put(self, values: Column, keys: Column, size: int) -> int:
+    def add_block(self, values: Column, keys: Column, size: int) -> int:
         """Store a block of answers, and return the ticket of its first row; each further row has the next higher ticket.
 
         Args:
@@ -58,7 +58,7 @@ class PendingAnswers:
         self._blocks[ticket >> ROW_BITS] = _Block(values, keys, size)
         return ticket
 
-    def put_one(self, answer: KeyedAnswer) -> int:
+    def add(self, answer: KeyedAnswer) -> int:
         """Store one answer, and return its ticket."""
         ticket = self._ticket()
         self._single[ticket] = answer
@@ -83,7 +83,7 @@ class PendingAnswers:
             del self._blocks[number]
         while sum(block.size for block in self._blocks.values()) > MOST_BYTES:
             oldest = min(self._blocks)
-            self._single |= self._taken_out(oldest, tickets[numbers == oldest])
+            self._single |= self._remove_block(oldest, tickets[numbers == oldest])
         if len(self._single) > 2 * self._cleared + MANY:
             self._single = {ticket: self._single[ticket] for ticket in tickets.tolist() if ticket in self._single}
             self._cleared = len(self._single)
@@ -120,9 +120,9 @@ class PendingAnswers:
             hashes[row] = None
         return hashes
 
-    def _taken_out(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
+    def _remove_block(self, number: int, tickets: Tickets) -> Iterator[tuple[int, KeyedAnswer]]:
         """Remove a block, and return its answers with these tickets as single answers."""
         values, keys, _ = self._blocks.pop(number)
         rows = tickets & ROWS
-        answers = map(KeyedAnswer, (value or b"null" for value in some(values, rows)), some(keys, rows))
+        answers = map(KeyedAnswer, (value or b"null" for value in take_rows(values, rows)), take_rows(keys, rows))
         return zip(tickets.tolist(), answers, strict=True)

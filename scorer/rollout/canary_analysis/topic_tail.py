@@ -39,10 +39,10 @@ class TopicTail:
     def __init__(self, settings: KafkaSettings, client_id: str, starts: Offsets) -> None:
         self._settings = settings
         self._watch = ErrorWatch()
-        self._held: frozenset[Partition] = frozenset()
+        self._paused: frozenset[Partition] = frozenset()
         self.reached = dict(starts)
         self._client_id = client_id
-        self._most = CALL_RECORDS
+        self._max_records = CALL_RECORDS
         self._open()
         self._assign(starts)
 
@@ -62,25 +62,25 @@ class TopicTail:
         self._source.forward(positions)
         self._consumer.incremental_assign(positions)
 
-    def hold(self, partitions: Collection[Partition]) -> None:
+    def pause_only(self, partitions: Collection[Partition]) -> None:
         """Pause exactly these partitions; all others are resumed."""
         wanted = frozenset(partitions)
-        if more := wanted - self._held:
+        if more := wanted - self._paused:
             self._consumer.pause([TopicPartition(*partition) for partition in more])
-        if less := self._held - wanted:
+        if less := self._paused - wanted:
             self._consumer.resume([TopicPartition(*partition) for partition in less])
-        self._held = wanted
+        self._paused = wanted
 
     def read(self, seconds: float) -> FetchedRecords:
         """Return the records that arrive within `seconds`."""
         until = time.monotonic() + seconds
         try:
             if self._source.first(seconds) is not None:
-                self._source.more(self._most - 1, max(0.0, until - time.monotonic()))
+                self._source.more(self._max_records - 1, max(0.0, until - time.monotonic()))
         except MemberLost:  # a record left the queue of its partition: read it again
             self._reopen()
             return EMPTY
-        fetched = self._source.taken()
+        fetched = self._source.finish()
         if self._watch.fatal is not None:
             raise connection.refused(self._settings, self._watch.fatal)
         for failure in fetched.failures:
@@ -91,13 +91,13 @@ class TopicTail:
         for partition, end in fetched.ends.items():
             self.reached[partition] = max(end, self.reached.get(partition, 0))
         if records.size:
-            self._most = max(1, min(CALL_RECORDS, CALL_BYTES * len(records.values) // records.size))
+            self._max_records = max(1, min(CALL_RECORDS, CALL_BYTES * len(records.values) // records.size))
         return records
 
     def _reopen(self) -> None:
         """Replace the consumer by another one, which reads all partitions again from `reached`."""
         self.close()
-        self._held = frozenset()
+        self._paused = frozenset()
         self._open()
         self._assign(self.reached)
 
@@ -125,11 +125,11 @@ class ReadLag:
         self._noted = deque([(now, dict(ends))])
         self._current = now
 
-    def note(self, now: float, ends: Mapping[Partition, int]) -> None:
+    def record_ends(self, now: float, ends: Mapping[Partition, int]) -> None:
         """Record the log ends at `now`."""
         self._noted.append((now, dict(ends)))
 
-    def behind(self, now: float, reached: Mapping[Partition, int]) -> float:
+    def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
         """Return the seconds since the newest recorded log ends that are `reached` in all partitions.
 
         If no recorded ends are reached, it is the time since the first ones were recorded.

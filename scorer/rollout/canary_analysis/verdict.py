@@ -56,7 +56,7 @@ class MetricResult:
         return estimate is not None and estimate > margin and self.interval.low > (0.0 if self.rule.signed else margin)
 
     @property
-    def shortfall(self) -> str | None:
+    def failure_reason(self) -> str | None:
         """Why the rule does not pass; None if it passes."""
         name = self.rule.name
         interval = self.interval
@@ -86,17 +86,17 @@ class CanaryVerdict:
 
     Attributes:
         decision: The decision.
-        why: The reasons for the decision: the broken rules of a rollback, or the missing evidence of a hold.
+        reasons: The reasons for the decision: the broken rules of a rollback, or the missing evidence of a hold.
         findings: The results of all rules.
     """
 
     decision: CanaryDecision
-    why: tuple[str, ...]
+    reasons: tuple[str, ...]
     findings: tuple[MetricResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as JSON."""
-        return {"verdict": self.decision, "why": list(self.why), "rules": [each.to_dict() for each in self.findings]}
+        return {"verdict": self.decision, "why": list(self.reasons), "rules": [each.to_dict() for each in self.findings]}
 
 
 def decide(
@@ -124,7 +124,7 @@ def decide(
     )
     if broken := tuple(_broken(findings)):
         return CanaryVerdict(CanaryDecision.ROLL_BACK, broken, findings)
-    missing = (*obstacles, *(each.shortfall for each in findings if each.shortfall is not None))
+    missing = (*obstacles, *(each.failure_reason for each in findings if each.failure_reason is not None))
     if missing or not rules:
         return CanaryVerdict(CanaryDecision.HOLD, missing or ("no rules",), findings)
     return CanaryVerdict(CanaryDecision.PROMOTE, ("every rule is within its margin",), findings)

@@ -43,9 +43,9 @@ class AnalysisSnapshot:
     judgement: dict[str, Any]
 
     @property
-    def lacking(self) -> frozenset[str]:
+    def failing_rules(self) -> frozenset[str]:
         """The names of the rules that do not pass."""
-        return frozenset(result.rule.name for result in self.verdict.findings if result.shortfall is not None)
+        return frozenset(result.rule.name for result in self.verdict.findings if result.failure_reason is not None)
 
 
 class StepAnalyzer:
@@ -144,20 +144,20 @@ def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[st
 
     The probability of a wrong verdict is divided among the plan's steps.
     """
-    return evaluate_sums(plan, analyzer.tally, analyzer.cells(time.monotonic()), analyzer.reasons(), obstacles)
+    return evaluate_sums(plan, analyzer.paired_sums, analyzer.cells(time.monotonic()), analyzer.reasons(), obstacles)
 
 
 def evaluate_sums(
-    plan: RolloutPlan, tally: PairedSums, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
+    plan: RolloutPlan, paired_sums: PairedSums, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
 ) -> CanaryVerdict:
     """Decide by the rules of the plan. Pure.
 
     Args:
         plan: The plan with the rules, and with the steps among which the probability of a wrong verdict is divided.
-        tally: The sums, which show whether the versions make decisions.
+        paired_sums: The sums, which show whether the versions make decisions.
         cells: The sums by cell of each rule, by the name of the rule.
         reasons: The reasons why a rule has no pairs, by the name of the rule.
         obstacles: The reasons why the candidate must not pass, whatever the results of the rules.
     """
-    rules = plan.rules.margins().rules(decided=tally.decided)
+    rules = plan.rules.margins().rules(decided=paired_sums.decided)
     return decide(rules, cells, steps=plan.judged, obstacles=obstacles, reasons=reasons)

@@ -182,7 +182,7 @@ class LeaderTerm:
             refused = self._status.refusals(move, rollout.rivals.candidate.version)
         if snapshot is None:
             return Observation(now_ms, revision, refused)
-        return Observation(now_ms, revision, refused, snapshot.verdict, snapshot.lacking)
+        return Observation(now_ms, revision, refused, snapshot.verdict, snapshot.failing_rules)
 
     def _mover(self, revision: int) -> str:
         """Return the actor of the channel move that created a revision, followed by the reason of the move."""
@@ -258,7 +258,7 @@ class LeaderTerm:
             time.time_ns() // 1_000_000,
             self._controller,
             action.step,
-            list(action.why),
+            list(action.reasons),
             revision=rollout.revision,
             verdict=action.verdict,
             outcome=action.outcome,
@@ -286,7 +286,7 @@ class LeaderTerm:
         self._status_key = status_key
         self._status_sent_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
-        state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(action.why), for_person=action.for_person)
+        state = RolloutStatus(self._controller, now_ms, rollout.step, waits=list(action.reasons), for_person=action.for_person)
         if snapshot is not None:
             state = replace(state, baked=snapshot.bake.baked, seen=snapshot.bake.seen, judgement=snapshot.judgement)
         topic = self._settings.rollouts_topic

@@ -100,7 +100,7 @@ def _check_free(ledger: RolloutLog) -> None:
         raise Fatal(message, "wait until it ends, or: scorer rollout abort CONFIG", REFUSED)
 
 
-def ask(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
+def send_command(settings: Settings, rollout: Rollout, verb: Verb, by: str, reason: str) -> None:
     """Send an operator's command about the current step to the controller of a rollout.
 
     Raises:

@@ -49,7 +49,7 @@ class NextAction:
 
     Attributes:
         act: The kind of the action.
-        why: The reasons, one line each.
+        reasons: The reasons, one line each.
         step: The index of the step that a move starts.
         verdict: The decision on the candidate; empty if there is none.
         move: The move of the channel; None unless `act` is MOVE.
@@ -58,7 +58,7 @@ class NextAction:
     """
 
     act: ActionKind
-    why: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     step: int = -1
     verdict: str = ""
     move: PlannedMove | None = None
@@ -77,15 +77,15 @@ def next_action(rollout: Rollout, observation: Observation) -> NextAction:
         reason = f"{position}: {observation.moved_by} moved it"
         return NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.OVERTAKEN)
     if (abort := rollout.aborted) is not None:
-        return _back(rollout, (str(abort),), Outcome.ABORTED)
+        return _roll_back(rollout, (str(abort),), Outcome.ABORTED)
     if observation.refused and rollout.moved:
-        return _back(rollout, tuple(observation.refused), Outcome.ROLLED_BACK)
+        return _roll_back(rollout, tuple(observation.refused), Outcome.ROLLED_BACK)
     step = rollout.at()
     if step is None:
-        return _forward(rollout, ("the rollout starts",))
+        return _advance(rollout, ("the rollout starts",))
     if step.kind is StepKind.COMPARE:
         return _after_comparison(rollout)
-    return _after_watching(rollout, step, observation) if step.judged else _forward(rollout, (f"{step} is not analysed",))
+    return _after_watching(rollout, step, observation) if step.judged else _advance(rollout, (f"{step} is not analysed",))
 
 
 def _after_watching(rollout: Rollout, step: PlanStep, observation: Observation) -> NextAction:
@@ -93,19 +93,19 @@ def _after_watching(rollout: Rollout, step: PlanStep, observation: Observation) 
     if verdict is None:
         return NextAction(ActionKind.WAIT, ("the step is not analysed yet",))
     if verdict.decision is CanaryDecision.ROLL_BACK:
-        return _back(rollout, verdict.why, Outcome.ROLLED_BACK)
+        return _roll_back(rollout, verdict.reasons, Outcome.ROLLED_BACK)
     if verdict.decision is CanaryDecision.PROMOTE or rollout.step in rollout.approved:
-        return _forward(rollout, _allowed(rollout, verdict.why))
+        return _advance(rollout, _allowed(rollout, verdict.reasons))
     waited = (observation.now_ms - rollout.began_ms) / 1_000 - step.seconds
-    late = waited >= rollout.plan.patience_with(set(observation.lacking))
+    late = waited >= rollout.plan.undecided_seconds(set(observation.lacking))
     note = (f"undecided {waited:.0f} s after its bake time: approve or abort",) if late else ()
-    return NextAction(ActionKind.WAIT, (*note, *verdict.why), for_person=late)
+    return NextAction(ActionKind.WAIT, (*note, *verdict.reasons), for_person=late)
 
 
-def _allowed(rollout: Rollout, why: tuple[str, ...]) -> tuple[str, ...]:
+def _allowed(rollout: Rollout, reasons: tuple[str, ...]) -> tuple[str, ...]:
     """Return the reasons, preceded by the operator's approval of the step if there is one."""
     command = rollout.approved.get(rollout.step)
-    return why if command is None else (str(command), *why)
+    return reasons if command is None else (str(command), *reasons)
 
 
 def _after_comparison(rollout: Rollout) -> NextAction:
@@ -113,39 +113,39 @@ def _after_comparison(rollout: Rollout) -> NextAction:
     if comparison is None:
         return NextAction(ActionKind.COMPARE, ("the comparison is due",), rollout.step)
     if comparison.verdict == CanaryDecision.PROMOTE:
-        return _forward(rollout, tuple(comparison.why))
-    return _back(rollout, tuple(comparison.why), Outcome.REJECTED)
+        return _advance(rollout, tuple(comparison.why))
+    return _roll_back(rollout, tuple(comparison.why), Outcome.REJECTED)
 
 
-def _back(rollout: Rollout, why: tuple[str, ...], outcome: Outcome) -> NextAction:
+def _roll_back(rollout: Rollout, reasons: tuple[str, ...], outcome: Outcome) -> NextAction:
     """Return the move back to the revision before the rollout, or the end of the rollout if it has moved nothing."""
     if not rollout.moved:
         ended = Outcome.REJECTED if outcome is Outcome.ROLLED_BACK else outcome
-        return NextAction(ActionKind.END, why, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)
+        return NextAction(ActionKind.END, reasons, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)
     move = PlannedMove(rollout.revision, restores=rollout.base)
-    return NextAction(ActionKind.MOVE, why, rollout.step, CanaryDecision.ROLL_BACK, move, outcome)
+    return NextAction(ActionKind.MOVE, reasons, rollout.step, CanaryDecision.ROLL_BACK, move, outcome)
 
 
-def _forward(rollout: Rollout, why: tuple[str, ...]) -> NextAction:
+def _advance(rollout: Rollout, reasons: tuple[str, ...]) -> NextAction:
     """Return the move to the next step, or a wait if the rollout is paused or the step needs an approval."""
     step = rollout.at()
     if rollout.paused:
         pause = next((str(command) for command in reversed(rollout.asked) if command.verb is Verb.PAUSE), "it is paused")
-        return NextAction(ActionKind.WAIT, (f"{pause}: resume or abort", *why), for_person=True)
+        return NextAction(ActionKind.WAIT, (f"{pause}: resume or abort", *reasons), for_person=True)
     if step is not None and step.approve and rollout.step not in rollout.approved:
-        return NextAction(ActionKind.WAIT, (f"{step} is done: approve or abort", *why), for_person=True)
+        return NextAction(ActionKind.WAIT, (f"{step} is done: approve or abort", *reasons), for_person=True)
     next_step = rollout.step + 1
     champion, candidate = rollout.rivals
     if next_step == len(rollout.plan.steps):
         if step is None or not step.watch:
-            return NextAction(ActionKind.END, why, rollout.step, CanaryDecision.PROMOTE, outcome=Outcome.COMPLETED)
+            return NextAction(ActionKind.END, reasons, rollout.step, CanaryDecision.PROMOTE, outcome=Outcome.COMPLETED)
         single_version = PlannedMove(rollout.revision, candidate.version, candidate.digest)
-        return NextAction(ActionKind.MOVE, why, rollout.step, CanaryDecision.PROMOTE, single_version, Outcome.COMPLETED)
+        return NextAction(ActionKind.MOVE, reasons, rollout.step, CanaryDecision.PROMOTE, single_version, Outcome.COMPLETED)
     new_step = rollout.plan.steps[next_step]
     pairs = rollout.plan.pairs(next_step)
     match new_step.kind:
         case StepKind.COMPARE:
-            return NextAction(ActionKind.COMPARE, why, next_step)
+            return NextAction(ActionKind.COMPARE, reasons, next_step)
         case StepKind.SHADOW:
             move = PlannedMove(rollout.revision, champion.version, champion.digest, shadow=candidate.version, pairs=pairs)
         case StepKind.CANARY:
@@ -155,4 +155,4 @@ def _forward(rollout: Rollout, why: tuple[str, ...]) -> NextAction:
             kept_pairs = pairs if new_step.watch else 0
             move = PlannedMove(rollout.revision, candidate.version, candidate.digest, shadow=previous_version, pairs=kept_pairs)
     outcome = Outcome.COMPLETED if new_step.kind is StepKind.PROMOTE and not new_step.watch else None
-    return NextAction(ActionKind.MOVE, why, next_step, CanaryDecision.PROMOTE, move, outcome)
+    return NextAction(ActionKind.MOVE, reasons, next_step, CanaryDecision.PROMOTE, move, outcome)

@@ -169,7 +169,7 @@ class RolloutPlan(Section):
         """Return the percentage of keys that both versions score in a step; 0 leaves the percentage to the shadow's setting."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
-    def patience_with(self, lacking: set[str]) -> int:
+    def undecided_seconds(self, lacking: set[str]) -> int:
         """Return how long a step may stay undecided while the rules `lacking` do not pass, in seconds."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)

@@ -27,18 +27,18 @@ class _ControllerStatus:
     """The values of the metrics and the health checks."""
 
     def __init__(self) -> None:
-        self.state = RolloutState(looked=time.monotonic())
+        self.state = RolloutState(iterated_at=time.monotonic())
         self._first = True
 
     def record_cycle(self, term: LeaderTerm | None, action: NextAction | None) -> None:
         state = self.state
         self._first = False
-        state.looked = time.monotonic()
-        state.leads = term is not None
+        state.iterated_at = time.monotonic()
+        state.is_leader = term is not None
         rollout = term.rollout if term is not None else None
         state.running = rollout is not None
         state.registry_away = term is not None and bool(term.registry_away)
-        state.for_person = action is not None and action.for_person
+        state.waits_for_operator = action is not None and action.for_person
         if term is None or rollout is None:
             return
         step = rollout.at()
@@ -58,7 +58,7 @@ class _ControllerStatus:
             self.state.decisions[name or entry.kind] += 1
 
     def not_live(self) -> str | None:
-        silent = time.monotonic() - self.state.looked
+        silent = time.monotonic() - self.state.iterated_at
         return f"no cycle for {silent:.0f} s" if silent > HANG_SECONDS else None
 
     def not_ready(self) -> str | None:

@@ -76,7 +76,7 @@ class Rollout:
         """Whether the rollout has moved the channel."""
         return self.revision != self.base
 
-    def silent(self, now: float) -> float:
+    def seconds_since_record(self, now: float) -> float:
         """Return the seconds since the last record about the rollout, at `now` (Unix seconds)."""
         last_ms = max(self.log[-1].at_ms, self.state.at_ms if self.state is not None else 0)
         return max(0.0, now - last_ms / 1_000)

@@ -63,7 +63,7 @@ def _analysis(document: Mapping[str, Any]) -> RenderableType:
 
 def silence_warning(rollout: Rollout, now: float) -> str | None:
     """Return a warning if no controller has reported for SILENT_SECONDS; `now` in Unix seconds."""
-    silent = rollout.silent(now)
+    silent = rollout.seconds_since_record(now)
     if silent <= SILENT_SECONDS:
         return None
     return f"no controller has reported for {silent:.0f} s: check that `scorer rollout run` is running"

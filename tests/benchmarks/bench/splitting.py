@@ -42,7 +42,7 @@ class Splitting:
         self._events = events
         candidate = self._candidate(folder / "candidate")
         self._canary = CanaryArm(
-            DIGEST, PERCENT, TrafficSplit.of(DIGEST, PERCENT), candidate, alike=candidate.reads_as(self._parts.servable)
+            DIGEST, PERCENT, TrafficSplit.of(DIGEST, PERCENT), candidate, alike=candidate.decodes_like(self._parts.servable)
         )
         quarantine: Any = SimpleNamespace(allows_candidate=lambda: True)
         self._assigning = ArmAssigner(quarantine)
@@ -64,7 +64,7 @@ class Splitting:
         read = package.read(Workload().package(folder), name="bench", version="1.0.1", digest=DIGEST)
         resolution = Resolution(DIGEST, "1.0.1", 1)
         made = make(read, resolution, lambda _: self._parts.servable.loaded, self._parts.settings)
-        return made.acting(resolution, "", CANARY)
+        return made.in_role(resolution, "", CANARY)
 
     def _batch(self) -> ColumnarBatch:
         count = self._events

@@ -51,7 +51,7 @@ def play(version: str, options: DemoOptions, logs: Path | None) -> DemoSummary |
             where = cleanup.enter_context(open_sandbox(own, view))
             if logs is not None:
                 cleanup.callback(keep, [where.folder, running.folder], logs / version)
-            return Demo(own, view, where).play()
+            return Demo(own, view, where).run()
         except Fatal as error:
             return str(error)
 

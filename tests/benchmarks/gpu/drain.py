@@ -64,7 +64,7 @@ class Ground:
             champion=self.servable,
             canary=None,
             trusted_revision=math.inf,
-            flip=lambda: False,
+            serve_aspired=lambda: False,
             poll_now=lambda: None,
         )
         loop = Worker(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scorer.backends.cost_curve import measure_cost_curve
-from scorer.backends.onnx.batch_buckets import CANDIDATES, choose
+from scorer.backends.onnx.batch_buckets import CANDIDATES, select_sizes
 from tests.benchmarks.gpu.drain import Drained, Ground, paced
 from tests.benchmarks.gpu.networks import Network, pool
 from tests.support.transport_memory import MemoryLog
@@ -37,7 +37,7 @@ def measure(network: Network, device: str, package: Path, *, quick: bool, until:
         "network": network.name,
         "device": device,
         "device_events_per_second": limit,
-        "worthwhile_buckets": choose(alone),
+        "worthwhile_buckets": select_sizes(alone),
         "buckets": rows,
         "not_run": {"out of time": late, "slower than 2 s": [size for size in SIZES[quick] if size not in alone]},
     }

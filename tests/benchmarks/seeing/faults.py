@@ -82,9 +82,9 @@ def nobody_leads(fleet: Fleet) -> Iterator[None]:
 @contextmanager
 def troubled_rollout(fleet: Fleet) -> Iterator[None]:
     """Its judge is behind, its registry away, and a person is waited for."""
-    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 45.0, True, True
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.waits_for_operator = 45.0, True, True
     yield
-    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.for_person = 0.0, False, False
+    fleet.rollout.behind_seconds, fleet.rollout.registry_away, fleet.rollout.waits_for_operator = 0.0, False, False
 
 
 @contextmanager

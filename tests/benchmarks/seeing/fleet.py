@@ -39,9 +39,9 @@ class Fleet:
         self.relay.configure(source={"topics": [self.rig.scores_topic]})
         self.scorers: dict[str, ScorerProcess] = {}
         self.addresses: dict[str, str] = {}
-        self.rollout = RolloutState(leads=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1))
+        self.rollout = RolloutState(is_leader=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1))
         registry = CollectorRegistry()
-        registry.register(RolloutMetrics(self.rollout, lambda: self.rollout.looked))
+        registry.register(RolloutMetrics(self.rollout, lambda: self.rollout.iterated_at))
         self._controller, _ = start_http_server(0, "127.0.0.1", registry)
         self.lead()
 

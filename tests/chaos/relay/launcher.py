@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from publisher import cli
 from publisher.relay import clusters
-from publisher.relay.clients import near_writer
+from publisher.relay.clients import create_destination_producer
 from publisher.relay.settings import RelaySettings
 from publisher.transactions.exactly_once import TransactionSession
 from tests.chaos.crashing import CrashingProducer
@@ -22,7 +22,7 @@ BROKEN = os.environ.get("BROKEN", "")
 
 
 def crashing(settings: RelaySettings, *arguments: Any) -> CrashingProducer:
-    made = CrashingProducer(near_writer(settings, *arguments))
+    made = CrashingProducer(create_destination_producer(settings, *arguments))
     if BROKEN == "loose-positions":
         loosen(made, settings)
     return made
@@ -43,7 +43,7 @@ def loosen(producer: CrashingProducer, settings: RelaySettings) -> None:
 
 
 if __name__ == "__main__":
-    setattr(clusters, "near_writer", crashing)  # noqa: B010 - the command has no option for it
+    setattr(clusters, "create_destination_producer", crashing)  # noqa: B010 - the command has no option for it
     if BROKEN == "no-rotation":
         setattr(clusters, "TransactionSession", functools.partial(TransactionSession, slow_commit_seconds=math.inf))  # noqa: B010
     cli.main()

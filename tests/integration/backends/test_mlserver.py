@@ -22,7 +22,7 @@ class TestMLServer(RemoteConformance):
             second.start()
             for _ in range(100):
                 same(model.run(given), models.expected(given, 2.0))
-                if not model.flight.endpoints.complaint():  # type: ignore[attr-defined]
+                if not model.flight.endpoints.describe_faults():  # type: ignore[attr-defined]
                     break
             else:
                 raise AssertionError("the second server was not taken in again")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from publisher.relay.clusters import log_of
+from publisher.relay.clusters import open_checkpoint_log
 from publisher.relay.fence import registration
 from publisher.relay.relay_state import RelayState
 from publisher.relay.run_once import RelayRun
@@ -212,7 +212,7 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[CopyRefused | 
     for name in names:
         settings = load(rig.path, [f"name={name}"]).settings
         lives.append(RelayRun(settings, RelayState(settings.lanes, name), threading.Event()))
-        lives[-1].survey()
+        lives[-1].resolve_topics()
         lives[-1].take_over(registration(settings, name, "a test"), lambda: None)
 
     def begin(number: int) -> CopyRefused | None:
@@ -225,13 +225,13 @@ def begin_together(rig: RelayRig, names: list[str]) -> tuple[list[CopyRefused | 
 
     with ThreadPoolExecutor(len(names)) as pool:
         outcomes = list(pool.map(begin, range(len(names))))
-    raced = all(life.checkpoints.of_relay(name) for life, name in zip(lives, names, strict=True))
+    raced = all(life.checkpoints.checkpoints_of(name) for life, name in zip(lives, names, strict=True))
     until(lambda: rig.copied() >= 200, "the copies")
     for life in lives:
         life.close()
-    checkpoints = log_of(load(rig.path).settings)
+    checkpoints = open_checkpoint_log(load(rig.path).settings)
     checkpoints.refresh()
-    kept = [bool(checkpoints.of_relay(name)) for name in names]
+    kept = [bool(checkpoints.checkpoints_of(name)) for name in names]
     assert kept == [outcome is None for outcome in outcomes], "who does not copy takes its checkpoints back"
     return outcomes, raced
 

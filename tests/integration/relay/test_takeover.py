@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 
 from publisher.relay import checkpoints as checkpoint
 from publisher.relay.checkpoints import Registration
-from publisher.relay.clusters import log_of
+from publisher.relay.clusters import open_checkpoint_log
 from publisher.relay.fence import control_of, fence, registration
 from publisher.relay.settings import load
 from publisher.transactions.session import Record
@@ -22,7 +22,7 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
     other.begin_transaction()
     other.produce(settings.checkpoint_topic, None, checkpoint.encode_key("other"))
     other.flush(30)
-    checkpoints = log_of(settings)
+    checkpoints = open_checkpoint_log(settings)
     checkpoints.refresh_visible(rig.name)
     assert checkpoints.registrations[rig.name].lanes == 2
     told = registration(settings, "me", "a test")
@@ -39,11 +39,11 @@ def test_whom_to_fence_is_known_while_transactions_are_open_and_a_process_is_reg
     found: list[Registration] = []
 
     def opening(_: Record) -> None:
-        checkpoints = log_of(settings)
+        checkpoints = open_checkpoint_log(settings)
         checkpoints.refresh_visible(rig.name)
         found.append(checkpoints.registrations[rig.name])
 
     with closing(control_of(settings)) as control:
-        fence(settings, control, log_of(settings), registration(settings, "you", "a test"), [opening])
+        fence(settings, control, open_checkpoint_log(settings), registration(settings, "you", "a test"), [opening])
     assert [(one.instance, one.lanes) for one in found] == [("you", 2)], "until all are fenced, as many lanes as there may be"
     assert rig.start().ready().stop() == 0

@@ -10,7 +10,7 @@ from publisher.kafka import clients
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.partitions import Partition
 from scorer.fetch.native_source import NativeFetchSource, open_fetch_source
-from scorer.native.byte_columns import some
+from scorer.native.byte_columns import take_rows
 from scorer.native.librdkafka import librdkafka_plugin
 from tests.chaos.fuzz.raw import RawProducer, RawRecord
 from tests.support.fixtures import MakeTopics
@@ -44,13 +44,13 @@ def read(
     def enough() -> bool:
         if source.first(0.2) is not None:
             source.more(4, 0.2)
-        fetched = source.taken()
+        fetched = source.finish()
         assert not fetched.failures
         ends.update(fetched.ends)
         records = fetched.columns()
         assert records.size == sum(len(value or b"") for value in records.values)
         for partition, rows, offsets in records.partitions:
-            columns = (some(records.values, rows), some(records.keys, rows), records.headers(rows))
+            columns = (take_rows(records.values, rows), take_rows(records.keys, rows), records.headers(rows))
             found.setdefault(partition, []).extend(zip(offsets.tolist(), *columns, strict=True))
         return sum(map(len, found.values())) >= count and len(ends) >= len(places)
 
@@ -97,5 +97,5 @@ def test_a_topic_that_is_gone_ends_no_process_and_other_errors_are_told(broker: 
             deadline = time.monotonic() + 2
             while time.monotonic() < deadline:
                 assert source.first(0.1) is None
-                assert not source.taken().partitions
+                assert not source.finish().partitions
     assert "_TRANSPORT" in {error.name() for error in heard}

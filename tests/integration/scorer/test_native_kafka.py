@@ -73,7 +73,7 @@ def taken(source: FetchSource, count: int) -> tuple[list[Batch], list[FetchFailu
     def enough() -> bool:
         if source.first(0.2) is not None:
             source.more(3, 0)
-        found = source.taken()
+        found = source.finish()
         failures.extend(found.failures)
         if (batch := found.batch(set(), "empty")) is not None:
             batches.append(batch)
@@ -118,7 +118,7 @@ def test_some_partitions_of_what_was_taken_are_left_out(broker: Broker, make_top
         def all_of_one() -> bool:
             if source.first(0.2) is not None:
                 source.more(100, 0)
-            if (batch := source.taken().batch({(topic, 1)}, "events")) is not None:
+            if (batch := source.finish().batch({(topic, 1)}, "events")) is not None:
                 kept.append(batch)
             return sum(map(len, kept)) == len(RECORDS)
 
@@ -165,7 +165,7 @@ def test_a_position_that_is_out_of_range_is_a_failure_with_its_place(
 
         def failed() -> bool:
             source.first(0.2)
-            failures.extend(source.taken().failures)
+            failures.extend(source.finish().failures)
             return bool(failures)
 
         until(failed, "a failure")

@@ -122,7 +122,7 @@ def test_a_decision_is_verified_although_answers_and_labels_came_since(bus: Bus,
             look = looked(judging, rollout, answered.count)
             end(rollout, look)
     assert look.verdict.decision == expected
-    assert any(line.startswith(f"{kind}: ") for line in look.verdict.why)
+    assert any(line.startswith(f"{kind}: ") for line in look.verdict.reasons)
     answered.answer(200)
     answered.label(400)
     found = [verify(settings, rollout, entry.seq) for entry in rollout.log[-3:]]

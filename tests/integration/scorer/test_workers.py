@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from scorer.demo.broker.kraft_config import free_ports, is_taken
+from scorer.demo.broker.kraft_config import free_ports, is_port_in_use
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
 from tests.integration.scorer.test_kill import load
 from tests.support.processes import alive
@@ -33,7 +33,7 @@ def started(rig: Rig) -> ScorerProcess:
 
 
 def test_a_killed_worker_is_started_again_and_sigterm_drains_them_all(make_rig: MakeRig) -> None:
-    port = next(port for port, _ in iter(free_ports, None) if not is_taken(port + 1))
+    port = next(port for port, _ in iter(free_ports, None) if not is_port_in_use(port + 1))
     rig = make_rig(http={"listen": f"127.0.0.1:{port}"}).stocked()
     supervisor = started(rig)
     count = 12_000

@@ -69,7 +69,7 @@ def test_more_events_than_flights_go_on_with_further_laps(lap: list[flights.Even
     assert ids[:FLIGHTS] == base
     assert ids[FLIGHTS : 2 * FLIGHTS] == [f"{name}-lap2" for name in base]
     assert ids[2 * FLIGHTS :] == [f"{name}-lap3" for name in base[:3]]
-    assert [flights.first_lap(name) for name in ids] == [*base, *base, *base[:3]]
+    assert [flights.original_id(name) for name in ids] == [*base, *base, *base[:3]]
 
 
 def test_lines_are_the_events_as_json(lap: list[flights.Event]) -> None:

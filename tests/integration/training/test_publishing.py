@@ -211,7 +211,7 @@ def test_a_rollout_is_begun_once_by_a_run_beside_the_champion_that_it_was_judged
     with pytest.raises(Fatal, match=f"the rollout {name} of {VERSION} runs") as refused:
         begin(settings, plan, digest, judged, OTHER)
     assert refused.value.exit_code == REFUSED
-    log_topic.ask(settings, rollout, Verb.PAUSE, "op", "")
+    log_topic.send_command(settings, rollout, Verb.PAUSE, "op", "")
     promote(store, "1.0.0", reason="again")
     assert begin(settings, plan, digest, judged) == name, "it was begun, whatever happened since"
     found = begin(settings, plan, digest, judged, OTHER)

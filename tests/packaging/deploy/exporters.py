@@ -30,7 +30,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)
-    metrics.dead.add({"malformed": 1})
+    metrics.dead_letters.add({"malformed": 1})
     metrics.events.add({"scored": 1})
     metrics.limited.add({"empty": 1})
     metrics.canaried.labels("none").inc()
@@ -43,6 +43,6 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     relays.register(RelayMetrics(relay, "eu-west", "us-east"))
     controller = CollectorRegistry()
     controller.register(
-        RolloutMetrics(RolloutState(leads=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1)))
+        RolloutMetrics(RolloutState(is_leader=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1)))
     )
     return metrics.registry, relays, controller

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.demo.broker.jars import BrokerUnavailable
-from scorer.demo.broker.kraft_config import cluster_id, free_ports, is_taken
+from scorer.demo.broker.kraft_config import cluster_id, free_ports, is_port_in_use
 from scorer.demo.broker.orphan_reaper import run_reaper
 from tests.support import auditor
 from tests.support.processes import alive
@@ -131,7 +131,7 @@ def test_ports_are_free_different_and_none_that_clients_are_given() -> None:
     one, two = free_ports()
     assert one != two
     assert max(one, two) < low
-    assert not is_taken(one)
+    assert not is_port_in_use(one)
 
 
 @given(st.binary(min_size=16, max_size=16))

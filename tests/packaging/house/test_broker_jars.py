@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scorer.demo.broker import jars as broker_jars
-from scorer.demo.broker.jars import BrokerUnavailable, Jar, JarSources, central, classpath
+from scorer.demo.broker.jars import BrokerUnavailable, Jar, JarSources, classpath, maven_central_url
 
 CENTRAL = "https://central.example/maven2"
 CONTENTS = {"one": b"first jar", "two": b"the second jar"}
@@ -106,8 +106,10 @@ STANDS |= {"elsewhere": False, "*,!central": False, "central-snapshots": False, 
 @pytest.mark.parametrize("of", STANDS)
 def test_the_users_mirror_stands_for_what_it_names(of: str) -> None:
     stated = SETTINGS.format(of=of)
-    assert central(stated, CENTRAL) == ("https://mirror.example/maven" if STANDS[of] else CENTRAL)
-    assert (central(stated.replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL) is STANDS[of]
+    assert maven_central_url(stated, CENTRAL) == ("https://mirror.example/maven" if STANDS[of] else CENTRAL)
+    assert (
+        maven_central_url(stated.replace(' xmlns="http://maven.apache.org/SETTINGS/1.2.0"', ""), CENTRAL) != CENTRAL
+    ) is STANDS[of]
 
 
 def test_the_users_own_settings_are_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

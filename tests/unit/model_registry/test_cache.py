@@ -148,21 +148,21 @@ def _fetch_often(store: LayoutStore, root: Path, digest: str) -> bytes:
 
 def test_the_last_version_known_good(cache: Cache, tmp_path: Path) -> None:
     first, second = Resolution("sha256:" + "1" * 64, "1.0.0", 1), Resolution("sha256:" + "2" * 64, "2.0.0", 2)
-    assert cache.recall("oci:/r/m:prod") is None
-    cache.remember("oci:/r/m:prod", first)
-    cache.remember("oci:/r/m:canary", first)
-    cache.remember("oci:/r/m:prod", second)
-    assert Cache(tmp_path / "cache").recall("oci:/r/m:prod") == second
-    assert cache.recall("oci:/r/m:canary") == first
-    assert cache.recall("oci:/r/m:other") is None
+    assert cache.load_resolution("oci:/r/m:prod") is None
+    cache.save_resolution("oci:/r/m:prod", first)
+    cache.save_resolution("oci:/r/m:canary", first)
+    cache.save_resolution("oci:/r/m:prod", second)
+    assert Cache(tmp_path / "cache").load_resolution("oci:/r/m:prod") == second
+    assert cache.load_resolution("oci:/r/m:canary") == first
+    assert cache.load_resolution("oci:/r/m:other") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": "k", "digest": "sha256:x", "version": "1", "revision": 1}'])
 def test_a_damaged_memory_is_none(cache: Cache, tmp_path: Path, text: str) -> None:
-    cache.remember("k", Resolution("sha256:" + "1" * 64, "1.0.0", 1))
+    cache.save_resolution("k", Resolution("sha256:" + "1" * 64, "1.0.0", 1))
     (path,) = (tmp_path / "cache" / "known").iterdir()
     path.write_text(text)
-    assert cache.recall("k") is None
+    assert cache.load_resolution("k") is None
 
 
 def test_by_default_it_is_in_the_user_s_cache(

@@ -46,7 +46,7 @@ def test_what_is_in_use_or_known_good_stays(store: LayoutStore, make_package: Ma
     for digest in (remembered, idle):
         other.fetch(store, digest)
         other.release(digest)
-    other.remember("oci:/r/m:prod", Resolution(remembered, "1.0.0", 1))
+    other.save_resolution("oci:/r/m:prod", Resolution(remembered, "1.0.0", 1))
     assert cache.fetch(store, new).model_path.is_file()
     assert cached_digests(tmp_path / "cache") == {used, remembered, new}
     other.release(used)
@@ -105,8 +105,8 @@ def test_a_disk_that_is_full_at_any_step_leaves_nothing_and_the_next_try_succeed
         assert cached_digests(tmp_path / "cache") == {old}
         assert cache.fetch(store, old).model_path.stat().st_size == 50_000
     with largest_file(10), pytest.raises(Unreachable):
-        cache.remember("k", Resolution(new, "2.0.0", 2))
-    assert cache.recall("k") is None
+        cache.save_resolution("k", Resolution(new, "2.0.0", 2))
+    assert cache.load_resolution("k") is None
     assert cache.fetch(store, new).model_path.read_bytes() == b"\2" * 50_000
 
 

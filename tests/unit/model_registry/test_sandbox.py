@@ -40,11 +40,11 @@ def child_sandbox() -> Sandbox:
 
 
 def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(child_sandbox: Sandbox) -> None:
-    assert child_sandbox.ask("hello") == "hello"
+    assert child_sandbox.request("hello") == "hello"
     with pytest.raises(Refused, match="no") as refused:
-        child_sandbox.ask("refuse")
+        child_sandbox.request("refuse")
     assert refused.value.hint == "a hint"
-    assert child_sandbox.ask("confined") == (1_000, child_sandbox.pid)
+    assert child_sandbox.request("confined") == (1_000, child_sandbox.pid)
     child_sandbox.close()
     assert not Path(f"/proc/{child_sandbox.pid}").exists()
 
@@ -52,15 +52,15 @@ def test_a_child_answers_and_raises_what_its_parent_knows_until_it_is_closed(chi
 @pytest.mark.parametrize(("action", "message"), [("signal", "was ended by SIGSEGV"), ("exit", "ended with code 7")])
 def test_the_death_of_a_child_says_how_it_ended(child_sandbox: Sandbox, action: str, message: str) -> None:
     with pytest.raises(SandboxDied, match=message) as died:
-        child_sandbox.ask(action)
+        child_sandbox.request(action)
     assert died.value.in_time
 
 
 def test_a_child_that_does_not_answer_prints_its_stacks_and_is_killed(capfd: pytest.CaptureFixture[str]) -> None:
     hanging = Sandbox(multiprocessing.get_context("spawn"), child)
-    assert hanging.ask("hello") == "hello"
+    assert hanging.request("hello") == "hello"
     with pytest.raises(SandboxDied, match=r"did not answer within 0.2 s") as died:
-        hanging.ask("endless", seconds=0.2)
+        hanging.request("endless", seconds=0.2)
     assert "in deed" in capfd.readouterr().err
     assert not died.value.in_time
     assert not Path(f"/proc/{hanging.pid}").exists()
@@ -71,7 +71,7 @@ def test_an_error_of_the_wait_is_raised_while_the_child_works(child_sandbox: San
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        child_sandbox.ask("endless", waiting=cancelled)
+        child_sandbox.request("endless", waiting=cancelled)
     child_sandbox.close()
 
 

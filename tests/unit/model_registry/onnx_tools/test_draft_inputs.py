@@ -38,7 +38,7 @@ FLIGHTS: list[dict[str, Any]] = [
     ids=lambda tensor: f"{tensor.name} {tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, ModelTensor) else "",
 )
 def test_fields_are_found_by_name_or_shape(tensor: ModelTensor, fields: list[Any], more: dict[str, Any]) -> None:
-    (drafted,), _ = draft_inputs.inputs([tensor], draft_events.values(FLIGHTS))
+    (drafted,), _ = draft_inputs.draft_inputs([tensor], draft_events.values(FLIGHTS))
     assert drafted == {"tensor": tensor.name, "dtype": tensor.dtype, "fields": fields, **more}
     parse_signature(json.dumps({"inputs": [drafted], "output": {"tensor": "y"}}))
 
@@ -50,7 +50,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
         ModelTensor("attention_mask", "int64", (B, "S")),
         ModelTensor("frames", "float32", (B, "T", 2)),
     ]
-    drafted, _ = draft_inputs.inputs(tensors, draft_events.values(events))
+    drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the longest that may come; the examples have up to "
     pad, marks = drafted[0]["pad"], drafted[1]["marks"]
     assert placeholders.is_placeholder(pad)
@@ -82,7 +82,7 @@ def test_lengths_that_differ_are_lengths_that_vary() -> None:
 def test_bytes_are_found_in_base64() -> None:
     events = [{"image": "AAECAwQF", "sound": "AAAA"}, {"image": "AAECAwQG", "sound": "AAA="}]
     tensors = [ModelTensor("image", "uint8", (B, 2, 3)), ModelTensor("sound", "uint8", ("n",))]
-    drafted, notes = draft_inputs.inputs(tensors, draft_events.values(events))
+    drafted, notes = draft_inputs.draft_inputs(tensors, draft_events.values(events))
     most = f"{BLANK}: the most bytes of an event"
     assert drafted == [
         {"tensor": "image", "dtype": "uint8", "shape": [2, 3], "fields": [{"name": "image", "bytes": True}]},
@@ -103,7 +103,7 @@ def test_bytes_are_found_in_base64() -> None:
 
 def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
     tensors = [ModelTensor("file", "uint8", (None,)), ModelTensor("ids", "int64", (B, "S"))]
-    (file, ids), _ = draft_inputs.inputs(tensors, {})
+    (file, ids), _ = draft_inputs.draft_inputs(tensors, {})
     gap = {"name": "file", "bytes": True, "max_length": f"{BLANK}: the most bytes of an event"}
     assert file == {"tensor": "file", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [gap]}
     ids_field = {"name": "ids", "array": True, "max_length": BLANK}
@@ -128,21 +128,21 @@ def test_without_events_an_open_length_and_bytes_are_gaps() -> None:
     ids=lambda tensor: f"{tensor.name} {tensor.dtype}" if isinstance(tensor, ModelTensor) else "",
 )
 def test_what_no_event_tells_is_a_gap(tensor: ModelTensor, gap: str) -> None:
-    (drafted,), _ = draft_inputs.inputs([tensor], draft_events.values(FLIGHTS))
+    (drafted,), _ = draft_inputs.draft_inputs([tensor], draft_events.values(FLIGHTS))
     gaps = [f"{place} {text}" for place, text in placeholders.find_in_document(drafted)]
     assert [tensor for tensor in gaps if tensor.startswith(gap)]
 
 
 def test_the_fields_that_a_row_may_have_are_listed_but_for_those_of_others() -> None:
     tensors = [ModelTensor("x", "float32", (B, 3)), ModelTensor("b", "float32", (B, 1)), ModelTensor("c", "string", (B, 2))]
-    drafted, _ = draft_inputs.inputs(tensors, draft_events.values([{**tensor, "v": None} for tensor in FLIGHTS]))
+    drafted, _ = draft_inputs.draft_inputs(tensors, draft_events.values([{**tensor, "v": None} for tensor in FLIGHTS]))
     assert drafted[0]["fields"][1:] == ["a", {"name": "deep.a", "path": "deep.a"}, {"name": "price", "path": "list[0].price"}]
     assert drafted[2]["fields"] == [{"name": "tags", "path": "deep.tags", "array": True, "length": 2}]
 
 
 def test_what_may_feed_two_tensors_is_given_to_none() -> None:
     tensors = [ModelTensor("one", "float32", (B, 3)), ModelTensor("two", "float32", (B, 3))]
-    drafted, notes = draft_inputs.inputs(tensors, draft_events.values(FLIGHTS))
+    drafted, notes = draft_inputs.draft_inputs(tensors, draft_events.values(FLIGHTS))
     assert notes == []
     for document in drafted:
         gap, *candidates = document["fields"]
@@ -168,8 +168,8 @@ tensors = st.builds(
     st.lists(st.dictionaries(st.text('ab."', max_size=3), json_values, max_size=4), min_size=1, max_size=3),
 )
 def test_any_events_make_a_signature_or_gaps(model_tensors: list[ModelTensor], events: list[dict[str, Any]]) -> None:
-    document, _ = draft_inputs.inputs(model_tensors, draft_events.values(events))
-    signature_document = {"inputs": document, **draft_outputs.answers([ModelTensor("y", "float32", (B, 1))], [])}
+    document, _ = draft_inputs.draft_inputs(model_tensors, draft_events.values(events))
+    signature_document = {"inputs": document, **draft_outputs.draft_answers([ModelTensor("y", "float32", (B, 1))], [])}
     if not any(placeholders.find_in_document(signature_document)):
         parsed = parse_signature(json.dumps(signature_document))
         assert {tensor.tensor for tensor in parsed.inputs} == {tensor.name for tensor in model_tensors}
@@ -197,7 +197,7 @@ def test_any_events_make_a_signature_or_gaps(model_tensors: list[ModelTensor], e
     ],
 )
 def test_outputs_are_drafted(outputs: list[ModelTensor], labels: list[str], expected: dict[str, Any]) -> None:
-    drafted = draft_outputs.answers(outputs, labels)
+    drafted = draft_outputs.draft_answers(outputs, labels)
     assert drafted == expected
     inputs = [{"tensor": "x", "dtype": "float32", "fields": ["a"]}]
     parse_signature(json.dumps({"inputs": inputs, **drafted}))
@@ -209,17 +209,17 @@ def test_which_probability_is_the_score_beside_a_label_is_a_gap(label: Any) -> N
         ModelTensor("label", "int64", label),
         ModelTensor("p", "float32", (B, 2)),
     ]  # onnxmltools states one label for a batch
-    ((where, _),) = placeholders.find_in_document(draft_outputs.answers(outputs, []))
+    ((where, _),) = placeholders.find_in_document(draft_outputs.draft_answers(outputs, []))
     assert where == "output.index"
 
 
 def test_a_model_without_an_output_that_can_be_read_is_refused() -> None:
     outputs = [ModelTensor("zipped", "a sequence", ()), ModelTensor("anchors", "float32", (2, 4))]
     with pytest.raises(Refused, match=r"no output .* \(zipped: a sequence \(\), anchors: float32 \(2, 4\)\)"):
-        draft_outputs.answers(outputs, [])
+        draft_outputs.draft_answers(outputs, [])
 
 
 def test_labels_that_fit_no_output_or_two_are_a_gap() -> None:
     for outputs in ([ModelTensor("p", "float32", (B, 3))], [ModelTensor(name, "float32", (B, 2)) for name in "pq"]):
-        (gap,) = placeholders.find_in_document(draft_outputs.answers(outputs, ["a", "b"]))
+        (gap,) = placeholders.find_in_document(draft_outputs.draft_answers(outputs, ["a", "b"]))
         assert gap == ("output.tensor", f"{BLANK}: the tensor of (B, 2) numbers, one a label")

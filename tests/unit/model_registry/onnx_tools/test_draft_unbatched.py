@@ -38,12 +38,14 @@ Y = ModelTensor("y", "float32", ("n", 1))
 )
 def test_shapes_tell_whether_events_are_fed_one_at_a_time(inputs: list[Any], output: Any, expected: str) -> None:
     tensors = [ModelTensor(f"x{at}", "float32", shape) for at, shape in enumerate(inputs)]
-    reason = draft_unbatched.reason(tensors, [ModelTensor("y", "float32", output)])
+    reason = draft_unbatched.reason_for_single_events(tensors, [ModelTensor("y", "float32", output)])
     assert reason == expected or (expected and expected in reason)
 
 
 def test_a_file_of_bytes_is_no_batch() -> None:
-    assert not draft_unbatched.reason([ModelTensor("file", "uint8", (None,))], [ModelTensor("y", "float32", (1, 4))])
+    assert not draft_unbatched.reason_for_single_events(
+        [ModelTensor("file", "uint8", (None,))], [ModelTensor("y", "float32", (1, 4))]
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,9 +64,9 @@ def test_a_file_of_bytes_is_no_batch() -> None:
 )
 def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any], document: dict[str, Any]) -> None:
     tensor = ModelTensor("x", "float32", shape)
-    drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values(events))
-    whole = draft_unbatched.single(reason, tensor, drafted)
+    drafted = draft_unbatched.add_open_batch(tensor, alone=True)
+    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values(events))
+    whole = draft_unbatched.draft_single_input(reason, tensor, drafted)
     assert whole | document | {"batch": False} == whole
     for field in whole["fields"]:
         if isinstance(field, dict) and "max_length" in field:
@@ -75,9 +77,9 @@ def test_an_input_is_drafted_with_its_whole_shape(shape: Any, events: list[Any],
 
 def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
     tensors = [ModelTensor("ids", "int64", (1, "len")), ModelTensor("ids_mask", "bool", (1, "len"))]
-    opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft_inputs.inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
-    ids, mask = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
+    opened = [draft_unbatched.add_open_batch(tensor, alone=True) for tensor in tensors]
+    reason, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"ids": [1, 2]}, {"ids": [3]}]))
+    ids, mask = (draft_unbatched.draft_single_input(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert ids["shape"] == [1, -1]
     assert "pad" not in ids
     assert (mask["shape"], mask["batch"], mask["mask_of"]) == ([1, -1], False, "ids")
@@ -87,18 +89,18 @@ def test_a_mask_has_the_whole_shape_and_nothing_is_padded() -> None:
 
 def test_an_input_that_no_field_feeds_is_a_constant() -> None:
     tensors = [ModelTensor("x", "float32", (1, 2)), ModelTensor("state", "float32", (1, 1, 8))]
-    opened = [draft_unbatched.opened(tensor, alone=True) for tensor in tensors]
-    reason, _ = draft_inputs.inputs(opened, draft_events.values([{"x": [1, 2]}]))
-    _, state = (draft_unbatched.single(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
+    opened = [draft_unbatched.add_open_batch(tensor, alone=True) for tensor in tensors]
+    reason, _ = draft_inputs.draft_inputs(opened, draft_events.values([{"x": [1, 2]}]))
+    _, state = (draft_unbatched.draft_single_input(*tensor) for tensor in zip(reason, tensors, opened, strict=True))
     assert placeholders.is_placeholder(state["value"])
     assert state["batch"] is False
 
 
 def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 3, 2, 2))
-    drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
-    document = draft_unbatched.single(reason, tensor, drafted)
+    drafted = draft_unbatched.add_open_batch(tensor, alone=True)
+    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"x": [[[1, 2], [3, 4]]] * 3}]))
+    document = draft_unbatched.draft_single_input(reason, tensor, drafted)
     assert document["shape"] == [1, 3, 2, 2]
     (gap,) = document["fields"]
     assert "an array of shape [1, 3, 2, 2], nested or flat; the examples have x, of shape [3, 2, 2], which does not fit" in gap
@@ -106,13 +108,13 @@ def test_an_input_of_an_event_that_lacks_the_batch_of_one_is_no_constant() -> No
 
 def test_the_only_input_is_no_constant() -> None:
     tensor = ModelTensor("x", "float32", (1, 1, 8))
-    drafted = draft_unbatched.opened(tensor, alone=True)
-    (reason,), _ = draft_inputs.inputs([drafted], draft_events.values([{"a": "text"}]))
-    assert "fields" in draft_unbatched.single(reason, tensor, drafted, only=True)
+    drafted = draft_unbatched.add_open_batch(tensor, alone=True)
+    (reason,), _ = draft_inputs.draft_inputs([drafted], draft_events.values([{"a": "text"}]))
+    assert "fields" in draft_unbatched.draft_single_input(reason, tensor, drafted, only=True)
 
 
 def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> None:
-    (x,), (y,) = draft_unbatched.of_one(
+    (x,), (y,) = draft_unbatched.with_unit_batch(
         [ModelTensor("x", "float32", ("time", "batch", 3))], [ModelTensor("y", "float32", ("batch", 1))], lengths=False
     )
     assert (x.shape, y.shape) == (("time", 1, 3), (1, 1))
@@ -131,9 +133,9 @@ def test_the_batch_of_a_recurrent_model_is_known_by_the_name_of_its_axis() -> No
 def test_answers_as_long_as_events_need_one_event_at_a_time(outputs: list[Any], shape: list[int], expected: str) -> None:
     ids = ModelTensor("ids", "int64", ("n", "seq"))
     tensors = [ModelTensor(f"y{at}", "float32", tensor) for at, tensor in enumerate(outputs)]
-    assert draft_unbatched.reason_of_lengths([ids], tensors, [{"shape": shape}]) == expected
+    assert draft_unbatched.reason_for_single_lengths([ids], tensors, [{"shape": shape}]) == expected
     if expected:
-        (ids,), (y,) = draft_unbatched.of_one([ids], tensors, lengths=True)
+        (ids,), (y,) = draft_unbatched.with_unit_batch([ids], tensors, lengths=True)
         assert (ids.shape, y.shape) == ((1, "seq"), (1, *outputs[0][1:]))
 
 
@@ -142,7 +144,7 @@ def test_the_batch_that_only_the_inputs_name_is_the_outputs_too(size: int) -> No
     x, y = ModelTensor("x", "float32", ("batch_size", 4)), ModelTensor("y", "float32", (size, 2))
     outputs = draft_unbatched.batched([x], [y])
     assert [tensor.shape for tensor in outputs] == [(None, 2)]
-    assert draft_unbatched.reason([x], outputs) == ""
+    assert draft_unbatched.reason_for_single_events([x], outputs) == ""
 
 
 def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
@@ -153,7 +155,7 @@ def test_an_output_of_a_fixed_size_stays_beside_another_axis() -> None:
 
 def test_an_event_feeds_what_has_a_batch_of_one_or_an_open_axis_and_everything_where_nothing_has() -> None:
     image, anchors = ModelTensor("image", "float32", (1, 4)), ModelTensor("anchors", "float32", (9, 2))
-    assert draft_unbatched.are_fed([image, anchors]) == [image]
+    assert draft_unbatched.select_event_inputs([image, anchors]) == [image]
     series, state = ModelTensor("series", "float32", (10, "batch", 4)), ModelTensor("state", "float32", (1, 1, 3))
-    assert draft_unbatched.are_fed([series, state]) == [series, state]
-    assert draft_unbatched.are_fed([anchors, ModelTensor("scale", "float32", ())]) == [anchors]
+    assert draft_unbatched.select_event_inputs([series, state]) == [series, state]
+    assert draft_unbatched.select_event_inputs([anchors, ModelTensor("scale", "float32", ())]) == [anchors]

@@ -89,9 +89,9 @@ def test_labels_are_no_scores_beside_what_is_no_tensor() -> None:
     with pytest.raises(
         Refused, match=r"output 'p' is a sequence of maps, not a tensor, and the others have no score"
     ) as caught:
-        draft_outputs.answers([LABEL, ModelTensor("p", MAPS, ())], [])
+        draft_outputs.draft_answers([LABEL, ModelTensor("p", MAPS, ())], [])
     assert "options={id(model): {'zipmap': False}}" in caught.value.hint
     assert "`model-registry init` remove it, as for CatBoost" in caught.value.hint
     with pytest.raises(Refused, match="output 'p' is a sequence, not a tensor") as caught:
-        draft_outputs.answers([LABEL, ModelTensor("p", "a sequence", ())], [])
+        draft_outputs.draft_answers([LABEL, ModelTensor("p", "a sequence", ())], [])
     assert "(MultiOutputClassifier) export each as a model" in caught.value.hint

@@ -34,7 +34,7 @@ def test_a_score_that_depends_on_its_batch_is_rejected_and_right_one_event_at_a_
         prepare(tmp_path)
     assert '"batch": false' in str(caught.value.hint)
     batch_models.complete(tmp_path, ALONE, [GOLDEN | {"score": score}])
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
 
 
 def test_a_version_without_golden_examples_is_probed_too(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_dynamic_quantisation_is_rejected_unless_the_signature_accepts_its_diffe
     with pytest.raises(Refused, match=r"the largest difference is 0\.00\d+"):
         prepare(tmp_path)
     batch_models.complete(tmp_path, FOUR | {"batch_tolerance": 0.05}, golden)
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
 
 
 def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_model_that_zeros_make_fail_needs_a_golden_example(tmp_path: Path) -> 
         prepare(tmp_path)
     assert caught.value.hint == run_golden_examples.ZEROS
     batch_models.complete(tmp_path, stated, [{"event": {"x": 4}, "score": 0.75, "tolerance": 1e-4}])
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
 
 
 def alone_and_tolerant(folder: Path) -> None:
@@ -85,14 +85,14 @@ def alone_and_tolerant(folder: Path) -> None:
 
 def test_golden_examples_are_compared_alone_where_scores_may_depend_on_their_batch(tmp_path: Path) -> None:
     alone_and_tolerant(tmp_path)
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
 
 
 @pytest.mark.parametrize("marks", ["values", "padding"])
 def test_a_mask_of_the_wrong_polarity_is_rejected_and_either_can_be_written(tmp_path: Path, marks: str) -> None:
     batch_models.masked_mean(tmp_path / "model.onnx", marks)
     batch_models.complete(tmp_path, batch_models.masked(marks), LINES)
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
     opposite = {"values": "padding", "padding": None}[marks]
     batch_models.complete(tmp_path, batch_models.masked(opposite), LINES)
     with pytest.raises(Refused, match="padded to the length of others") as caught:
@@ -123,7 +123,7 @@ def test_a_row_of_another_length_than_the_model_declares_is_no_score(tmp_path: P
         tmp_path / "model.onnx",
         [weights],
     )
-    assert prepare(tmp_path).ran
+    assert prepare(tmp_path).onnxruntime_version
 
 
 def test_an_answer_without_a_batch_may_be_fed_one_event_at_a_time(tmp_path: Path) -> None:

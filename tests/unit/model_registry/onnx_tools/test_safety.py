@@ -205,7 +205,7 @@ def test_a_signature_is_derived_where_the_model_leaves_no_choice() -> None:
 def test_where_it_leaves_a_choice_there_is_a_skeleton(inputs: list[ModelTensor], outputs: list[ModelTensor], todo: str) -> None:
     with pytest.raises(Underivable) as caught:
         derive(inputs, outputs)
-    assert any(todo in tensor for tensor in caught.value.todo)
+    assert any(todo in tensor for tensor in caught.value.gaps)
     assert '"inputs"' in caught.value.skeleton
 
 
@@ -226,8 +226,8 @@ def test_a_skeleton_of_lengths_that_vary() -> None:
     inputs = [ModelTensor(name, "int64", ("batch", "sequence")) for name in names]
     with pytest.raises(Underivable) as caught:
         derive([*inputs, ModelTensor("frames", "float32", ("batch", "time", 80))], [Y])
-    assert not any("attention_mask" in doubt for doubt in caught.value.todo)
-    assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.todo)
+    assert not any("attention_mask" in doubt for doubt in caught.value.gaps)
+    assert all('{"name": ..., "array": true, "max_length": 512}' in doubt for doubt in caught.value.gaps)
     document = json.loads(caught.value.skeleton.replace(f'"{BLANK}"', "5"))
     assert [place for place, _ in placeholders.find_in_document(document)] == [
         "inputs[0].pad",

@@ -132,14 +132,14 @@ def test_a_device_may_round_as_float16_does() -> None:
     def coarse(feeds: Arrays) -> Any:
         return (feeds["x"] @ WEIGHTS) * np.float32(1 + 1e-4 * len(feeds["x"]))
 
-    assert probe(signature(FOUR), fixed(*MORE), coarse, coarse=True)
+    assert probe(signature(FOUR), fixed(*MORE), coarse, rounds_coarsely=True)
     with pytest.raises(Refused, match="depends on its batch"):
         probe(signature(FOUR), fixed(*MORE), coarse)
 
 
 def test_no_batch_is_larger_than_those_that_are_served() -> None:
-    assert max(probe(signature(FOUR), fixed(*MORE), linear, most=2)) == 2
-    assert max(probe(signature(FOUR), fixed(*MORE), centred, most=1)) == 1
+    assert max(probe(signature(FOUR), fixed(*MORE), linear, max_rows=2)) == 2
+    assert max(probe(signature(FOUR), fixed(*MORE), centred, max_rows=1)) == 1
     long = {**X, "fields": [{"name": "x", "array": True, "max_length": 1 << 15}]}
     rows = varying([1.0] * 6000, [2.0] * 7000)
     assert max(probe(signature(long, MASK), rows, masked_mean)) == 2

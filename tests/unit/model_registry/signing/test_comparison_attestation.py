@@ -57,7 +57,7 @@ def test_a_version_without_a_passed_comparison_is_refused_with_the_way_out(store
         gate.check(store, digest, "1.0.0", NOW)
     passes(store, digest)
     assert gate.check(store, digest, "1.0.0", NOW) is None, "signatures are optional here"
-    assert gate.compared(store, digest, NOW) == "key-1"
+    assert gate.check_comparison(store, digest, NOW) == "key-1"
 
 
 def test_neither_a_signature_nor_another_attestation_stands_in_for_a_comparison(store: LayoutStore, digest: str) -> None:
@@ -78,7 +78,7 @@ def test_nor_does_a_comparison_for_a_signature(store: LayoutStore, digest: str) 
 def test_without_the_rule_no_comparison_is_looked_for(store: LayoutStore, digest: str) -> None:
     without_rule = Policy(Path("policy.yaml"), False, tuple(trusted(ONE)), frozenset())
     assert PolicyAdmission(without_rule, None).check(store, digest, "1.0.0", NOW) is None
-    assert PolicyAdmission(without_rule, None).compared(away(store), digest, NOW) is None
+    assert PolicyAdmission(without_rule, None).check_comparison(away(store), digest, NOW) is None
 
 
 def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest: str, folder: Path) -> None:
@@ -93,25 +93,25 @@ def test_a_proof_on_disk_admits_without_the_registry(store: LayoutStore, digest:
         PolicyAdmission(policy(ONE, denied=digest), folder).check(away(store), digest, "1.0.0", NOW)
     for untrusting in (PolicyAdmission(policy(TWO), folder), PolicyAdmission(policy(ONE, days=1), folder)):
         with pytest.raises(Refused, match=r"no trusted key|only"):
-            untrusting.compared(store, digest, NOW + timedelta(days=1))
+            untrusting.check_comparison(store, digest, NOW + timedelta(days=1))
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"noise", b"x" * (bundle.MAX_BYTES + 1)])
 def test_a_damaged_or_foreign_proof_proves_nothing(store: LayoutStore, digest: str, folder: Path, damage: bytes) -> None:
     passes(store, digest)
     policy_admission = PolicyAdmission(policy(ONE), folder)
-    policy_admission.compared(store, digest, NOW)
+    policy_admission.check_comparison(store, digest, NOW)
     (stored,) = (folder / "comparisons").iterdir()
     content = stored.read_bytes()
     stored.write_bytes(damage)
     with pytest.raises(Unreachable):
-        policy_admission.compared(away(store), digest, NOW)
+        policy_admission.check_comparison(away(store), digest, NOW)
     other = version(store, "two")
     stored.with_name(f"{other.removeprefix('sha256:')}.json").write_bytes(content)
     with pytest.raises(Refused):
-        policy_admission.compared(store, other, NOW)
-    assert policy_admission.compared(store, digest, NOW) == "key-1"
-    assert policy_admission.compared(away(store), digest, NOW) == "key-1"
+        policy_admission.check_comparison(store, other, NOW)
+    assert policy_admission.check_comparison(store, digest, NOW) == "key-1"
+    assert policy_admission.check_comparison(away(store), digest, NOW) == "key-1"
 
 
 def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_proves_nothing(
@@ -126,10 +126,10 @@ def test_a_comparison_signed_by_a_trusted_key_that_its_type_does_not_allow_prove
     referrers.attach(store, digest, bundle.MEDIA_TYPE, theirs.data, {})
     referrers.attach(store, digest, bundle.MEDIA_TYPE, b"noise", {})
     with pytest.raises(Refused, match="another digest") as refused:
-        PolicyAdmission(policy(ONE), None).compared(store, digest, NOW)
+        PolicyAdmission(policy(ONE), None).check_comparison(store, digest, NOW)
     for fault in ("run is None", "challenger.digest is", "rules must list"):
         assert fault in str(refused.value)
-    assert PolicyAdmission(policy(ONE), None).compared(store, other, NOW) == "key-1"
+    assert PolicyAdmission(policy(ONE), None).check_comparison(store, other, NOW) == "key-1"
 
 
 def test_signatures_and_comparisons_are_kept_apart(store: LayoutStore, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

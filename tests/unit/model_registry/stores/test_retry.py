@@ -12,26 +12,26 @@ MINUTE = 60.0
 
 def test_backoff_grows_and_ends() -> None:
     attempts = AttemptLimit(MINUTE, now=0)
-    waits = [attempts.delay(0, dice=1.0) for _ in range(MOST_ATTEMPTS)]
+    waits = [attempts.delay(0, random_share=1.0) for _ in range(MOST_ATTEMPTS)]
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, None]
     for retry_seconds, wait in ((7.0, 7.0), (0.0, 0.125), (61.0, None)):  # what the server asks for is the least
-        assert AttemptLimit(MINUTE, now=0).delay(0, dice=0.5, retry_after=retry_seconds) == wait
+        assert AttemptLimit(MINUTE, now=0).delay(0, random_share=0.5, retry_after=retry_seconds) == wait
 
 
 def test_progress_begins_the_count_anew() -> None:
     attempts = AttemptLimit(10.0, now=0)
-    assert attempts.delay(9.0, dice=1.0) == 0.25
+    assert attempts.delay(9.0, random_share=1.0) == 0.25
     attempts.progressed(9.5)
-    assert attempts.delay(19.0, dice=1.0) == 0.25
-    assert attempts.delay(19.6, dice=0.0) is None
+    assert attempts.delay(19.0, random_share=1.0) == 0.25
+    assert attempts.delay(19.6, random_share=0.0) is None
 
 
 def test_the_time_of_a_transfer_does_not_count_but_the_transfer_does() -> None:
     attempts = AttemptLimit(10.0, now=0)
     for number in range(1, MOST_ATTEMPTS):
         attempts.transferred(100.0 * number)
-        assert attempts.delay(100.0 * number, dice=0.0) == 0.0
-    assert attempts.delay(1000.0, dice=0.0) is None
+        assert attempts.delay(100.0 * number, random_share=0.0) == 0.0
+    assert attempts.delay(1000.0, random_share=0.0) is None
 
 
 @given(st.lists(st.floats(0, 1), min_size=MOST_ATTEMPTS, max_size=30), st.floats(0.1, 1000))

@@ -26,7 +26,7 @@ class Answer:
 
 @dataclass
 class History:
-    """`inputs` by partition, ascending; `answers` in the order in which they were written."""
+    """`add_inputs` by partition, ascending; `add_answers` in the order in which they were written."""
 
     inputs: dict[Partition, list[int]]
     answers: list[Answer]
@@ -50,15 +50,15 @@ def audited(history: History, windows: dict[Partition, Window] | None = None, ba
     for start in range(0, len(history.answers), batch):
         chunk = history.answers[start : start + batch]
         for lane in dict.fromkeys((history.output(answer), answer.source) for answer in chunk):
-            audit.answers(_columns(lane, [a for a in chunk if (history.output(a), a.source) == lane]))
+            audit.add_answers(_columns(lane, [a for a in chunk if (history.output(a), a.source) == lane]))
     for offset in history.unreadable:
-        audit.unreadable(("scores", 0), offset)
+        audit.count_unreadable(("scores", 0), offset)
     for partition, swaps in history.swaps.items():
         for swap in swaps:
-            audit.swap(partition, swap)
+            audit.add_cutover(partition, swap)
     for partition, offsets in history.inputs.items():
-        audit.inputs(partition, np.array(offsets, np.int64))
-        audit.committed(partition, history.committed.get(partition, 10**9))
+        audit.add_inputs(partition, np.array(offsets, np.int64))
+        audit.set_committed(partition, history.committed.get(partition, 10**9))
     return audit.report()
 
 

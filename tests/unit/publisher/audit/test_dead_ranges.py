@@ -32,29 +32,29 @@ def test_a_letter_with_a_bad_first_offset_is_unreadable(first: bytes | None) -> 
 def audited(*inputs: int) -> Audit:
     """Audit a log with the offsets 0 to 99."""
     audit = Audit({PARTITION: Window(0, 100)})
-    audit.inputs(PARTITION, np.array(inputs, np.int64))
+    audit.add_inputs(PARTITION, np.array(inputs, np.int64))
     return audit
 
 
 def test_every_offset_of_a_batch_is_an_event_that_is_dead_lettered_although_it_was_not_read() -> None:
     audit = audited(41, 42)
-    audit.dead_range(PARTITION, 10, 41)
+    audit.add_dead_range(PARTITION, 10, 41)
     report = audit.report()
     assert (report.events, report.dead_lettered, report.missing) == (33, 31, 2)
 
 
 def test_a_batch_of_which_an_event_was_answered_too_is_a_duplicate() -> None:
     audit = audited()
-    audit.answers(AuditedAnswers(("scores", 0), PARTITION, np.array([12]), np.array([Kind.SCORED], np.uint8), "sha256:a"))
-    audit.dead_range(PARTITION, 10, 20)
+    audit.add_answers(AuditedAnswers(("scores", 0), PARTITION, np.array([12]), np.array([Kind.SCORED], np.uint8), "sha256:a"))
+    audit.add_dead_range(PARTITION, 10, 20)
     report = audit.report()
     assert (report.duplicates, report.examples) == (1, {"duplicates": ["flights/0/12"]})
 
 
 def test_the_part_of_a_batch_beyond_the_end_of_its_partition_is_phantoms() -> None:
     audit = audited()
-    audit.dead_range(PARTITION, 98, 2**63 - 1)
-    audit.dead_range(("others", 0), 3, 5)
+    audit.add_dead_range(PARTITION, 98, 2**63 - 1)
+    audit.add_dead_range(("others", 0), 3, 5)
     report = audit.report()
     assert (report.events, report.dead_lettered, report.phantoms) == (2, 2, 2**63 - 1 - 100 + 2)
     assert report.examples["phantoms"][0] == "flights/0/100"
@@ -62,5 +62,5 @@ def test_the_part_of_a_batch_beyond_the_end_of_its_partition_is_phantoms() -> No
 
 def test_a_batch_that_no_letter_names_is_missing() -> None:
     audit = audited(1)
-    audit.unread_inputs(PARTITION, 90, 200)
+    audit.add_unreadable_inputs(PARTITION, 90, 200)
     assert (audit.report().events, audit.report().missing) == (11, 11)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from publisher.audit.audited_records import Logs, SwapRecord
+from publisher.audit.audited_records import DeletedTopicFilter, SwapRecord
 from publisher.audit.duplicate_ids import RepeatedIds
 from publisher.audit.offset_set import Bitmap
 from publisher.audit.relay_audit import Copies, CopyReport, OriginColumn, compare
@@ -86,18 +86,18 @@ def swap(topic_id: str, scores: list[int] | None = None, letters: list[int] | No
 
 
 def test_answers_before_the_first_to_the_new_topic_are_gone() -> None:
-    logs = Logs({"flights": "new"})
+    logs = DeletedTopicFilter({"flights": "new"})
     assert not logs.is_deleted(HERE, OUT[0], 0)
-    assert not logs.present(swap("old"))
+    assert not logs.add_swap(swap("old"))
     assert logs.is_deleted(HERE, OUT[0], 99)  # nothing of the new one is answered
-    assert logs.present(swap("new", [7, 3], [1]))
-    assert logs.present(swap("new", [70, 30], [10]))  # the first one holds
+    assert logs.add_swap(swap("new", [7, 3], [1]))
+    assert logs.add_swap(swap("new", [70, 30], [10]))  # the first one holds
     assert [logs.is_deleted(HERE, OUT[0], at) for at in (6, 7)] == [True, False]
     assert [logs.is_deleted(HERE, OUT[1], at) for at in (2, 3)] == [True, False]
     assert [logs.is_deleted(HERE, ("dead", 0), at, dead=True) for at in (0, 1)] == [True, False]
     assert not logs.is_deleted(HERE, ("scores", 2), 0)  # a partition of the output that was added since
-    without_ids = Logs({})
-    assert all(without_ids.present(swap(topic_id)) for topic_id in ("", "old", "new"))
+    without_ids = DeletedTopicFilter({})
+    assert all(without_ids.add_swap(swap(topic_id)) for topic_id in ("", "old", "new"))
     assert not without_ids.is_deleted(HERE, OUT[0], 0)
 
 

@@ -6,22 +6,22 @@ import numpy as np
 from rich.console import Console
 
 from publisher.audit import cli_view
-from publisher.audit.region_audit import Home, RegionsAudit
+from publisher.audit.region_audit import OriginPartition, RegionsAudit
 from publisher.audit.report import EXAMPLES
 
 EVENTS = ("events", 0)
 COPY = ("eu.events", 0)
-AT_HOME = Home("eu", "events", 0)
+AT_HOME = OriginPartition("eu", "events", 0)
 
 
 def counted(*, us_ids: list[int], us_due: int = 8, us_answers: list[int] | None = None) -> RegionsAudit:
     """eu wrote and answered offsets 0 to 5 (of 8); us holds copies of all at its offsets 0, 2, 4, ... and answered the last."""
     audit = RegionsAudit()
-    audit.inputs("eu", EVENTS, np.arange(8), {}, 5)
-    audit.inputs("us", COPY, np.empty(0, np.int64), {AT_HOME: (np.arange(8) * 2, np.arange(8))}, 2 * us_due)
-    audit.answers("eu", EVENTS, np.arange(6), np.arange(6) + 100)
+    audit.add_inputs("eu", EVENTS, np.arange(8), {}, 5)
+    audit.add_inputs("us", COPY, np.empty(0, np.int64), {AT_HOME: (np.arange(8) * 2, np.arange(8))}, 2 * us_due)
+    audit.add_answers("eu", EVENTS, np.arange(6), np.arange(6) + 100)
     answers = [8, 10, 12, 14] if us_answers is None else us_answers
-    audit.answers("us", COPY, np.array(answers), np.array(us_ids))
+    audit.add_answers("us", COPY, np.array(answers), np.array(us_ids))
     return audit
 
 
@@ -46,7 +46,7 @@ def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> Non
     report = counted(us_ids=[104, 104, 1, 2], us_answers=[8, 8, 12, 77]).report()
     assert (report.duplicates, report.phantoms) == (1, 1)
     audit = RegionsAudit()
-    audit.answers("eu", EVENTS, np.array([3]), None)
+    audit.add_answers("eu", EVENTS, np.array([3]), None)
     assert audit.report().phantoms == 1
 
 
@@ -54,7 +54,7 @@ def test_what_is_gone_is_told_and_what_is_unreadable_is_a_fault_with_its_place()
     audit = RegionsAudit()
     audit.count_deleted(3)
     for offset in range(EXAMPLES + 2):
-        audit.unreadable("eu west", ("scores", 1), offset)
+        audit.count_unreadable("eu west", ("scores", 1), offset)
     report = audit.report()
     assert (report.gone, report.unreadable, report.clean) == (3, EXAMPLES + 2, False)
     assert report.examples == {"unreadable": [f"eu%20west/scores/1/{offset}" for offset in range(EXAMPLES)]}

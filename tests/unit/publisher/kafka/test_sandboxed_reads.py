@@ -4,8 +4,25 @@ from collections import deque
 from collections.abc import Callable
 
 from publisher.kafka.partitions import Partition
-from publisher.kafka.sandbox_program import Again, Answer, Ended, Nothing, Read, Records, Rejected, Row, Unreadable
-from publisher.kafka.sandboxed_reads import CAREFUL_BYTES, ENOUGH_BYTES, SILENT_SECONDS, Sandboxed, Taken, UnreadableBatch
+from publisher.kafka.sandbox_program import (
+    Answer,
+    Ended,
+    NoAnswerYet,
+    Read,
+    Records,
+    Rejected,
+    RepeatCarefully,
+    Row,
+    Unreadable,
+)
+from publisher.kafka.sandboxed_reads import (
+    CAREFUL_BYTES,
+    ENOUGH_BYTES,
+    SILENT_SECONDS,
+    Sandboxed,
+    SandboxResult,
+    UnreadableBatch,
+)
 
 PARTITION: Partition = ("flights", 0)
 OTHER: Partition = ("flights", 1)
@@ -32,7 +49,7 @@ class Script:
         self.running += 1
         return ScriptedChild(self, careful)
 
-    def taken(self, turns: int, readable: Callable[[Partition], bool] = lambda _: True) -> list[Taken]:
+    def taken(self, turns: int, readable: Callable[[Partition], bool] = lambda _: True) -> list[SandboxResult]:
         results = []
         for _ in range(turns):
             self.now += 2.0
@@ -71,8 +88,8 @@ def test_a_suspect_is_cleared_at_its_end_and_the_process_ends() -> None:
     script = Script(records(5, 6), Ended(7))
     script.sandboxed.add(PARTITION, 5)
     read, ended = script.taken(2)
-    assert ([row.offset for row in read.rows], read.cleared) == ([5, 6], False)
-    assert (ended.rows, ended.cleared) == ([], True)
+    assert ([row.offset for row in read.rows], read.released) == ([5, 6], False)
+    assert (ended.rows, ended.released) == ([], True)
     assert [question.offset for question, _ in script.asked] == [5, 7]
     assert (bool(script.sandboxed), script.running) == (False, 0)
 
@@ -80,18 +97,18 @@ def test_a_suspect_is_cleared_at_its_end_and_the_process_ends() -> None:
 def test_a_suspect_is_cleared_when_enough_is_read() -> None:
     script = Script(records(5, size=ENOUGH_BYTES))
     script.sandboxed.add(PARTITION, 5)
-    assert [result.cleared for result in script.taken(1)] == [True]
+    assert [result.released for result in script.taken(1)] == [True]
 
 
 def test_a_suspect_whose_fetch_the_broker_rejects_is_left_to_the_usual_reader() -> None:
     script = Script(Rejected("the log does not hold the offset"))
     script.sandboxed.add(PARTITION, 5)
-    assert script.taken(1) == [Taken(PARTITION, cleared=True)]
+    assert script.taken(1) == [SandboxResult(PARTITION, released=True)]
     assert (bool(script.sandboxed), script.running) == (False, 0)
 
 
 def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> None:
-    script = Script(Again(), BOMB, records(8))
+    script = Script(RepeatCarefully(), BOMB, records(8))
     script.sandboxed.add(PARTITION, 5)
     passed, read = script.taken(3)
     assert passed.unreadable == UnreadableBatch(PARTITION, 5, 7, "gzip", 300, 3, "too large")
@@ -101,7 +118,7 @@ def test_a_careful_process_finds_the_batch_and_reading_continues_behind_it() -> 
 
 
 def test_a_usual_process_continues_after_a_careful_one_has_read_enough() -> None:
-    script = Script(Again(), records(5), records(6, size=CAREFUL_BYTES), records(7))
+    script = Script(RepeatCarefully(), records(5), records(6, size=CAREFUL_BYTES), records(7))
     script.sandboxed.add(PARTITION, 5)
     assert [row.offset for result in script.taken(4) for row in result.rows] == [5, 6, 7]
     assert script.started == [False, True, False]
@@ -111,7 +128,7 @@ def test_an_end_beside_the_records_before_it_clears_a_suspect() -> None:
     script = Script(Records(records(5, 6).rows, ended=True))
     script.sandboxed.add(PARTITION, 5)
     (result,) = script.taken(1)
-    assert ([row.offset for row in result.rows], result.cleared) == ([5, 6], True)
+    assert ([row.offset for row in result.rows], result.released) == ([5, 6], True)
 
 
 def test_a_process_that_dies_without_a_word_is_replaced_by_a_careful_one() -> None:
@@ -140,7 +157,7 @@ def test_a_silent_process_is_replaced() -> None:
 
 
 def test_a_broker_without_an_answer_costs_no_record() -> None:
-    script = Script(Nothing(), records(5))
+    script = Script(NoAnswerYet(), records(5))
     script.sandboxed.add(PARTITION, 5)
     assert [row.offset for result in script.taken(2) for row in result.rows] == [5]
     assert script.started == [False]

@@ -35,10 +35,10 @@ def test_other_keys_are_no_checkpoints(wrong: bytes) -> None:
 
 def test_a_rate_limit_allows_its_rate() -> None:
     limit = RateLimit(1_000)
-    assert limit.spend(500, now=0.0) == 0.5
-    assert limit.spend(500, now=0.0) == 1.0
-    assert limit.spend(100, now=10.0) == pytest.approx(0.1)
-    assert RateLimit(0).spend(10**9, now=0.0) == 0.0
+    assert limit.add_bytes(500, now=0.0) == 0.5
+    assert limit.add_bytes(500, now=0.0) == 1.0
+    assert limit.add_bytes(100, now=10.0) == pytest.approx(0.1)
+    assert RateLimit(0).add_bytes(10**9, now=0.0) == 0.0
 
 
 def settings_for(*topics: str, target: str = "{topic}", groups: Sequence[str] = ()) -> RelaySettings:

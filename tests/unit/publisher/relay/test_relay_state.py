@@ -22,7 +22,7 @@ def metrics_of(state: RelayState) -> str:
 
 def status(at_ms: int, copied: int, records: int) -> RelayStatus:
     state = RelayState(1, "r")
-    state.lanes[0].tally.copied = records
+    state.lanes[0].copy_counts.copied = records
     row = PartitionLag("t", 0, 0, copied, 100, 100 - copied, 0.0, 0.0)
     return RelayStatus("r", at_ms, None, True, parse_process(metrics_of(state), "r"), [row])
 
@@ -31,7 +31,7 @@ def test_a_process_is_read_from_its_own_metrics() -> None:
     state = RelayState(2, "r")
     state.record_start()
     lane = state.lanes[1]
-    lane.tally.copied, lane.counters.commits, lane.counters.aborts = 1_234_567, 89, 2
+    lane.copy_counts.copied, lane.counters.commits, lane.counters.aborts = 1_234_567, 89, 2
     lane.routes = {("t", 0): Route("eu", "t", 0, "t", 5)}
     lane.routes["t", 0].end = 12
     process = parse_process(metrics_of(state), "r")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from publisher.kafka import source_position
 from publisher.kafka.source_position import origin_of
 from publisher.relay.relay_state import LaneState
-from publisher.relay.transform import Route, Rules, Tally, copy
+from publisher.relay.transform import CopyCounts, Route, Rules, copy
 
 NAMES = st.text("abcxyz-", min_size=1, max_size=8).filter(lambda name: name not in ("x-origin", "x-hops", "x-copied-to"))
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=5)), max_size=4)
@@ -23,10 +23,10 @@ def record(offset: int, headers: Any = None) -> Message:
     )
 
 
-def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Route, Tally]:
+def copied(rules: Rules, *records: Message) -> tuple[list[tuple[Any, ...]], Route, CopyCounts]:
     route = Route("eu", "scores", 3, "eu.scores", 0)
     produced: list[tuple[Any, ...]] = []
-    tally = Tally()
+    tally = CopyCounts()
     routes = {("scores", 3): route}
     events, unreadable = copy(records, routes, rules, lambda *parts: produced.append(parts), tally, skip_unreadable=False)
     assert (events, unreadable) == ([], [])
@@ -42,16 +42,16 @@ def test_everything_is_kept_and_the_origin_is_added_last(headers: list[tuple[str
     assert written[:-3] == headers
     assert source_position.parse(written[-3][1]) == ("eu", "scores", 3, 17)
     assert written[-2:] == [("x-hops", b"1"), ("x-copied-to", b"eu.scores/3")]
-    assert route.settle()
+    assert route.advance_past_read()
     assert (route.next, route.timestamp_ms, route.epoch, tally.copied) == (18, 1_700_000_000_017, 4, 1)
 
 
 def test_a_partition_is_level_at_its_end_once_everything_before_is_confirmed() -> None:
     _, route, _ = copied(Rules("eu", "us", {}), record(17))
-    route.reach(20, 1_000)  # the record is not confirmed yet
+    route.advance_to_end(20, 1_000)  # the record is not confirmed yet
     assert (route.next, route.level_ms) == (20, -1)
     route.confirm()
-    route.reach(22, 2_000)  # an aborted record and its marker
+    route.advance_to_end(22, 2_000)  # an aborted record and its marker
     assert (route.next, route.committed, route.level_ms) == (22, 20, 2_000)
     lane = LaneState(0, routes={("scores", 3): route})
     route.end = 24
@@ -76,7 +76,7 @@ def test_what_was_first_written_at_the_destination_is_not_copied_back() -> None:
     headers = [("x-origin", b"us%20east/t/0/5"), ("x-hops", b"1"), TO]
     produced, route, tally = copied(Rules("eu", "us east", {}), record(8, list(headers)))
     assert produced == []
-    assert (route.settle(), route.next, tally.looped) == (True, 9, 1)
+    assert (route.advance_past_read(), route.next, tally.looped) == (True, 9, 1)
     produced, _, _ = copied(Rules("eu", "us", {}), record(8, headers))
     assert len(produced) == 1
 
@@ -112,4 +112,4 @@ def test_a_filter_wants_one_value_of_each_header() -> None:
     others = [None, [], [("decision", b"late")], [("decision", b"on time"), ("role", b"champion")], [("role", b"champion")]]
     produced, route, tally = copied(rules, *(record(n, headers) for n, headers in enumerate([*others, good])))
     assert len(produced) == 1
-    assert (route.settle(), route.next, tally.filtered) == (True, 6, 5)
+    assert (route.advance_past_read(), route.next, tally.filtered) == (True, 6, 5)

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from publisher.errors import Aborted
 from publisher.runtime.context import Clock, Context
-from publisher.transactions.at_least_once import CHECKPOINT_SECONDS, UNCOMMITTED_SECONDS, CheckpointSession, Positions
+from publisher.transactions.at_least_once import (
+    CHECKPOINT_SECONDS,
+    UNCOMMITTED_SECONDS,
+    CheckpointSession,
+    UncommittedPositions,
+)
 from publisher.transactions.offset_commits import GroupCommits, OnCommit
 from tests.unit.publisher.transactions.scripted import Fails, Log, ScriptedCommits, ScriptedQueue
 
@@ -176,7 +181,7 @@ offsets = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 100)), max_size=4
 
 @given(st.lists(st.one_of(offsets, st.sampled_from(["begin", "committed", "refused"]))))
 def test_no_position_is_forgotten(moves: list[object]) -> None:
-    positions = Positions()
+    positions = UncommittedPositions()
     newest: dict[int, int] = {}
     committed: dict[int, int] = {}
     begun: dict[int, int] = {}
@@ -188,7 +193,7 @@ def test_no_position_is_forgotten(moves: list[object]) -> None:
             begun = {p: position.offset for (_, p), position in positions.begin(now).items()}
         elif move in ("committed", "refused"):
             committed |= begun if move == "committed" else {}
-            positions.answered(committed=move == "committed")
+            positions.record_commit_outcome(committed=move == "committed")
             begun = {}
         pending = {p: position.offset for (_, p), position in positions.pending().items()}
         assert committed | pending == newest

@@ -15,7 +15,7 @@ from model_registry import package
 from model_registry.onnx_tools.declared_tensors import ModelTensor
 from scorer.backends import select
 from scorer.backends.base import InferenceFailed, ModelRefused
-from scorer.backends.onnx.batch_buckets import CANDIDATES, choose, pieces
+from scorer.backends.onnx.batch_buckets import CANDIDATES, pieces, select_sizes
 from scorer.backends.onnx.io_binding import BindableSession, BucketBinding, BufferDevice, has_fixed_shapes
 from scorer.backends.onnx.onnx_runtime import OnnxModel
 from scorer.settings.model import ModelSettings
@@ -47,12 +47,12 @@ def test_pieces_hold_every_row_once_in_order_and_waste_as_little_as_they_can(row
     ],
 )
 def test_buckets_that_are_worth_it_are_kept(curve: dict[int, float], kept: tuple[int, ...]) -> None:
-    assert choose(curve) == kept
+    assert select_sizes(curve) == kept
 
 
 @given(st.dictionaries(st.integers(1, 5_000), st.floats(1e-6, 10), min_size=1))
 def test_some_bucket_is_always_kept(curve: dict[int, float]) -> None:
-    kept = choose(curve)
+    kept = select_sizes(curve)
     assert kept
     assert kept == tuple(sorted(set(kept) & set(curve)))
 

@@ -63,7 +63,7 @@ def test_a_text_classifier_is_loaded_and_scores(tmp_path: Path, format_: str, fi
 
 def test_push_runs_its_golden_examples_and_notes_its_domain(tmp_path: Path) -> None:
     ready = prepare(classifier(tmp_path), op_domains=DOMAINS)
-    assert ready.ran
+    assert ready.onnxruntime_version
     assert "ai.onnx.contrib=1" in ready.annotations[runtime_requirements.OPSET]
 
 
@@ -90,7 +90,7 @@ def test_a_version_is_refused_by_name_where_the_library_is_missing(tmp_path: Pat
 def test_the_library_is_loaded_for_models_that_need_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime_extensions", None)
     folder = models.linear_package(tmp_path / "linear", 2.0)
-    assert prepare(folder, op_domains=DOMAINS).ran
+    assert prepare(folder, op_domains=DOMAINS).onnxruntime_version
     model = select.backend_for(ModelSettings(source="oci:.", op_domains=DOMAINS)).open(read(folder))
     decoder = decoder_factory.create_decoder(settings_of("json"), model.signature())
     assert model.run(decoder.decode([b'{"a": 1, "b": 2}']).tensors)["y"].tolist() == [[6.0]]

@@ -44,28 +44,30 @@ def test_offsets_carry_the_mark_with_the_id_of_their_topic() -> None:
 def test_a_commit_counts_only_where_the_partition_has_been_ours_since() -> None:
     partitions = assigned(HERE, THERE, after=AnswerStartOffsets([1], [2]))
     batch = taken(partitions, HERE, THERE)
-    partitions.leave([THERE])
+    partitions.remove([THERE])
     partitions.assign([StartPosition("position", TopicPartition(*THERE, 5), OffsetMetadata(topic_id="one"))])
     partitions.commit(batch, SCORED)
     assert partitions.committed() == {HERE: 6, THERE: 5}
-    assert partitions.mark(HERE).served == SCORED.served
-    assert partitions.mark(THERE) == OffsetMetadata(topic_id="one")
+    assert partitions.metadata(HERE).served == SCORED.served
+    assert partitions.metadata(THERE) == OffsetMetadata(topic_id="one")
     assert partitions.answers_from(HERE) is None
-    assert not partitions.still(batch.epochs)
+    assert not partitions.are_current(batch.epochs)
 
 
 def test_a_partition_is_level_at_its_end_once_everything_before_is_answered() -> None:
     partitions = assigned(HERE, THERE)
-    partitions.reach({HERE: 7, ("flights", 9): 3}, 1_000)
+    partitions.advance_to_end({HERE: 7, ("flights", 9): 3}, 1_000)
     assert partitions.level_ms() == {HERE: 1_000, THERE: 0}
     batch = taken(partitions, THERE)
     partitions.read(batch.reached)
-    partitions.reach({THERE: 8}, 2_000)  # with an event in flight
+    partitions.advance_to_end({THERE: 8}, 2_000)  # with an event in flight
     assert partitions.level_ms() == {HERE: 1_000, THERE: 0}
     partitions.commit(batch, SCORED)
-    partitions.reach({THERE: 9}, 3_000)
+    partitions.advance_to_end({THERE: 9}, 3_000)
     assert partitions.level_ms() == {HERE: 1_000, THERE: 3_000}
-    assert {(p.partition, p.offset): OffsetMetadata.decode(p.metadata).owner for p in partitions.passed("n.b")} == {
+    assert {
+        (p.partition, p.offset): OffsetMetadata.decode(p.metadata).owner for p in partitions.positions_without_events("n.b")
+    } == {
         (0, 7): "n.b",
         (1, 9): "n.b",
     }
@@ -79,14 +81,14 @@ def test_answers_of_a_topic_made_again_are_named_until_one_is_committed() -> Non
 
 def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
     partitions = assigned(HERE)
-    partitions.leave([HERE, THERE])
+    partitions.remove([HERE, THERE])
     assert (len(partitions), HERE in partitions, partitions.next(HERE)) == (0, False, None)
-    assert partitions.mark(HERE) == OffsetMetadata()
+    assert partitions.metadata(HERE) == OffsetMetadata()
     assert partitions.answers_from(HERE) is None
     assert partitions.arrivals() == set()
     known = assigned(HERE)  # ours is remembered where the group tells no position
     asked = TopicPartition(*HERE, -1_001), TopicPartition(*HERE, 3), TopicPartition(*THERE, -1_001)
-    assert [known.remembered(told).offset for told in asked] == [5, 3, -1_001]
+    assert [known.position_or_recorded(told).offset for told in asked] == [5, 3, -1_001]
 
 
 NONE = -1_001

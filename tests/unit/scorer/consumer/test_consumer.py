@@ -29,7 +29,7 @@ def group() -> Group:
 def test_an_assignment_begins_at_the_committed_offset_under_its_mark(group: Group) -> None:
     assert group.reads == {HERE: 5}
     assert group.intake.joined
-    assert group.intake.partitions.mark(HERE) == OffsetMetadata("n.b", 3, topic_id="one")
+    assert group.intake.partitions.metadata(HERE) == OffsetMetadata("n.b", 3, topic_id="one")
     assert group.intake.partitions.arrivals() == {HERE}
     group.intake.partitions.admit([HERE])
     assert not group.intake.partitions.arrivals()
@@ -221,10 +221,10 @@ def test_a_claim_names_the_owner_and_moves_nothing(two: Group) -> None:
     claims.claim([HERE])
     assert said(two) == [(0, 5, "n.a")]
     assert two.session.checkpoint.called
-    assert two.intake.partitions.mark(HERE) == OffsetMetadata("n.a", 3, topic_id="one", member=MEMBER)
-    claims.leave()
+    assert two.intake.partitions.metadata(HERE) == OffsetMetadata("n.a", 3, topic_id="one", member=MEMBER)
+    claims.clear_owner()
     assert said(two) == [(0, 5, "")]
-    assert two.intake.partitions.mark(HERE) == OffsetMetadata("", 3, topic_id="one")
+    assert two.intake.partitions.metadata(HERE) == OffsetMetadata("", 3, topic_id="one")
 
 
 def test_an_assigned_partition_is_not_fetched_before_it_is_claimed() -> None:
@@ -241,10 +241,10 @@ def test_a_claim_that_failed_is_not_remembered_and_a_last_word_that_failed_is_no
     two.session.checkpoint.side_effect = Aborted("no")
     with pytest.raises(Aborted):
         claims.claim([HERE])
-    assert two.intake.partitions.mark(HERE).owner == "n.b"
+    assert two.intake.partitions.metadata(HERE).owner == "n.b"
     two.session.checkpoint.side_effect = [None, Aborted("no")]
     claims.claim([HERE])
-    claims.leave()
+    claims.clear_owner()
 
 
 def test_a_partition_is_read_again_when_no_reason_is_left(two: Group) -> None:
@@ -282,13 +282,13 @@ def test_an_end_of_an_earlier_assignment_is_no_position(group: Group) -> None:
 def test_positions_past_markers_are_committed_only_in_a_topic_seen_a_moment_ago(group: Group) -> None:
     group.waiting.append(end(9))
     group.offsets()
-    (position,) = group.intake.passed("n.a")
+    (position,) = group.intake.positions_without_events("n.a")
     assert (position.partition, position.offset, leader_epoch_field(position.leader_epoch)) == (0, 9, -1)
     assert OffsetMetadata.decode(position.metadata) == OffsetMetadata("n.a", 3, topic_id="one", member=MEMBER)
-    group.intake.partitions.pass_by([position], "n.a")
+    group.intake.partitions.record_committed([position], "n.a")
     assert group.intake.partitions.committed() == {HERE: 9}
-    assert group.intake.passed("n.a") == []
+    assert group.intake.positions_without_events("n.a") == []
     group.waiting.append(end(12))
     group.offsets()
     group.topic_id = "two"
-    assert group.intake.passed("n.a") == []
+    assert group.intake.positions_without_events("n.a") == []

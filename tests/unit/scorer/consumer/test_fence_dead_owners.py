@@ -45,8 +45,8 @@ class Cluster:
         monkeypatch.setattr(fence_dead_owners, "fence", lambda _, prefixes, __: self.fenced.append(list(prefixes)))
         monkeypatch.setattr(clients, "admin", lambda *_: admin)
 
-    def committed(self, places: Any, _: float, *, partly: bool) -> list[TopicPartition]:
-        assert partly, "one partition that cannot be told must not hide the others"
+    def committed(self, places: Any, _: float, *, allow_partial: bool) -> list[TopicPartition]:
+        assert allow_partial, "one partition that cannot be told must not hide the others"
         self.asked = [number for _, number in places]
         self._told("offsets")
         marks = {n: OffsetMetadata(self.owners[n], member=member(self.owners[n])) for n in self.asked}
@@ -118,7 +118,7 @@ def waited(between: Callable[[], object] = lambda: None) -> list[str]:
 def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_waited_for(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fence_dead_owners, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 0.0)
     calls = waited(lambda: cluster.living.pop(member(B), None))
     assert calls == ["waiting"] * 3
     assert cluster.asked == [0, 1, 2, 3], "all partitions of the input"
@@ -128,7 +128,7 @@ def test_each_of_the_dead_is_fenced_once_while_the_transactions_of_others_are_wa
 def test_the_looks_are_a_while_apart_and_go_on_where_no_broker_tells_the_partitions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fence_dead_owners, "LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr(fence_dead_owners, "CHECK_SECONDS", 3_600.0)
     assert waited() == ["waiting"] * 3
     assert cluster.fenced == [prefix(C)]
     cluster.away = {"topics"}

@@ -99,7 +99,7 @@ def test_a_partition_that_another_process_had_as_a_suspect_stays_one() -> None:
     group.assign(0)
     assert (group.reads, group.paused()) == ({(TOPIC, 0): 5}, {0})
     partitions = group.intake.partitions
-    (claim,) = partitions.claims([(TOPIC, 0)], "scoring.a")
+    (claim,) = partitions.ownership_positions([(TOPIC, 0)], "scoring.a")
     assert OffsetMetadata.decode(claim.metadata).suspect
     batch = next(batch for _ in range(4) if (batch := group.intake.take(0.0, lambda _: 100)) is not None)
     (position,) = partitions.offsets(batch, OffsetMetadata("scoring.a"))

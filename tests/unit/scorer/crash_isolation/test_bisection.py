@@ -33,7 +33,7 @@ def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], 
     bisection = Bisection({PLACE: events}, LARGEST, 0.0)
     failing: set[int] = set()
     at = deaths = calls = 0
-    while not bisection.over({PLACE: at}, 0.0):
+    while not bisection.is_over({PLACE: at}, 0.0):
         taken = batch(at, min(bisection.limit, events - at))
         calls += 1
         if deadly & set(taken.offsets) or calls in by_hand:
@@ -41,7 +41,7 @@ def bisect(events: int, deadly: set[int], by_hand: set[int]) -> tuple[set[int], 
             if not bisection.died(taken, 0.0):
                 continue
             failing |= set(taken.offsets)
-        bisection.answered(taken)
+        bisection.record_scored(taken)
         at += len(taken)
     return failing, deaths
 
@@ -58,10 +58,10 @@ def test_exactly_the_deadly_events_are_marked_as_failing(events: int, deadly: se
 
 def test_a_bisection_ends_when_another_scorer_has_answered_or_no_process_has_died_for_long() -> None:
     bisection = Bisection({PLACE: 10, ("flights", 1): 5}, LARGEST, 0.0)
-    assert not bisection.over({PLACE: 10, ("flights", 1): 4}, 1.0)
+    assert not bisection.is_over({PLACE: 10, ("flights", 1): 4}, 1.0)
     assert bisection.suspects == {("flights", 1): 5}
-    assert bisection.over({("flights", 1): 4}, QUIET_SECONDS + 1.0)
-    assert bisection.over({("flights", 1): 5}, 2.0)
+    assert bisection.is_over({("flights", 1): 4}, QUIET_SECONDS + 1.0)
+    assert bisection.is_over({("flights", 1): 5}, 2.0)
 
 
 def whole_numbers(path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_journal_outlives_the_process_that_wrote_it(tmp_path: Path) -> None:
     for journal in (in_file, in_memory):
         child = os.fork()
         if child == 0:
-            journal.note(ENDS)
+            journal.write(ENDS)
             os.kill(os.getpid(), signal.SIGKILL)
         os.waitpid(child, 0)
         assert journal.read() == ENDS
@@ -103,15 +103,15 @@ def test_in_a_read_only_folder_the_journal_is_in_memory(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "open", refuse)
     journal = InFlightJournal(journal_path(tmp_path, "a"))
-    journal.note(ENDS)
+    journal.write(ENDS)
     assert journal.read() == ENDS
 
 
 def test_a_journal_has_room_for_many_partitions(tmp_path: Path) -> None:
     journal = InFlightJournal(journal_path(tmp_path, "a"))
-    journal.note({("t" * 249, number): 2**62 for number in range(5_000)})
+    journal.write({("t" * 249, number): 2**62 for number in range(5_000)})
     assert 100 < len(journal.read()) < 1_000
-    journal.note({("t", number): 2**62 for number in range(5_000)})
+    journal.write({("t", number): 2**62 for number in range(5_000)})
     assert len(journal.read()) == 1_000
 
 

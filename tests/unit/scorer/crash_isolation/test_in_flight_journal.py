@@ -24,7 +24,7 @@ def begun(path: Path) -> Quarantine:
 def test_a_journal_has_the_events_in_flight_and_their_candidate(tmp_path: Path) -> None:
     journal = InFlightJournal(tmp_path / "note")
     assert (journal.read(), journal.candidate()) == ({}, "")
-    journal.note(ENDS, "sha256:b@3")
+    journal.write(ENDS, "sha256:b@3")
     again = InFlightJournal(tmp_path / "note")
     assert (again.read(), again.candidate()) == (ENDS, "sha256:b@3")
     journal.clear()
@@ -34,21 +34,21 @@ def test_a_journal_has_the_events_in_flight_and_their_candidate(tmp_path: Path) 
 def test_two_deaths_with_a_candidate_in_flight_refuse_it_and_a_new_promotion_resets_the_count(tmp_path: Path) -> None:
     path = tmp_path / "note"
     for deaths in range(1, LETHAL + 1):
-        InFlightJournal(path).note(ENDS, "sha256:b@3")
+        InFlightJournal(path).write(ENDS, "sha256:b@3")
         process = begun(path)
         assert not process.allows_candidate(), "the next batch is the champion's alone"
-        assert (process.lethal("sha256:b@3") is not None) is (deaths == LETHAL)
+        assert (process.refusal_reason("sha256:b@3") is not None) is (deaths == LETHAL)
         process.close()
-        assert begun(path).lethal("sha256:b@4") is None
+        assert begun(path).refusal_reason("sha256:b@4") is None
     assert InFlightJournal(path).deaths("sha256:b@3") == LETHAL, "a start without a death changes no count"
 
 
 def test_a_death_without_a_candidate_in_flight_is_attributed_to_an_event(tmp_path: Path) -> None:
     path = tmp_path / "note"
     for _ in range(LETHAL):
-        InFlightJournal(path).note(ENDS)
+        InFlightJournal(path).write(ENDS)
         process = begun(path)
-        assert process.lethal("sha256:b@3") is None
+        assert process.refusal_reason("sha256:b@3") is None
         process.close()
     InFlightJournal(path).clear()
     assert begun(path).allows_candidate()
@@ -57,7 +57,7 @@ def test_a_death_without_a_candidate_in_flight_is_attributed_to_an_event(tmp_pat
 def test_in_a_shadow_the_sandbox_decides_whether_the_candidate_was_the_cause(tmp_path: Path) -> None:
     path, candidate, suspects = tmp_path / "note", "sha256:b@3", batch([b"1"] * 7)
     for dies in (False, True):
-        InFlightJournal(path).note(ENDS, candidate)
+        InFlightJournal(path).write(ENDS, candidate)
         process = begun(path)
         process.begin_batch(suspects, candidate)
         if dies:
@@ -65,10 +65,10 @@ def test_in_a_shadow_the_sandbox_decides_whether_the_candidate_was_the_cause(tmp
                 "the death is attributed to the candidate first"
             )
         process.end_batch()
-        assert (process.lethal(candidate) is not None) is dies
+        assert (process.refusal_reason(candidate) is not None) is dies
         process.begin_batch(suspects)
         process.record_answer(suspects)
-        process.look(dict(ENDS), lambda _: {}, cast(VersionManager, Mock()))
+        process.poll(dict(ENDS), lambda _: {}, cast(VersionManager, Mock()))
         assert process.allows_candidate(), "the bisection is over"
         assert InFlightJournal(path).deaths(candidate) == (LETHAL if dies else 0)
         process.close()

@@ -19,7 +19,7 @@ def died(path: Path, identity: str) -> None:
     """Leave the journal of a process that died while it loaded this version."""
     begun(path)
     journal = InFlightJournal(path)
-    journal.note_loads(identity, journal.loads()[1])
+    journal.write_loads(identity, journal.loads()[1])
 
 
 def test_a_version_is_refused_after_two_deaths_in_its_load_and_loaded_under_another_revision(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_process_that_is_asked_to_end_dies_of_no_version(tmp_path: Path) -> No
 
 def test_the_deaths_of_the_newest_versions_are_remembered_beside_the_events_in_flight(tmp_path: Path) -> None:
     path = tmp_path / "note"
-    InFlightJournal(path).note({("in", 0): 7}, DEADLY)
+    InFlightJournal(path).write({("in", 0): 7}, DEADLY)
     for number in range(REMEMBERED + 2):
         died(path, f"sha256:{number:064}@{number}")
     journal = begun(path)

@@ -64,7 +64,7 @@ def test_an_accepted_version_is_tried_once_in_an_environment_and_again_after_a_d
     assert site.outcomes == [ACCEPTED]
     site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
     assert site.outcomes == [ACCEPTED] * 2
-    site.note.note_loads("v@2", {})
+    site.note.write_loads("v@2", {})
     site.trials(deadline_ms=700).attempt(site.package(), "v@2", wanted)
     assert site.outcomes == [ACCEPTED] * 3
 

@@ -6,7 +6,7 @@ from scorer.emit.delivery_counts import Confirmations, DeliveryCounts
 def given(*lines: int, skipped: int = 0) -> Confirmations:
     confirmations = Confirmations(skipped)
     for line in lines:
-        confirmations.give(line)
+        confirmations.add_sent(line)
     return confirmations
 
 
@@ -43,7 +43,7 @@ def test_a_rejected_event_is_neither_written_nor_uncertain_and_another_run_tries
 def test_withdrawn_event_is_not_counted() -> None:
     counts = given(1, 2)
     counts.confirm(1)
-    counts.withdraw(2)
+    counts.undo_sent(2)
     assert counts.complete
     assert counts.counts() == DeliveryCounts(written=1, uncertain=0, rejected=0, skip=1, repeated=0)
 

@@ -11,7 +11,7 @@ from scorer.evaluation.assessment import Assessment, assess
 from scorer.evaluation.class_names import known
 from scorer.evaluation.label_columns import AnswerColumns, Labels
 from scorer.evaluation.label_record import Label, Unusable
-from scorer.evaluation.latest_by_id import hashed
+from scorer.evaluation.latest_by_id import hash_ids
 
 PLACE = ("scores", 0)
 NAMES = ("on time", "late")
@@ -27,10 +27,10 @@ def assessed(
     """Event k has the id `k` and was answered at k ms."""
     answers, count = AnswerColumns(), len(scores)
     ids = [str(number) for number in range(count)]
-    answers.add(PLACE, range(count), range(count), hashed(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
+    answers.add(PLACE, range(count), range(count), hash_ids(ids), scores, decisions, versions or ["1.0.0@sha256:a"] * count)
     answered = answers.rows.newest()
     joined_labels = Labels("labels", known(classes, answered.columns, answers.decisions))
-    named = hashed(label.id if isinstance(label, Label) else "" for label in labels)
+    named = hash_ids(label.id if isinstance(label, Label) else "" for label in labels)
     joined_labels.add(answered, 0, range(len(labels)), range(len(labels)), named, labels)
     return assess(answers, answered, joined_labels)
 

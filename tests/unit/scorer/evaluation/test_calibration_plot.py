@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from scorer.evaluation.assessment import Assessment, Quality
-from scorer.evaluation.calibration_plot import MOST, draw
+from scorer.evaluation.calibration_plot import MOST, plot
 from scorer.evaluation.quality_metrics import Bin
 from scorer.evaluation.quality_report import to_dict
 
@@ -14,7 +14,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def drawn(*versions: Quality) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(Assessment(versions, None, 0, 0, 0, 0, 0)))
+    return ElementTree.fromstring(plot(Assessment(versions, None, 0, 0, 0, 0, 0)))
 
 
 def texts(root: ElementTree.Element) -> list[str]:

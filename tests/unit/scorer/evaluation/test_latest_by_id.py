@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.evaluation.latest_by_id import NewestRows, RowsById, hashed
+from scorer.evaluation.latest_by_id import NewestRows, RowsById, hash_ids
 
 RECORDS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2), st.integers(0, 9)), max_size=40)
 """(id, partition, time); the offset and the value are the index in the list."""
@@ -17,7 +17,7 @@ def rows_of(records: Sequence[Record], order: Sequence[int]) -> RowsById:
     rows = RowsById()
     for at in order:
         id_, partition, time = records[at]
-        rows.add(hashed([f"e{id_}"]), partition, np.array([at]), np.array([time]), value=np.array([at]))
+        rows.add(hash_ids([f"e{id_}"]), partition, np.array([at]), np.array([time]), value=np.array([at]))
     return rows
 
 
@@ -39,7 +39,7 @@ def test_the_newest_row_counts_however_rows_come(records: list[Record], random: 
     order = list(range(len(records)))
     random.shuffle(order)  # type: ignore[attr-defined]
     newest = rows_of(records, order).newest()
-    wanted = {tuple(map(int, hashed([f"e{id_}"])[0])): at for id_, at in expected(records).items()}
+    wanted = {tuple(map(int, hash_ids([f"e{id_}"])[0])): at for id_, at in expected(records).items()}
     assert values_by_id(newest) == wanted
     assert newest.replaced == len(records) - len(wanted)
 
@@ -50,13 +50,13 @@ def test_rows_with_one_id_are_joined(first_ids: set[int], second_ids: set[int]) 
     left, right = tables[0].joined(tables[1])
     assert (tables[0].ids[left] == tables[1].ids[right]).all()
     assert len(left) == len(first_ids & second_ids)
-    ids = hashed([f"e{id_}" for id_ in range(31)]) if first_ids else hashed([])
-    assert [bool(held) for held in tables[0].holds(ids)] == [id_ in first_ids for id_ in range(31)][: len(ids)]
+    ids = hash_ids([f"e{id_}" for id_ in range(31)]) if first_ids else hash_ids([])
+    assert [bool(held) for held in tables[0].contains(ids)] == [id_ in first_ids for id_ in range(31)][: len(ids)]
 
 
 def test_rows_of_several_widths_stand_in_one_column() -> None:
     rows = RowsById()
     for width in (0, 2, 1):
-        rows.add(hashed([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))
+        rows.add(hash_ids([f"{width}"]), 0, np.array([width]), np.array([0]), row=np.ones((1, width)))
     column = rows.newest().columns["row"]
     assert sorted(np.isfinite(column).sum(axis=1).tolist()) == [0, 1, 2]

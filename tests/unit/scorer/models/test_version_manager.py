@@ -133,14 +133,14 @@ def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site:
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)
         site.promote("2.0.0", "better")
-        until(manager.flip, "the second version")
+        until(manager.serve_aspired, "the second version")
         assert (version(manager), manager.champion.reason) == (("2.0.0", 2), "better")
         site.promote("1.0.0")
-        until(manager.flip, "the way back")
+        until(manager.serve_aspired, "the way back")
         assert version(manager) == ("1.0.0", 3)
         assert site.loads == ["1.0.0", "2.0.0"]
         site.promote("3.0.0")
-        until(manager.flip, "the third version")
+        until(manager.serve_aspired, "the third version")
         until(lambda: site.open == ["1.0.0", "3.0.0"], "one idle version alone stays in memory")
 
 
@@ -149,12 +149,12 @@ def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site:
     with site.manager() as manager:
         site.promote("2.0.0")
         until(manager.refusals, "the refusal")
-        assert not manager.flip()
+        assert not manager.serve_aspired()
         assert version(manager) == ("1.0.0", 1)
         assert site.refused == manager.refusals() == [VersionRefusal("2.0.0", "wrong scores")]
         site.fails.clear()
         site.promote("2.0.0")
-        until(manager.flip, "the same version, promoted again")
+        until(manager.serve_aspired, "the same version, promoted again")
         assert version(manager) == ("2.0.0", 3)
 
 
@@ -164,7 +164,7 @@ def test_the_channel_is_followed_while_a_version_is_tried_and_its_trial_ends_wit
         site.promote("2.0.0")
         assert site.guard.trying.wait(STEP_SECONDS)
         site.promote("3.0.0")
-        until(manager.flip, "the third version")
+        until(manager.serve_aspired, "the third version")
         assert (version(manager), manager.refusals()) == (("3.0.0", 3), [])
         assert site.loads == ["1.0.0", "3.0.0"]
 
@@ -220,7 +220,7 @@ def test_what_a_load_needs_may_be_away(site: Site) -> None:
         until(lambda: site.loads.count("2.0.0") > 1, "another try")
         assert (version(manager), manager.refusals()) == (("1.0.0", 1), [])
         site.fails.clear()
-        until(manager.flip, "the second version")
+        until(manager.serve_aspired, "the second version")
 
 
 def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
@@ -270,7 +270,7 @@ def test_a_channel_that_went_and_came_back_is_followed_to_its_newest_revision(
     with site.manager() as manager:
         site.promote("2.0.0")
         site.promote("1.0.0")
-        until(lambda: manager.flip() and version(manager) == ("1.0.0", 3), "the third revision")
+        until(lambda: manager.serve_aspired() and version(manager) == ("1.0.0", 3), "the third revision")
 
 
 def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say_so(site: Site) -> None:
@@ -279,7 +279,7 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
         assert before is None
         for revision, percent in ((2, 5), (3, 25)):
             site.promote("2.0.0", canary=percent)
-            until(manager.flip, "the canary")
+            until(manager.serve_aspired, "the canary")
             canary = manager.canary
             assert canary is not None
             assert canary.servable is not None
@@ -287,17 +287,17 @@ def test_a_canary_begins_grows_and_ends_each_with_a_revision_and_its_records_say
             for servable, role in ((manager.champion, "champion"), (canary.servable, "canary")):
                 encoder = servable.encoder
                 assert (encoder.provenance["role"], encoder.provenance["arm"], encoder.revision) == (role, role, revision)
-            stand_in = manager.champion.instead_of_canary("breaker").encoder
+            stand_in = manager.champion.in_place_of_canary("breaker").encoder
             assert (stand_in.provenance["role"], stand_in.provenance["arm"], stand_in.revision) == (
                 "champion",
                 "canary",
                 revision,
             )
         channel.rollback(site.store, "prod", MoveRequest("op", "", NOW))
-        until(manager.flip, "the end of the canary")
+        until(manager.serve_aspired, "the end of the canary")
         assert (version(manager), manager.canary, list(manager.serving)) == (("1.0.0", 4), None, ["champion"])
         site.promote("2.0.0")
-        until(manager.flip, "the candidate as the champion")
+        until(manager.serve_aspired, "the candidate as the champion")
         assert manager.champion.encoder.provenance["role"] == "champion"
         assert site.loads == ["1.0.0", "2.0.0"]
 
@@ -311,7 +311,7 @@ def test_a_candidate_reads_events_as_the_champion_does_or_not(site: Site) -> Non
     with site.manager() as manager:
         for candidate, alike in (("2.0.0", True), ("3.0.0", False), ("4.0.0", False)):
             site.promote(candidate, canary=5)
-            until(manager.flip, "the canary")
+            until(manager.serve_aspired, "the canary")
             assert manager.canary
             assert manager.canary.alike is alike, candidate
 
@@ -320,7 +320,7 @@ def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_r
     site.fails["2.0.0"] = ModelRefused("wrong scores")
     with site.manager() as running:
         site.promote("2.0.0", canary=5)
-        until(running.flip, "the revision with the champion alone")
+        until(running.serve_aspired, "the revision with the champion alone")
         with site.manager() as started:
             for manager in (running, started):
                 assert (version(manager), list(manager.serving)) == (("1.0.0", 2), ["champion"])
@@ -328,12 +328,12 @@ def test_a_refused_candidate_is_left_out_and_the_champion_answers_its_share_in_r
                 assert manager.canary.servable is None, "its keys are the champion's to answer, and still its own"
                 assert manager.refusals() == [VersionRefusal("2.0.0", "wrong scores")]
                 assert manager.refuses_channel
-                assert not manager.flip(), "nothing is left to do"
+                assert not manager.serve_aspired(), "nothing is left to do"
     site.fails.clear()
     with site.manager(lambda identity: "it kills" if identity.endswith("@2") else None) as manager:
         assert manager.refusals() == [VersionRefusal("2.0.0", "it kills")]
         site.promote("2.0.0", canary=5)
-        until(manager.flip, "the candidate, promoted again")
+        until(manager.serve_aspired, "the candidate, promoted again")
         assert (version(manager), list(manager.serving)) == (("1.0.0", 3), ["champion", "canary"])
 
 
@@ -346,7 +346,7 @@ def test_a_scorer_that_starts_behind_refused_champions_keeps_the_good_champion_o
     site.promote("3.0.0")
     with site.manager() as manager:
         complete_a_poll(site)
-        assert not manager.flip()
+        assert not manager.serve_aspired()
         assert (version(manager), list(manager.serving), manager.refuses_channel) == (("1.0.0", 2), ["champion"], True)
 
 
@@ -358,12 +358,12 @@ def test_a_version_that_was_refused_as_candidate_is_tried_again_as_the_champion_
     with site.manager() as manager:
         site.promote("2.0.0", canary=5)
         manager.poll_now()
-        until(manager.flip, "the champion of the second revision")
+        until(manager.serve_aspired, "the champion of the second revision")
         del site.fails["2.0.0"]
         site.promote("2.0.0")
         site.promote("3.0.0")
         manager.poll_now()
-        until(manager.flip, "the revision between")
+        until(manager.serve_aspired, "the revision between")
         until(lambda: manager.refusals() == [VersionRefusal("3.0.0", "wrong scores")], "the last revision's refusal")
         assert version(manager) == ("2.0.0", 3)
 
@@ -374,7 +374,7 @@ def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_score
     with site.manager() as running:
         site.promote("3.0.0", "bad")
         until(running.refusals, "the refusal")
-        assert not running.flip()
+        assert not running.serve_aspired()
         shutil.rmtree(site.settings.model.cache or "")
         site.refused.clear()
         with site.manager() as started:
@@ -384,7 +384,7 @@ def test_a_start_serves_the_last_good_revision_of_the_history_as_a_running_score
             assert started.refusals() == site.refused == [VersionRefusal("3.0.0", "wrong scores")]
             assert (started.aspired_revision, started.refuses_channel) == (3, True)
             site.promote("1.0.0")
-            until(started.flip, "the next good version")
+            until(started.serve_aspired, "the next good version")
             assert (version(started), started.refuses_channel) == (("1.0.0", 4), False)
 
 
@@ -395,7 +395,7 @@ def test_a_scorer_that_missed_a_good_revision_before_a_refused_one_serves_it(sit
         site.promote("2.0.0")
         site.promote("3.0.0")
         manager.poll_now()
-        until(manager.flip, "the good revision between")
+        until(manager.serve_aspired, "the good revision between")
         assert version(manager) == ("2.0.0", 2)
         assert (manager.aspired_revision, manager.refusals()) == (3, [VersionRefusal("3.0.0", "wrong scores")])
 
@@ -565,14 +565,14 @@ def signed_site(tmp_path: Path) -> Site:
 def test_a_tag_that_is_pointed_elsewhere_without_a_move_changes_nothing_for_a_scorer_that_runs(site: Site) -> None:
     with site.manager() as manager:
         site.promote("2.0.0")
-        until(manager.flip, "the second version")
+        until(manager.serve_aspired, "the second version")
         forge_tag(site, "3.0.0")
         until(manager.refusals, "the refusal")
         assert "no entry of its history" in manager.refusals()[0].reason
-        assert not manager.flip()
+        assert not manager.serve_aspired()
         assert (version(manager), manager.refuses_channel, len(site.refused)) == (("2.0.0", 2), True, 1)
         site.promote("3.0.0")
-        until(manager.flip, "the move")
+        until(manager.serve_aspired, "the move")
         assert (version(manager), manager.refuses_channel) == (("3.0.0", 3), False)
 
 
@@ -583,7 +583,7 @@ def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_p
         site.key, key = None, site.key
         site.promote("1.0.0")
         until(running.refusals, "the refusal")
-        assert not running.flip()
+        assert not running.serve_aspired()
         (refusal,) = running.refusals()
         assert refusal.version == "1.0.0"
         assert "revision 3) is not signed by a trusted key: its history entry has no signature" in refusal.reason
@@ -594,7 +594,7 @@ def test_an_unsigned_move_changes_nothing_for_a_scorer_that_runs_or_starts(tmp_p
         assert site.refused == [refusal, refusal]
         site.key = key
         site.promote("1.0.0")
-        until(running.flip, "the signed move")
+        until(running.serve_aspired, "the signed move")
         assert (version(running), running.refuses_channel) == (("1.0.0", 4), False)
 
 
@@ -611,7 +611,7 @@ def test_an_earlier_state_that_is_put_back_without_a_move_is_refused(tmp_path: P
         )
         until(manager.refusals, "the refusal")
         assert "names revision 1, and was at revision 2" in manager.refusals()[0].reason
-        assert not manager.flip()
+        assert not manager.serve_aspired()
     with site.manager() as manager:
         assert version(manager) == ("2.0.0", 2), "the highest accepted revision is kept in the cache"
         assert "was at revision 2" in manager.refusals()[0].reason

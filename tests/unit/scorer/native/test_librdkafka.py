@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import cimpl
 
 from scorer.native.compiler import OBJECT
-from scorer.native.librdkafka import POINTER, declared, exported, format_version, load_plugin
+from scorer.native.librdkafka import POINTER, declare_functions, exported, format_version, load_plugin
 
 pytestmark = pytest.mark.debian("cc")
 MESSAGE_BYTES = 72  # of rd_kafka_message_t
@@ -76,7 +76,7 @@ def test_another_major_version_is_refused(
 
 def test_a_refused_version_binds_nothing(path: str, functions: dict[str, Any]) -> None:
     load_plugin(path, functions | {"rd_kafka_version": version(0x030000FF)})
-    bound = (ctypes.c_void_p * len(functions)).in_dll(declared(ctypes.CDLL(path)), "kafka")
+    bound = (ctypes.c_void_p * len(functions)).in_dll(declare_functions(ctypes.CDLL(path)), "kafka")
     assert set(bound) == {None}
 
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from publisher.kafka.groups import GroupMember
-from scorer.observability.foreign_members import REPEAT_SECONDS, RETRY_SECONDS, SETTLE_SECONDS, ForeignMembers, foreign
+from scorer.observability.foreign_members import REPEAT_SECONDS, RETRY_SECONDS, SETTLE_SECONDS, ForeignMembers, select_foreign
 from tests.support.waiting import until
 
 OURS = GroupMember("n.a", "/10.0.0.1", 2)
@@ -43,7 +43,7 @@ class Watched:
 
 def test_scorers_are_recognized_by_their_client_ids() -> None:
     members = [OURS, THEIRS, GroupMember("n", "h", 0), GroupMember("nn.a", "h", 0), GroupMember("", "h", 0)]
-    assert [member.client_id for member in foreign(members, "n")] == ["rdkafka", "n", "nn.a", ""]
+    assert [member.client_id for member in select_foreign(members, "n")] == ["rdkafka", "n", "nn.a", ""]
 
 
 def test_a_foreign_member_is_named_with_client_id_host_and_partitions(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ def test_a_leader_exports_the_rollout() -> None:
 
 
 def test_it_follows_its_state() -> None:
-    state = RolloutState(leads=True, running=True)
+    state = RolloutState(is_leader=True, running=True)
     assert exported(state)["step"] == 0
     assert "behind_seconds" not in exported(state)
     state.step, state.behind_seconds = 0, 40.0
@@ -46,5 +46,5 @@ def test_it_follows_its_state() -> None:
 
 def test_a_standby_exports_no_metrics_of_the_rollout() -> None:
     standby = {"leader": 0, "look_age_seconds": 1, "registry_away": 0}
-    assert exported(RolloutState(running=True, step=2, pairs=9, looked=99.0)) == standby
-    assert exported(RolloutState(leads=True, step=2, looked=99.0)) == standby | {"leader": 1, "running": 0}
+    assert exported(RolloutState(running=True, step=2, pairs=9, iterated_at=99.0)) == standby
+    assert exported(RolloutState(is_leader=True, step=2, iterated_at=99.0)) == standby | {"leader": 1, "running": 0}

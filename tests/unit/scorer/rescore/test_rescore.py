@@ -23,11 +23,14 @@ RECORD = ScoreRecord(
 
 
 def test_scores_are_selected_by_digest_status_and_time() -> None:
-    assert ScoreSelection(DIGEST).takes(RECORD)
-    assert not ScoreSelection("sha256:" + "cd" * 32).takes(RECORD)
-    assert not ScoreSelection(DIGEST).takes(msgspec.structs.replace(RECORD, status="expired"))
-    assert not ScoreSelection(DIGEST, ("expired",)).takes(RECORD)
-    assert [ScoreSelection(DIGEST, window=TimeRange(*w)).takes(RECORD) for w in ((1_000, None), (None, 1_000))] == [True, False]
+    assert ScoreSelection(DIGEST).includes(RECORD)
+    assert not ScoreSelection("sha256:" + "cd" * 32).includes(RECORD)
+    assert not ScoreSelection(DIGEST).includes(msgspec.structs.replace(RECORD, status="expired"))
+    assert not ScoreSelection(DIGEST, ("expired",)).includes(RECORD)
+    assert [ScoreSelection(DIGEST, window=TimeRange(*w)).includes(RECORD) for w in ((1_000, None), (None, 1_000))] == [
+        True,
+        False,
+    ]
 
 
 def test_the_same_selection_has_the_same_name_and_another_one_another() -> None:

@@ -21,7 +21,7 @@ from scorer.decoding.record_metadata import ListedMetadata
 from scorer.decoding.types import Decoded
 from scorer.evaluation import score_differences as folding
 from scorer.evaluation.compare_versions import ComparisonRun
-from scorer.evaluation.comparison_report import Limits, judge
+from scorer.evaluation.comparison_report import Limits, build_report
 from scorer.evaluation.score_differences import LARGEST, Differences
 from scorer.evaluation.score_events import EventAnswers, answers
 from scorer.models.loaded_model import LoadedModel
@@ -59,7 +59,7 @@ class Doubling:
             decided_on=lambda: doubled,
         )
 
-    def vouch(self) -> None:
+    def check_control_row(self) -> None:
         """Accept that the version works."""
 
 
@@ -182,7 +182,7 @@ def test_rules_and_the_verdict() -> None:
 
     def passed(pairs: Sequence[tuple[Any, Any]], limits: Limits = USUAL, seconds: float = 1.0) -> tuple[bool, list[str]]:
         compared = ComparisonRun(folded(pairs), {"champion": 1.0, "candidate": seconds}, {PLACE: Bounds(0, len(pairs))})
-        report = judge("champion", "candidate", compared, limits)
+        report = build_report("champion", "candidate", compared, limits)
         orjson.dumps(report.to_dict())
         return report.passed, [rule.name for rule in report.rules if rule.beyond]
 

@@ -69,7 +69,7 @@ def die(settings, on_serving, journal):
     on_serving("nowhere")
     if life == 4:
         signal.pause()
-    journal.note({("flights", 0): life + 1})
+    journal.write({("flights", 0): life + 1})
     ends = [lambda: sys.exit(4), lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(watchdog.BROKEN)]
     [*ends, lambda: ctypes.CDLL(None).exit(1)][life]()
 

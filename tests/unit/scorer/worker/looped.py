@@ -61,7 +61,7 @@ class Looped:
         )
         serving = {"serving": {"champion": champion}, "champion": champion, "canary": None}
         self.versions = create_autospec(VersionManager, instance=True, **serving)
-        self.versions.flip.return_value = False
+        self.versions.serve_aspired.return_value = False
         self.scoring = create_autospec(BatchScorer, instance=True)
         self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
         self.scoring.largest_request = 1_000_000

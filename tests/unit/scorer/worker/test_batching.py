@@ -8,7 +8,7 @@ from publisher.kafka.headers import Headers
 from publisher.transactions.session import Record
 from scorer.decoding.batch import End
 from scorer.models.latency_model import LatencyModel
-from scorer.worker.batching import FEWEST, BatchLimiter, LookUpLimit, full, within_deadline, within_target
+from scorer.worker.batching import FEWEST, BatchLimiter, LookUpLimit, is_full, within_deadline, within_target
 from tests.unit.scorer.models.test_latency_model import expected, fitted
 
 
@@ -49,10 +49,10 @@ def test_an_older_event_gets_a_smaller_batch() -> None:
 
 def test_a_batch_that_is_full_is_worth_a_transaction_at_once() -> None:
     ends: tuple[End, ...] = ("empty", "events", "bytes")
-    worthwhile = {(end, events) for end in ends for events in (1, FEWEST) if full(end, events, 10 * FEWEST)}
+    worthwhile = {(end, events) for end in ends for events in (1, FEWEST) if is_full(end, events, 10 * FEWEST)}
     assert worthwhile == {("events", FEWEST), ("bytes", FEWEST), ("bytes", 1)}
-    assert full("events", 8, 8), "the settings let it be no larger"
-    assert not full("events", 7, 8)
+    assert is_full("events", 8, 8), "the settings let it be no larger"
+    assert not is_full("events", 7, 8)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_batches_shrink_while_look_ups_take_long_and_grow_again() -> None:
     limit = LookUpLimit(1_000)
     sizes = []
     for _ in range(11):
-        limit.exceeded(limit.limit)
+        limit.halve(limit.limit)
         sizes.append(limit.limit)
     assert sizes[:3] == [500, 250, 125]
     assert sizes[-1] == 1
     for _ in range(11):
-        limit.answered()
+        limit.double()
     assert limit.limit == 1_000

@@ -32,7 +32,7 @@ class Version(Fake):
         self.role, self.why, self.nan, self.runs = role, "", nan, 0
         self.label = f"model:{role}@x"
 
-    def instead_of_canary(self, reason: str) -> "Version":
+    def in_place_of_canary(self, reason: str) -> "Version":
         other = Version(self.role, self.errors)
         other.why = reason
         return other

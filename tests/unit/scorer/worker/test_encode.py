@@ -101,5 +101,5 @@ def test_configured_headers_precede_the_headers_that_a_relay_carries_over() -> N
 
 def test_a_target_is_never_widened_and_has_no_negative_room() -> None:
     target = Target("out", 4, 10)
-    assert [target.narrowed(Target("out", count, 10)).partitions for count in (2, 4, 8)] == [2, 4, 4]
+    assert [target.reduced_to(Target("out", count, 10)).partitions for count in (2, 4, 8)] == [2, 4, 4]
     assert target.room == 0

@@ -77,7 +77,7 @@ def test_after_a_failed_write_no_more_partitions_are_written_than_there_are(
     targets = Target("out", 2, 9), Target("dead", 8, 9)
     looped = Looped(targets=lambda: targets)
     scorer = BatchScorer(SETTINGS, Target("out", 4, 1_000), Target("dead", 4, 1_000))
-    looped.scoring.narrow.side_effect = scorer.narrow
+    looped.scoring.reduce_partitions.side_effect = scorer.reduce_partitions
     looped.session.tick.side_effect = [failure, None, None] if failure else None
     looped.run(3)
     assert scorer.output == Target("out", expected, 1_000)

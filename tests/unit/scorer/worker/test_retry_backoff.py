@@ -18,7 +18,7 @@ class Failing:
         assert self._recoveries.pending is pending
         pauses = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
         pause = next(pause for pause in pauses if self._recoveries.due(now + pause))
-        self._recoveries.recovered()
+        self._recoveries.clear_pending()
         return pending, pause
 
 

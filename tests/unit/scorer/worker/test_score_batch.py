@@ -54,7 +54,7 @@ class Fake:
             encoded=lambda: values, decisions=lambda: [None] * len(values), finite=lambda: np.ones(len(values), bool)
         )
 
-    def vouch(self) -> None:
+    def check_control_row(self) -> None:
         if self.broken:
             raise ModelBroken(InferenceFailed("no"))
 

@@ -123,7 +123,7 @@ def test_events_past_their_deadline_are_scored_for_nobody_waits() -> None:
 
 
 def quarantine(lethal: str = "") -> Quarantine:
-    return cast(Quarantine, SimpleNamespace(lethal=lambda candidate: candidate == lethal))
+    return cast(Quarantine, SimpleNamespace(refusal_reason=lambda candidate: candidate == lethal))
 
 
 @pytest.mark.parametrize("percent", [0, 50])

@@ -52,11 +52,11 @@ def test_who_is_behind_keeps_the_distance_and_takes_what_comes() -> None:
     pacing = TransactionPacing(TARGET)
     for _ in range(3):
         pacing.committed(0.004, 0.005)
-    pacing.take(3_600.0)
-    assert pacing.behind
+    pacing.record_age(3_600.0)
+    assert pacing.is_behind
     assert pacing.interval == pytest.approx(0.015)
-    pacing.take(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
-    assert not pacing.behind
+    pacing.record_age(2 * LONGEST_INTERVAL)  # as old as they get where commits are slow
+    assert not pacing.is_behind
 
 
 def test_after_a_full_batch_the_next_transaction_begins_at_once() -> None:

@@ -5,7 +5,7 @@ import math
 from prometheus_client import CollectorRegistry, Counter
 
 from scorer.consumer.offset_metadata import OffsetMetadata
-from scorer.worker.version_fence import HURRY_SECONDS, WAIT_SECONDS, VersionFence
+from scorer.worker.version_fence import POLL_SECONDS, WAIT_SECONDS, VersionFence
 from tests.unit.scorer.consumer.group import TOPIC, Group
 
 
@@ -49,7 +49,7 @@ def test_a_partition_ahead_waits_until_its_revision_is_served() -> None:
 def test_the_registry_is_asked_now_and_then_meanwhile() -> None:
     fenced = Fenced()
     for _ in range(4):
-        fenced.paused_after(HURRY_SECONDS / 2)
+        fenced.paused_after(POLL_SECONDS / 2)
     assert fenced.hurries == 2
 
 

@@ -183,7 +183,7 @@ def test_after_a_good_end_the_partitions_have_no_owner() -> None:
 
 def test_a_flip_is_counted_and_told_at_once() -> None:
     looped, expected = Looped(), Mock()
-    looped.versions.flip.side_effect = [False, True, False]
+    looped.versions.serve_aspired.side_effect = [False, True, False]
     remaining = iter(range(3))
     looped.loop.run(lambda: next(remaining, None) is None, expected)
     assert expected.call_count == 2, "at the first step, and after the flip"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.backends.base import BackendAway, InferenceFailed
+from scorer.backends.base import BackendUnavailable, InferenceFailed
 from scorer.backends.remote.dispatch_requests import CHUNK_ROWS, BatchDispatcher, DeclaredTensors, Tensors, VersionNotReady
 
 Code = grpc.StatusCode
@@ -110,7 +110,7 @@ def test_a_server_that_answers_nothing_is_away_and_no_event_is_blamed(code: grpc
     one = flight(servers := Servers(lambda _at, _x: code if broken[0] else None))
     one.run(rows(1))
     broken[0] = True
-    with pytest.raises(BackendAway, match="server-0:1") as raised:
+    with pytest.raises(BackendUnavailable, match="server-0:1") as raised:
         one.run(rows(1))
     assert raised.value.retry_seconds > 0
     assert len(servers.sent) < 20
@@ -140,7 +140,7 @@ def test_a_server_that_is_back_is_probed_and_used_again() -> None:
     one = BatchDispatcher(servers, ["a:1"], 0.2, {"x": np.zeros((1, 1), np.float32)}, clock=lambda: now[0])
     one.run(rows(1))
     away[0] = True
-    with pytest.raises(BackendAway):
+    with pytest.raises(BackendUnavailable):
         one.run(rows(1))
     away[0] = False
     now[0] = 60.0

@@ -17,21 +17,21 @@ from scorer.backends.remote.load_balancing import (
 def test_the_server_with_the_fewest_requests_is_picked() -> None:
     servers = Endpoints(["a:1", "b:1", "c:1"])
     servers.all[0].in_flight, servers.all[1].in_flight = 2, 1
-    assert servers.pick() == 2
+    assert servers.select() == 2
 
 
 def test_a_server_that_refuses_is_ejected_until_a_probe_succeeds() -> None:
     servers = Endpoints(["a:1"])
     servers.failed(0, now=10.0, fault="UNAVAILABLE")
-    assert servers.pick() is None
-    assert servers.complaint() == "a:1: UNAVAILABLE"
+    assert servers.select() is None
+    assert servers.describe_faults() == "a:1: UNAVAILABLE"
     assert servers.due(10.0) == []
     assert servers.due(10.0 + FIRST_BACKOFF) == [0]
     servers.all[0].probing = True
     assert servers.due(10.0 + FIRST_BACKOFF) == []
     servers.succeeded(0)
-    assert servers.pick() == 0
-    assert servers.complaint() == ""
+    assert servers.select() == 0
+    assert servers.describe_faults() == ""
 
 
 def test_backoff_doubles_up_to_a_limit() -> None:
@@ -47,23 +47,23 @@ def test_backoff_doubles_up_to_a_limit() -> None:
 def test_a_few_missed_deadlines_eject_and_the_probe_is_due_at_once() -> None:
     servers = Endpoints(["a:1", "b:1"])
     for _ in range(3 * MISSES):  # an answer between two of them makes good
-        servers.missed(0, now=1.0)
+        servers.record_missed_deadline(0, now=1.0)
         servers.succeeded(0)
     for _ in range(MISSES - 1):
-        servers.missed(0, now=1.0)
-    assert servers.pick() == 0
-    servers.missed(0, now=1.0)
-    assert servers.pick() == 1
+        servers.record_missed_deadline(0, now=1.0)
+    assert servers.select() == 0
+    servers.record_missed_deadline(0, now=1.0)
+    assert servers.select() == 1
     assert servers.due(1.0) == [0]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "missed"]), st.integers(0, 2)), max_size=50))
+@given(st.lists(st.tuples(st.sampled_from(["succeeded", "failed", "record_missed_deadline"]), st.integers(0, 2)), max_size=50))
 def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]]) -> None:
     servers = Endpoints(["a:1", "b:1", "c:1"])
     for now, (what, at) in enumerate(reports):
-        more = {"succeeded": (), "failed": (float(now), "away"), "missed": (float(now),)}[what]
+        more = {"succeeded": (), "failed": (float(now), "away"), "record_missed_deadline": (float(now),)}[what]
         getattr(servers, what)(at, *more)
-        picked = servers.pick()
+        picked = servers.select()
         if picked is None:
             assert all(one.open for one in servers.all)
             assert servers.wait(float(now)) <= LONGEST_BACKOFF
@@ -73,19 +73,19 @@ def test_a_picked_server_is_never_an_ejected_one(reports: list[tuple[str, int]])
 
 def test_a_full_window_that_is_answered_grows_by_one_and_one_that_is_not_used_up_stays() -> None:
     window = ConcurrencyLimit(4.0)
-    window.answered(3)
+    window.record_response(3)
     assert window.limit == 4.0
     for _ in range(4):
-        window.answered(4)
+        window.record_response(4)
     assert 4.9 < window.limit <= 5.0
 
 
 def test_requests_that_were_already_out_shrink_it_once() -> None:
     window = ConcurrencyLimit(8.0)
     for sent_at in (1.0, 1.1, 1.2):
-        window.missed(sent_at, now=2.0)
+        window.record_missed_deadline(sent_at, now=2.0)
     assert window.limit == 4.0
-    window.missed(sent_at=2.5, now=3.5)
+    window.record_missed_deadline(sent_at=2.5, now=3.5)
     assert window.limit == 2.0
 
 
@@ -95,9 +95,9 @@ def test_it_stays_between_one_and_the_largest(reports: list[tuple[bool, int, flo
     assert window.limit == FIRST_LIMIT
     for good, in_flight, sent_at, took in reports:
         if good:
-            window.answered(in_flight)
+            window.record_response(in_flight)
         else:
-            window.missed(sent_at, sent_at + took)
+            window.record_missed_deadline(sent_at, sent_at + took)
         assert 1.0 <= window.limit <= LARGEST_LIMIT
         assert window.room(0)
         assert not window.room(int(LARGEST_LIMIT))

@@ -62,13 +62,13 @@ def test_a_record_that_is_no_score_is_named(bad: bytes | None) -> None:
 def test_lag_is_the_age_of_the_ends_that_are_reached() -> None:
     a, b = ("t", 0), ("t", 1)
     lag = ReadLag(100.0, {a: 5, b: 0})
-    assert lag.behind(101.0, {a: 4}) == 1.0
-    lag.note(102.0, {a: 9, b: 0})
-    assert lag.behind(103.0, {a: 4}) == 3.0
-    assert lag.behind(103.0, {a: 8}) == 3.0
-    assert lag.behind(104.0, {a: 9}) == 2.0
-    lag.note(105.0, {a: 9, b: 0})
-    assert lag.behind(105.5, {a: 9}) == 0.5
+    assert lag.lag_seconds(101.0, {a: 4}) == 1.0
+    lag.record_ends(102.0, {a: 9, b: 0})
+    assert lag.lag_seconds(103.0, {a: 4}) == 3.0
+    assert lag.lag_seconds(103.0, {a: 8}) == 3.0
+    assert lag.lag_seconds(104.0, {a: 9}) == 2.0
+    lag.record_ends(105.0, {a: 9, b: 0})
+    assert lag.lag_seconds(105.5, {a: 9}) == 0.5
 
 
 def test_a_sample_is_the_same_in_any_order_and_counts_every_flip() -> None:

@@ -44,13 +44,13 @@ def test_whatever_the_lag_the_pairs_are_those_of_a_plain_join(scores: set[int], 
         count = data.draw(st.integers(1, 20))
         some, left[side] = left[side][:count], left[side][count:]
         pairs += zip(*add(join, side, PLACE, some, [1_000 * (side + 1) + offset for offset in some]), strict=True)
-        assert len(join.tickets()) == join.waiting
+        assert len(join.waiting_tickets()) == join.waiting
     assert sorted(pairs) == [(o, 1_000 + o, 2_000 + o) for o in sorted(scores & shadow)]
     for side in (*JoinSide, *JoinSide):
-        join.settle(side)
+        join.drop_unmatched(side)
     behind = [offset for offset in scores - shadow if offset > max(shadow, default=-1)]
     ahead = [offset for offset in shadow - scores if offset > max(scores, default=-1)]
-    assert sorted(join.tickets().tolist()) == sorted([*(1_000 + o for o in behind), *(2_000 + o for o in ahead)])
+    assert sorted(join.waiting_tickets().tolist()) == sorted([*(1_000 + o for o in behind), *(2_000 + o for o in ahead)])
     assert join.dropped == (len(scores - shadow) - len(behind), len(shadow - scores) - len(ahead), 0)
 
 
@@ -58,7 +58,11 @@ def test_partitions_are_joined_separately() -> None:
     join = MergeJoin(100, 10)
     assert add(join, JoinSide.ANSWERED, PLACE, [1], [10]) == [[], [], []]
     assert add(join, JoinSide.SHADOW, ("events", 1), [1], [11]) == [[], [], []]
-    assert (join.held(JoinSide.ANSWERED, PLACE), join.held(JoinSide.SHADOW, PLACE), join.held(JoinSide.ANSWERED, ("x", 0))) == (
+    assert (
+        join.count_waiting(JoinSide.ANSWERED, PLACE),
+        join.count_waiting(JoinSide.SHADOW, PLACE),
+        join.count_waiting(JoinSide.ANSWERED, ("x", 0)),
+    ) == (
         1,
         0,
         0,
@@ -75,7 +79,7 @@ def test_failures_may_follow_slightly_later_scores() -> None:
     add(join, JoinSide.SHADOW, PLACE, [100, 101, 103], [8, 8, 8])
     assert len(add(join, JoinSide.ANSWERED, PLACE, [101, 102, 103], [9, 9, 9])[0]) == 2
     for side in JoinSide:
-        join.settle(side)
+        join.drop_unmatched(side)
     assert add(join, JoinSide.ANSWERED, PLACE, [100], [5]) == [[100], [5], [8]]
 
 

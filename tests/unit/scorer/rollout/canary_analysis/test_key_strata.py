@@ -8,7 +8,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
-from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN, Cells, cell
+from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN, Cells, cell_of
 
 one_pair = st.tuples(st.integers(0, CELLS - 1), st.floats(-1.0, 1.0))
 some_pairs = st.lists(one_pair, max_size=40)
@@ -50,8 +50,12 @@ def test_sums_are_those_of_a_plain_count(pairs: list[tuple[int, float]]) -> None
 
 def test_all_events_of_a_key_fall_in_one_cell_and_those_without_one_in_many() -> None:
     hashed = xxh64_intdigest(b"k")
-    assert {cell(hashed, ("events", p), offset) for p in range(3) for offset in range(50)} == {cell(hashed, ("other", 9), 7)}
-    alone = {cell(None, ("events", p), offset) for p in range(3) for offset in range(200)}
+    assert {cell_of(hashed, ("events", p), offset) for p in range(3) for offset in range(50)} == {
+        cell_of(hashed, ("other", 9), 7)
+    }
+    alone = {cell_of(None, ("events", p), offset) for p in range(3) for offset in range(200)}
     assert len(alone) > 400
-    counts = np.bincount([cell(xxh64_intdigest(b"key %d" % n), ("events", 0), 0) for n in range(100 * CELLS)], minlength=CELLS)
+    counts = np.bincount(
+        [cell_of(xxh64_intdigest(b"key %d" % n), ("events", 0), 0) for n in range(100 * CELLS)], minlength=CELLS
+    )
     assert abs(counts - 100).max() < 6 * 10  # six sigma

@@ -7,9 +7,9 @@ from sklearn import metrics
 from scorer.evaluation.class_names import BINARY, Classes
 from scorer.evaluation.label_columns import Labels
 from scorer.evaluation.label_record import Label, Unusable
-from scorer.evaluation.latest_by_id import hashed
+from scorer.evaluation.latest_by_id import hash_ids
 from scorer.rollout.canary_analysis.key_strata import CELLS, GRAIN
-from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs, losses, missing
+from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs, loss_differences, missing_reason
 from scorer.rollout.canary_analysis.paired_metrics import VersionAnswer
 
 COUNT = 500
@@ -35,7 +35,7 @@ def held(scores: np.ndarray, most: int = 10_000, *, wide: bool = False, backward
 
 def labels_of(pairs: LabelledPairs, truth: np.ndarray, classes: Classes | None = BINARY) -> Labels:
     labels = Labels("labels", classes)
-    ids = hashed(f"e{n}" for n in range(len(truth)))
+    ids = hash_ids(f"e{n}" for n in range(len(truth)))
     records = [Label(f"e{n}", float(value)) for n, value in enumerate(truth)]
     labels.add(pairs.newest(), 0, list(range(len(truth))), [1] * len(truth), ids, records)
     return labels
@@ -46,7 +46,7 @@ def test_the_mean_is_the_difference_of_the_brier_scores(wide: bool) -> None:
     chance = np.random.default_rng(4)
     scores, truth = chance.random((COUNT, 2)), chance.integers(0, 2, COUNT)
     pairs = held(scores, wide=wide)
-    cells = losses(pairs.newest(), labels_of(pairs, truth[:400]))
+    cells = loss_differences(pairs.newest(), labels_of(pairs, truth[:400]))
     expected = [metrics.brier_score_loss(truth[:400], scores[:400, side]) for side in (0, 1)]
     assert cells.pairs == 400
     assert cells.sums.sum() / 400 == pytest.approx(expected[1] - expected[0], abs=GRAIN)
@@ -58,11 +58,11 @@ def test_scores_that_are_no_probabilities_and_outcomes_that_are_no_classes_do_no
     scores = np.full((4, 2), 0.5)
     scores[1, 0], scores[2, 1] = 1.5, np.nan
     pairs = held(scores)
-    assert losses(pairs.newest(), labels_of(pairs, np.ones(4))).pairs == 2
-    assert losses(pairs.newest(), labels_of(pairs, np.array([0.0, 1.0, 1.0, 0.3]), None)).pairs == 1
+    assert loss_differences(pairs.newest(), labels_of(pairs, np.ones(4))).pairs == 2
+    assert loss_differences(pairs.newest(), labels_of(pairs, np.array([0.0, 1.0, 1.0, 0.3]), None)).pairs == 1
     three = Classes(("a", "b", "c"))
-    assert losses(pairs.newest(), labels_of(pairs, np.ones(4), three)).pairs == 0
-    assert losses(LabelledPairs(10).newest(), labels_of(pairs, np.ones(4))).pairs == 0
+    assert loss_differences(pairs.newest(), labels_of(pairs, np.ones(4), three)).pairs == 0
+    assert loss_differences(LabelledPairs(10).newest(), labels_of(pairs, np.ones(4))).pairs == 0
 
 
 def test_of_too_many_events_the_same_are_kept_in_any_order() -> None:
@@ -90,15 +90,15 @@ def test_an_id_in_two_partitions_counts_the_same_in_any_order_of_the_partitions(
 def test_the_reason_for_no_pair_is_named() -> None:
     scores = np.full((4, 2), 0.5)
     pairs = held(scores)
-    assert missing(pairs.newest(), labels_of(pairs, np.ones(4), Classes(("a", "b", "c")))).endswith("and there are 3")
+    assert missing_reason(pairs.newest(), labels_of(pairs, np.ones(4), Classes(("a", "b", "c")))).endswith("and there are 3")
     refused = labels_of(pairs, np.full(4, 7.0), Classes(("low", "high")))
-    assert missing(pairs.newest(), refused) == (
+    assert missing_reason(pairs.newest(), refused) == (
         "none of 4 events that both scored has a label that counts; 0 labels are of other events; 4 are unknown-class, "
         "the first labels[0]@0: 7 is not the number of one of the 2 classes low, high"
     )
     no_numbers = held(np.full((4, 2), 7.0))
-    assert "none of their scores is a probability" in missing(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
-    assert "none has the outcome 0 or 1" in missing(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))
+    assert "none of their scores is a probability" in missing_reason(no_numbers.newest(), labels_of(no_numbers, np.ones(4)))
+    assert "none has the outcome 0 or 1" in missing_reason(pairs.newest(), labels_of(pairs, np.full(4, 0.3), None))
 
 
 def test_the_reason_for_no_pair_is_the_same_in_any_order_of_the_partitions() -> None:
@@ -106,9 +106,9 @@ def test_the_reason_for_no_pair_is_the_same_in_any_order_of_the_partitions() -> 
     for order in ((0, 1), (1, 0)):
         labels = Labels("labels", Classes(("low", "high")))
         for partition in order:
-            of = hashed([f"e{partition}"])
+            of = hash_ids([f"e{partition}"])
             labels.add(pairs.newest(), partition, [5 - partition], [1], of, [Label(f"e{partition}", 7.0 + partition)])
             labels.add(pairs.newest(), partition, [9], [1], of, [(Unusable.NO_VALUE, Unusable.NOT_JSON)[partition]])
-        reasons.add(missing(pairs.newest(), labels))
+        reasons.add(missing_reason(pairs.newest(), labels))
     (reason,) = reasons
     assert "2 are unknown-class, the first labels[0]@5: 7 is" in reason

@@ -17,9 +17,9 @@ def record(name: str) -> bytes:
 
 def test_tickets_find_their_answers_and_keys_across_blocks() -> None:
     shelf = PendingAnswers()
-    first = shelf.put([record(f"a{n}") for n in range(4)], KEYS, 100)
-    second = shelf.put([record(f"b{n}") for n in range(4)], KEYS, 100)
-    letter = shelf.put_one(KeyedAnswer(VersionAnswer("c", "dead_lettered"), b"k"))
+    first = shelf.add_block([record(f"a{n}") for n in range(4)], KEYS, 100)
+    second = shelf.add_block([record(f"b{n}") for n in range(4)], KEYS, 100)
+    letter = shelf.add(KeyedAnswer(VersionAnswer("c", "dead_lettered"), b"k"))
     tickets = np.array([second + 1, letter, first + 2, first, second + 3])
     assert [answer.digest for answer in shelf.answers(tickets)] == ["b1", "c", "a2", "a0", "b3"]
     hashes = [None, *map(xxh64_intdigest, (b"k", b"k2", b"k0", b""))]
@@ -32,7 +32,7 @@ def test_only_waiting_answers_of_the_oldest_block_are_kept_if_blocks_are_too_lar
     shelf = PendingAnswers()
     waiting = []
     for n in range(2_000):
-        waiting.append(shelf.put([record(f"{n}.{row}") for row in range(4)], KEYS, MOST_BYTES // 3) + 1)
+        waiting.append(shelf.add_block([record(f"{n}.{row}") for row in range(4)], KEYS, MOST_BYTES // 3) + 1)
         del waiting[:-1_500]
         shelf.keep(np.array(waiting))
     assert [answer.digest for answer in shelf.answers(np.array(waiting))] == [f"{n}.1" for n in range(500, 2_000)]
@@ -42,7 +42,7 @@ def test_only_waiting_answers_of_the_oldest_block_are_kept_if_blocks_are_too_lar
 
 def test_an_unreadable_answer_is_named_by_its_index_in_the_request() -> None:
     shelf = PendingAnswers()
-    first, second = (shelf.put([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
+    first, second = (shelf.add_block([record("a"), b"{}", None], [None] * 3, 10) for _ in range(2))
     for tickets, row in (([first, second, first + 1], 2), ([first, first + 1, first], 1), ([second, first, second + 2], 2)):
         with pytest.raises(UnreadableAnswer) as raised:
             shelf.answers(np.array(tickets))

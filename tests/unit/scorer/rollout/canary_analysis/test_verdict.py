@@ -30,10 +30,10 @@ def test_a_promotion_needs_every_rule() -> None:
     assert decide([ERRORS, FLIPS], good).decision is CanaryDecision.PROMOTE
     assert decide([ERRORS], good).decision is CanaryDecision.PROMOTE
     held = decide([ERRORS, FLIPS], {"errors": good["errors"]})
-    assert (held.decision, held.why) == (CanaryDecision.HOLD, ("flips: no pairs",))
+    assert (held.decision, held.reasons) == (CanaryDecision.HOLD, ("flips: no pairs",))
     held = decide([ERRORS, FLIPS], good | {"flips": differing_pairs(10_000, 480)})
     assert held.decision is CanaryDecision.HOLD
-    assert "flips: up to" in held.why[0]
+    assert "flips: up to" in held.reasons[0]
 
 
 def test_without_rules_or_data_nothing_is_promoted() -> None:
@@ -49,13 +49,13 @@ def test_without_rules_or_data_nothing_is_promoted() -> None:
 def test_few_pairs_and_few_keys_hold(pairs: int, cells: int, missing: str) -> None:
     held = decide([MetricRule("errors", 0.5)], {"errors": differing_pairs(pairs, 0, cells=cells)})
     assert held.decision is CanaryDecision.HOLD
-    assert missing in held.why[0]
+    assert missing in held.reasons[0]
 
 
 def test_a_worse_candidate_is_rolled_back_despite_obstacles() -> None:
     verdict = decide([ERRORS, FLIPS], {"errors": differing_pairs(2_000, 60)}, obstacles=["the analysis is behind"])
     assert verdict.decision is CanaryDecision.ROLL_BACK
-    assert "errors: +0.03, surely above" in verdict.why[0]
+    assert "errors: +0.03, surely above" in verdict.reasons[0]
     assert (
         decide([ERRORS], {"errors": differing_pairs(2_000, 60, size=-1.0)}).decision is CanaryDecision.HOLD
     )  # better, with too few pairs
@@ -76,7 +76,7 @@ def test_flips_are_rolled_back_beyond_their_margin_only() -> None:
 
 def test_obstacles_hold() -> None:
     held = decide([ERRORS], {"errors": differing_pairs(10_000, 0)}, obstacles=["baked for 3 s of 60"])
-    assert (held.decision, held.why) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
+    assert (held.decision, held.reasons) == (CanaryDecision.HOLD, ("baked for 3 s of 60",))
 
 
 @examples(max_examples=50)

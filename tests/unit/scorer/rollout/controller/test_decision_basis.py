@@ -183,8 +183,10 @@ class Judge:
             parts = self._topics.chance.sample(left, self._topics.chance.randint(1, len(left)))
             self._take({at: min(stops[at], self.reached[at] + self._topics.chance.randint(1, 15)) for at in parts})
             if self._topics.chance.random() < 0.5:
-                self.pairs.settle(self.reached, {at: log.high for at, log in self._topics.logs.items() if at in self.reached})
-            self.pairs.release()
+                self.pairs.drop_unmatched(
+                    self.reached, {at: log.high for at, log in self._topics.logs.items() if at in self.reached}
+                )
+            self.pairs.release_answers()
 
     def _take(self, ends: Offsets) -> None:
         rows: list[Record] = []
@@ -199,16 +201,16 @@ class Judge:
             self.records[at] += len(records)
         size = sum(len(each.value or b"") for each in rows)
         values, keys = [each.value for each in rows], [each.key for each in rows]
-        self.pairs.take_in(FetchedRecords(values, keys, lambda at: [rows[n].headers for n in at], partitions, size))
+        self.pairs.add_records(FetchedRecords(values, keys, lambda at: [rows[n].headers for n in at], partitions, size))
 
     def labelled(self, until: Offsets | None = None) -> LabelledSums:
         assert self.pairs.labelled is not None
         return self.pairs.labelled.differences(cast("TopicReader", self._topics), self._settings, dict(self.reached), until)
 
     def judged(self, rollout: Rollout, sums: LabelledSums | None, stops: list[str]) -> dict[str, Any]:
-        cells = {**self.pairs.tally.cells, **({} if sums is None else {BRIER: sums.cells})}
+        cells = {**self.pairs.paired_sums.cells, **({} if sums is None else {BRIER: sums.cells})}
         reasons = {} if sums is None or not sums.reason else {BRIER: sums.reason}
-        verdict = evaluate_sums(rollout.plan, self.pairs.tally, cells, reasons, stops)
+        verdict = evaluate_sums(rollout.plan, self.pairs.paired_sums, cells, reasons, stops)
         read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
         if sums is not None:
             read |= {at: ReadRange(*bounds, sums.records.get(at, 0)) for at, bounds in sums.labels.items()}

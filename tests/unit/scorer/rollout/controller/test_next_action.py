@@ -35,7 +35,7 @@ def test_it_starts_with_the_comparison_and_continues_if_that_passes() -> None:
     assert look(story).step == 0
     story.entry(EntryKind.COMPARED, 0, verdict=CanaryDecision.PROMOTE, why=["fine"])
     action = look(story)
-    assert (action.act, action.step, action.why) == (ActionKind.MOVE, 1, ("fine",))
+    assert (action.act, action.step, action.reasons) == (ActionKind.MOVE, 1, ("fine",))
     assert action.move == PlannedMove(BASE, "1.0.0", OLD.digest, shadow="2.0.0", pairs=20)
 
 
@@ -69,7 +69,7 @@ def test_a_worse_candidate_is_rolled_back_even_if_paused_or_approved(step: int) 
         action = look(story, BAD)
         back = PlannedMove(BASE + step, restores=BASE)
         assert (action.act, action.move, action.outcome) == (ActionKind.MOVE, back, Outcome.ROLLED_BACK)
-        assert (action.verdict, action.why) == (CanaryDecision.ROLL_BACK, BAD.why)
+        assert (action.verdict, action.reasons) == (CanaryDecision.ROLL_BACK, BAD.reasons)
 
 
 def test_a_candidate_refused_by_scorers_is_rolled_back() -> None:
@@ -115,7 +115,7 @@ def test_nothing_goes_forward_while_it_is_paused() -> None:
 
 def test_an_abort_goes_back_or_just_ends() -> None:
     action = look(at(1).command(Verb.ABORT), GOOD)
-    assert (action.move, action.outcome, action.why) == (BACK, Outcome.ABORTED, ("ann aborted it: because",))
+    assert (action.move, action.outcome, action.reasons) == (BACK, Outcome.ABORTED, ("ann aborted it: because",))
     assert look(Story().command(Verb.ABORT)).outcome is Outcome.ABORTED
     assert look(Story().command(Verb.ABORT)).act is ActionKind.END
 

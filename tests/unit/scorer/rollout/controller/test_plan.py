@@ -42,8 +42,8 @@ def test_the_plan_of_the_page_is_parsed_and_survives_json(tmp_path: Path) -> Non
     assert (parsed.judged, parsed.patience, parsed.rules.cost) == (4, 21_600, 1.5)
     margins = parsed.rules.margins()
     assert (margins.errors, margins.flips, margins.psi, margins.brier) == (0.005, 0.05, 0.2, 0.005)
-    assert parsed.patience_with({"brier"}) == 48 * 3_600
-    assert parsed.patience_with({"brier", "errors"}) == parsed.patience_with(set()) == 21_600
+    assert parsed.undecided_seconds({"brier"}) == 48 * 3_600
+    assert parsed.undecided_seconds({"brier", "errors"}) == parsed.undecided_seconds(set()) == 21_600
     assert plan.parse(parsed.model_dump(mode="json", exclude_none=True), "again") == parsed
 
 
