@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.integration.scorer.rig import MakeRig, Rig
-from tests.support import shared_broker
+from tests.support import shared_broker, trial_outcomes
 from tests.support.shared_broker import Broker
 from tests.support.waiting import until
 
@@ -58,15 +58,24 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
     return make
 
 
+@pytest.fixture(scope="session")
+def accepted_trials() -> dict[str, bytes]:
+    """Return the outcomes of trials in earlier tests of this process, by file name."""
+    return {}
+
+
 @pytest.fixture
-def make_rig(broker: Broker, tmp_path: Path, unique: str) -> Iterator[MakeRig]:
+def make_rig(broker: Broker, tmp_path: Path, unique: str, accepted_trials: dict[str, bytes]) -> Iterator[MakeRig]:
     """`make_rig(region="eu-west", input={...})`: a scorer's surroundings with these settings changed. What runs is ended."""
     rigs: list[Rig] = []
+    cache = tmp_path / "cache"
 
     def make(**overrides: Any) -> Rig:
+        trial_outcomes.store(cache, accepted_trials)
         rigs.append(Rig(broker.bootstrap_servers, tmp_path, unique, **overrides))
         return rigs[-1]
 
     yield make
     for rig in rigs:
         rig.close()
+    accepted_trials.update(trial_outcomes.collect(cache))

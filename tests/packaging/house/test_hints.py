@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
 import typer
 
 from model_registry import cli as model_registry
@@ -17,8 +18,8 @@ PROGRAMS = {"scorer": scorer, "publisher": publisher, "model-registry": model_re
 VERBS = {name: set(typer.main.get_command(program.app).commands) for name, program in PROGRAMS.items()}  # type: ignore[attr-defined]
 
 
-def sentences() -> Iterator[tuple[str, str]]:
-    """Every text in the code that a person may see, with its place: strings of several words, docstrings left out."""
+def find_sentences() -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each string of several words in the product's code, except docstrings."""
     for package in ("scorer", "publisher", "model_registry"):
         for path in sorted((ROOT / package).rglob("*.py")):
             tree = ast.parse(path.read_text())
@@ -34,16 +35,19 @@ def sentences() -> Iterator[tuple[str, str]]:
                     yield f"{path.relative_to(ROOT)}:{node.lineno}", text
 
 
-SENTENCES = list(sentences())
+@pytest.fixture(scope="module")
+def sentences() -> list[tuple[str, str]]:
+    """Parse the code in the process that runs these tests, not in each process that collects them."""
+    return list(find_sentences())
 
 
-def test_every_page_that_a_message_names_exists() -> None:
-    named = [(place, page) for place, text in SENTENCES for page in PAGE.findall(text)]
+def test_every_page_that_a_message_names_exists(sentences: list[tuple[str, str]]) -> None:
+    named = [(place, page) for place, text in sentences for page in PAGE.findall(text)]
     assert len(named) > 5
     assert [(place, page) for place, page in named if not (ROOT / page).is_file()] == []
 
 
-def test_every_command_that_a_message_names_exists() -> None:
-    named = [(place, *command) for place, text in SENTENCES for command in TYPED.findall(text)]
+def test_every_command_that_a_message_names_exists(sentences: list[tuple[str, str]]) -> None:
+    named = [(place, *command) for place, text in sentences for command in TYPED.findall(text)]
     assert len(named) > 10
     assert [command for command in named if command[2] not in VERBS[command[1]]] == []

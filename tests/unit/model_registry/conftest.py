@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,24 @@ def onnx_bytes(label: bytes = b"") -> bytes:
     return data
 
 
+def write_package(
+    parent: Path, name: str = "v1", *, model: bytes = b"weights", signature: str = SIGNATURE, golden: str = GOLDEN
+) -> Path:
+    """Write a package into a new folder of that name, and return the folder."""
+    folder = parent / name
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(model)
+    (folder / "signature.json").write_text(signature)
+    if golden:
+        (folder / "golden.jsonl").write_text(golden)
+    (folder / "README.md").write_text("# a model\n")
+    return folder
+
+
 @pytest.fixture
 def make_package(tmp_path: Path) -> MakePackage:
     """make_package("v1", model=b"...") writes a package into a new folder of that name."""
-
-    def make(name: str = "v1", *, model: bytes = b"weights", signature: str = SIGNATURE, golden: str = GOLDEN) -> Path:
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "model.onnx").write_bytes(model)
-        (folder / "signature.json").write_text(signature)
-        if golden:
-            (folder / "golden.jsonl").write_text(golden)
-        (folder / "README.md").write_text("# a model\n")
-        return folder
-
-    return make
+    return partial(write_package, tmp_path)
 
 
 def push_versions(store: Store, make_package: MakePackage, *versions: str) -> dict[str, str]:

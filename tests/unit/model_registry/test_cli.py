@@ -1,6 +1,7 @@
 """The model-registry command: what it prints where, and what it ends with."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sysconfig
@@ -13,14 +14,32 @@ from onnx import TensorProto, helper
 from model_registry.stores.oci_layout import LayoutStore
 from tests.support import models
 from tests.unit.model_registry import roles_index
-from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run
+from tests.unit.model_registry.conftest import REPO, MakePackage, answer, onnx_bytes, run, write_package
 
 pytestmark = pytest.mark.usefixtures("folder")
 
 
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Push two versions once for all tests of this file, because each push runs the model in a process of its own.
+
+    Returns:
+        The folder of the registry, and the digests of the versions.
+    """
+    folder = tmp_path_factory.mktemp("pushed")
+    digests = []
+    for version, label in (("1.0.0", b"one"), ("2.0.0", b"two")):
+        package = write_package(folder, version, model=onnx_bytes(label))
+        digests.append(answer("push", str(package), f"oci:{folder}/registry/flight-delay:{version}")["digest"])
+    return folder / "registry", digests
+
+
 @pytest.fixture
-def pushed(folder: Path) -> list[str]:  # noqa: ARG001
-    return [answer("push", package, f"{REPO}:{version}")["digest"] for package, version in (("v1", "1.0.0"), ("v2", "2.0.0"))]
+def pushed(folder: Path, two_versions: tuple[Path, list[str]]) -> list[str]:
+    """Return the digests of two versions in this test's own copy of the registry."""
+    registry, digests = two_versions
+    shutil.copytree(registry, folder / "registry")
+    return digests
 
 
 def test_list(pushed: list[str]) -> None:
