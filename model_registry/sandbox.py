@@ -147,6 +147,7 @@ def confine() -> None:
     if parent is not None and not parent.is_alive():
         sys.exit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stack_dump.print_on_signal()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # not on every kernel
         Path("/proc/self/oom_score_adj").write_text(MOST_LIKELY_KILLED)

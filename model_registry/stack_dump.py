@@ -5,6 +5,7 @@ lock in a call into a library. Stacks of native threads, such as those of librdk
 standard library alone, and ends no process.
 """
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -23,8 +24,12 @@ def print_on_signal() -> None:
 
 
 def request(pid: int) -> None:
-    """Make another process, which has called `print_on_signal`, print its stacks. The call does not wait for the output."""
-    os.kill(pid, STACKS_SIGNAL)
+    """Make another process, which has called `print_on_signal`, print its stacks. The call does not wait for the output.
+
+    Nothing happens if the process has ended.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, STACKS_SIGNAL)
 
 
 def print_own() -> None:

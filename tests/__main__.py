@@ -150,7 +150,8 @@ def run_pytest(pytest: Sequence[str], arguments: Sequence[str], environment: dic
     output has both runs.
     """
     outcome, failed = _run_pytest_once([*pytest, *arguments], environment, root)
-    if not 0 < outcome.failed == len(failed) <= MOST_REPEATED:
+    stops_early = any(option in ("-x", "--exitfirst") or option.startswith("--maxfail") for option in arguments)
+    if stops_early or not 0 < outcome.failed == len(failed) <= MOST_REPEATED:
         return outcome
     print(f"\n== {len(failed)} failed tests again, one after the other", flush=True)
     repeated, failed_again = _run_pytest_once([*pytest, *failed], environment, root)

@@ -162,7 +162,7 @@ class DependencyWaiter:
 
     def _raise_if_cancelled(self) -> None:
         if self._stopping.is_set():
-            raise Aborted("a stop was requested while brokers are unavailable; the next owner decides the open transaction")
+            raise Aborted("a stop was requested during a wait; the next owner decides the open transaction")
         if self._rejected is not None:
             raise self._rejected
         now = time.monotonic()

@@ -386,7 +386,8 @@ class EventConsumer:
         self.partitions.assign(starts)
         with_start = [(start.position.topic, start.position.partition) for start in starts]
         without_start = {(p.topic, p.partition) for p in partitions}.difference(with_start)
-        suspects = self._suspects.suspects_among(starts, dead) if self._suspects is not None else {}
+        member = self.partitions.member
+        suspects = self._suspects.suspects_among(starts, dead, member) if self._suspects is not None else {}
         # Only absolute offsets: after a pause the client resolves a logical offset again 500 ms later, and the answer would
         # undo a seek (librdkafka 2.16). The pause outdates a fetch that started before it: its records are not decompressed.
         leaderless = [TopicPartition(*partition, FIRST_OFFSET) for partition in sorted(without_start)]

@@ -69,7 +69,7 @@ class Signal(Enum):
     REWOUND = "rewound"
     """A rewind determined the position from which the client reads next."""
     START_UNKNOWN = "start unknown"
-    """A rewind found no position, because the partition has no leader."""
+    """A rewind found no position, because the partition has no leader. A later position must be claimed again."""
     MOVED = "moved"
     """The group's committed offset was moved, and the partition was rewound to the new offset."""
     SUSPECTED = "suspected"
@@ -197,6 +197,7 @@ def next_state(state: PartitionState, event: Event) -> PartitionState:
         stage=STAGES.get(event, {}).get(state.stage, state.stage),
         sandbox=SANDBOXES.get(event, {}).get(state.sandbox, state.sandbox),
         unavailable=_next_unavailable(state.unavailable, event),
+        holds=frozenset({"unclaimed"}) if event is Signal.START_UNKNOWN else state.holds,
     )
     return state if after == state else after
 

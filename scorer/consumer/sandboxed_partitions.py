@@ -31,7 +31,7 @@ class SandboxedInputPartitions:
         self.cleared: set[Partition] = set()
         self._sandbox = sandbox
         self._owner = owner
-        self._paused: set[Partition] = set()
+        self._members: set[str] = set()
         self._waiting: tuple[Partition, list[Row]] | None = None
 
     def __bool__(self) -> bool:
@@ -40,22 +40,28 @@ class SandboxedInputPartitions:
     def __contains__(self, partition: object) -> bool:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
-    def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners) -> dict[Partition, int]:
+    def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners, member: str) -> dict[Partition, int]:
         """Return the start offset of each assigned partition that must be read in the sandbox.
 
         The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if `dead` has its name or its member id, or if it has the name of this scorer but this process has never had the
-        partition: then the owner was an earlier process. The name alone shows no death: a scorer that died may have joined
+        if `dead` has its name or its member id, or if it has the name of this scorer but a member id that this process has
+        never had: then the owner was an earlier process. The name alone shows no death: a scorer that died may have joined
         again before the partition is assigned to another scorer.
+
+        Args:
+            starts: the start positions of the assigned partitions.
+            dead: the last owners that are no longer members of the group.
+            member: the current member id of this process.
         """
+        self._members.add(member)
         offsets = {}
         for start in starts:
             partition = start.position.topic, start.position.partition
             owner = start.metadata.owner
             is_dead = owner in dead.names or start.metadata.member in dead.members
-            if start.metadata.suspect or is_dead or (owner == self._owner and partition not in self._paused):
+            is_earlier_process = owner == self._owner and start.metadata.member not in self._members
+            if start.metadata.suspect or is_dead or is_earlier_process:
                 offsets[partition] = start.position.offset
-            self._paused.add(partition)
         return offsets
 
     def add(self, partition: Partition, offset: int) -> None:

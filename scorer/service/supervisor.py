@@ -283,12 +283,11 @@ class _Supervisor:
         for worker in running:
             worker.exit_code(max(0.0, deadline - time.monotonic()))
         hung = [worker for worker in running if worker.exit_code() is None]
-        for worker in hung:
-            self._kill(worker, stack_dump.PRINT_SECONDS / len(hung))
+        killed = [worker for worker in hung if self._kill(worker, stack_dump.PRINT_SECONDS / len(hung))]
         failures: list[Fatal] = []
         for worker in running:
             worker.read_messages()
-            if worker in hung:
+            if worker in killed:
                 failures.append(
                     Fatal(
                         f"worker {worker.number} did not end within {self._grace:.0f} s and was killed",
@@ -303,9 +302,11 @@ class _Supervisor:
                 failures.append(worker.failure(code))
         return failures[0] if failures else None
 
-    def _kill(self, worker: _WorkerProcess, print_seconds: float) -> None:
-        """Kill a worker that did not end in time, after it has printed its stacks."""
+    def _kill(self, worker: _WorkerProcess, print_seconds: float) -> bool:
+        """Kill a worker that did not end in time, after it has printed its stacks. Return False if it ended meanwhile."""
         worker.print_stacks(print_seconds)
+        if worker.exit_code() is not None:
+            return False
         log.error(
             "worker %d (process %d) did not end within %.0f s after SIGTERM; the stacks of its threads are above; killing it",
             worker.number,
@@ -314,6 +315,7 @@ class _Supervisor:
         )
         worker.send(signal.SIGKILL)
         worker.exit_code(self._grace)
+        return True
 
     def _running(self) -> list[_WorkerProcess]:
         return [worker for worker in self._workers if worker.running]

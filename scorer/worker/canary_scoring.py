@@ -103,7 +103,7 @@ def score_with_candidate(
         read: the batch, whose headers have been read.
         rows: the rows to answer.
         candidate: the version that answers.
-        context: its heartbeat is called before each run of the pipeline.
+        context: its check is called before each run of the pipeline, and may raise to end the call.
         alone: whether no other version answers the failed rows. Then a failed inference does not show whether the event or the
             model is at fault, so the model is checked with its control row after each failed inference.
 

@@ -109,6 +109,8 @@ def expected(state: PartitionState, event: Event) -> PartitionState:
             if positioned or event is not Signal.UNDECODABLE:
                 sandbox = SandboxUse(cell(SANDBOXES, event, sandbox.value))
             kind = cell(UNAVAILABLE, event, type(unavailable).__name__ if unavailable else "None")
+            if event is Signal.START_UNKNOWN:
+                holds = frozenset({"unclaimed"})
             unavailable = {"None": None, "Leaderless": Leaderless(), "PositionOutOfRange": unavailable}[kind]
     return PartitionState(stage, sandbox, unavailable, holds, doubted)
 

@@ -43,18 +43,21 @@ def rows(*offsets: int) -> Records:
 
 def test_partitions_of_dead_owners_are_suspects() -> None:
     begun = [beginning(0, "scoring.dead"), beginning(1, "scoring.b"), beginning(2, "")]
-    assert suspects().suspects_among(begun, DeadOwners(frozenset({"scoring.dead"}))) == {("flights", 0): 10}
+    assert suspects().suspects_among(begun, DeadOwners(frozenset({"scoring.dead"})), "m") == {("flights", 0): 10}
 
 
 def test_a_partition_of_a_scorer_that_died_and_has_joined_again_is_a_suspect() -> None:
     begun = [beginning(0, "scoring.b", "before"), beginning(1, "scoring.b", "now")]
-    assert suspects().suspects_among(begun, DeadOwners(members=frozenset({"before"}))) == {("flights", 0): 10}
+    assert suspects().suspects_among(begun, DeadOwners(members=frozenset({"before"})), "m") == {("flights", 0): 10}
 
 
-def test_those_of_an_earlier_process_of_this_name_are_suspects_once() -> None:
+def test_those_of_an_earlier_process_of_this_name_are_suspects_until_they_are_claimed() -> None:
     found = suspects()
-    assert found.suspects_among([beginning(0, "scoring.a")], DeadOwners()) == {("flights", 0): 10}
-    assert found.suspects_among([beginning(0, "scoring.a")], DeadOwners()) == {}
+    before = [beginning(0, "scoring.a", "before")]
+    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert found.suspects_among(before, DeadOwners(), "now") == {("flights", 0): 10}
+    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "now") == {}
+    assert found.suspects_among([beginning(0, "scoring.a", "now")], DeadOwners(), "joined again") == {}
 
 
 def test_records_come_as_batches_within_the_limit() -> None:
