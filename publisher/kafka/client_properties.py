@@ -1,8 +1,7 @@
-"""The rules for each property of librdkafka 2.16: whether `extra` may set it, and whether its value may be printed.
+"""The rules for each property of librdkafka 2.16: whether the setting `extra` may contain it, and whether it may be printed.
 
-This is the only table for `kafka.extra`, for a relay's `source.extra` and `destination.extra`, and for `publisher audit -X`.
-The loader of settings, `scorer config` and the page `scorer/docs/client-properties.md` use it. Properties that are not in it
-are rejected.
+These rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. The loader
+of settings, `scorer config` and the page `scorer/docs/client-properties.md` use them. All other properties are rejected.
 """
 
 import difflib
@@ -112,7 +111,7 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Properties that `extra` must not state, each with the reason."""
+"""Properties that `extra` must not contain, each with the reason."""
 
 SECRET = frozenset(
     {
@@ -129,7 +128,7 @@ SECRET = frozenset(
         "ssl.keystore.password",
     }
 )
-"""Properties that `extra` may state and whose values are never printed."""
+"""Properties that `extra` may contain, but whose values are never printed."""
 
 ALLOWED = frozenset(
     {
@@ -236,16 +235,16 @@ ALLOWED = frozenset(
         "topic.metadata.refresh.sparse",
     }
 )
-"""Properties that `extra` may state and whose values may be printed."""
+"""Properties that `extra` may contain and whose values may be printed."""
 
 LOWEST: Mapping[str, tuple[int, str]] = MappingProxyType(
     {"topic.metadata.refresh.interval.ms": (1, "partitions that are added would never be read")}
 )
-"""The lowest allowed value of a property that `extra` may state, and the reason."""
+"""The lowest allowed values of some properties, each with the reason."""
 
 
 def faults(extra: Mapping[str, object]) -> dict[str, str]:
-    """Return a text for each property of `extra` that it must not state: the reason and the remedy.
+    """Return a text with the reason and the remedy for each property that `extra` must not contain, by property.
 
     No text contains the value of a property, which may be secret.
     """
@@ -254,7 +253,7 @@ def faults(extra: Mapping[str, object]) -> dict[str, str]:
 
 
 class PropertyFaults(ValueError):
-    """`extra` states properties that it must not state. `faults` has the reason and the remedy, by property."""
+    """The setting `extra` contains forbidden properties. `faults` has the reason and the remedy, by property."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__(property_lines("extra", faults))
@@ -267,13 +266,13 @@ def property_lines(section: str, faults: Mapping[str, str]) -> str:
 
 
 def check(extra: Mapping[str, object]) -> None:
-    """Raise PropertyFaults if `extra` states a property that it must not state."""
+    """Raise PropertyFaults if `extra` contains a property that it must not contain."""
     if rejected := faults(extra):
         raise PropertyFaults(rejected)
 
 
 def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
-    """Return the lines for one of pydantic's errors in this section; None if it was not raised by `check`."""
+    """Return the lines for one of pydantic's errors in this section; None if `check` has not raised the error."""
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
 
@@ -294,4 +293,4 @@ def _at_least(lowest: int, value: object) -> bool:
     try:
         return int(str(value)) >= lowest
     except ValueError:
-        return True  # librdkafka names a value that is no number
+        return True  # librdkafka itself reports a value that is not a number

@@ -56,15 +56,15 @@ class SecuritySettings(BaseModel):
     password_file: Path | None = None
     """A file of one line that holds the password."""
     ca_file: Path | None = None
-    """The authorities that brokers' certificates come from (PEM); default: the system's."""
+    """The certificate authorities that issue the brokers' certificates (PEM); default: those of the system."""
     certificate_file: Path | None = None
     """The client's own certificate (PEM), for mutual TLS."""
     key_file: Path | None = None
-    """The key of that certificate (PEM)."""
+    """The private key of `certificate_file` (PEM)."""
     key_password_file: Path | None = None
-    """A file of one line that holds the key's password."""
+    """A file of one line that holds the password of `key_file`."""
     verify_hostname: bool = True
-    """Whether a broker's certificate must name its host."""
+    """Whether a broker's certificate must contain the host name of the broker."""
 
     @property
     def login(self) -> bool:
@@ -118,7 +118,7 @@ class SecuritySettings(BaseModel):
 
 
 def check_not_repeated(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
-    """Raise SecurityFault if `extra` sets what `security` already sets."""
+    """Raise SecurityFault if `extra` sets a property that `security` already sets."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
         _fail(f"extra.{key}", f"{section}.security sets this already; remove it from {section}.extra")
 
