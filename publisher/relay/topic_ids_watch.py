@@ -65,7 +65,7 @@ class TopicPoller:
             self._refresh_requested.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
 
     def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - subclasses use them
-        """Return whether `found` and `seen` are updated with this answer. An error that it raises ends the thread."""
+        """Return whether to update `found` and `seen` with this answer. Any error that this method raises ends the thread."""
         return True
 
 

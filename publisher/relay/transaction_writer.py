@@ -24,7 +24,7 @@ from publisher.transactions.exactly_once import Produce, TransactionSession
 from publisher.transactions.session import Record
 
 CHECKPOINT_SECONDS = 1.0  # between transactions without copies: positions also advance past markers and filtered records
-SEEN_SECONDS = 5.0  # when a transaction begins, the topic ids must have been confirmed so recently; a busy broker needs 2 s
+SEEN_SECONDS = 5.0  # the greatest age of the last confirmed topic ids when a transaction begins; a busy broker needs 2 s
 USUAL_COMMIT_SECONDS = 0.005
 LONGEST_REST_SECONDS = 0.050  # after a small transaction, because every transaction is work for the broker
 SMALL = 500  # a transaction of fewer records is small
@@ -70,7 +70,7 @@ class WorkerContext:
 
 
 class TransactionWriter:
-    """Publishes one transaction after another. The worker's thread owns it, except for `open`.
+    """Publishes one transaction after another. The worker's thread calls all methods except `open`.
 
     Attributes:
         rest_until: when the next transaction should begin at the earliest (monotonic seconds).
@@ -177,8 +177,8 @@ class TransactionWriter:
     def _ownership_record(self) -> Record:
         """Return the record for the session's ownership check: the current checkpoint of any route of the lane.
 
-        Before the lane has a route, it is the registration. Later the registration must not be written again: it would hide the
-        registration of a process that has replaced this one.
+        Before the lane has a route, the record is the registration of this process. Later the registration must not be written
+        again, because it would hide the registration of a process that has replaced this one.
         """
         for route in self._state.routes.values():
             return self._shared.checkpoint(route)
