@@ -1,6 +1,6 @@
 """The clock, the liveness signal and the cancellation of a piece of work, passed down as one value.
 
-It depends on nothing of the product, and does no I/O of its own.
+The module depends on no other module of the product, and does no I/O of its own.
 """
 
 import time

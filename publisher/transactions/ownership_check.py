@@ -25,7 +25,7 @@ class OwnershipCheck:
 
     Args:
         pool: the producers of the session.
-        calls: make the calls of these producers.
+        calls: makes the broker calls of these producers.
         record: returns the record that a producer commits for a check.
         slow_seconds: a producer whose commit takes this long is replaced by a successor.
     """
@@ -43,7 +43,7 @@ class OwnershipCheck:
     def check_successors(self) -> None:
         """Check the ownership if producers were replaced by successors since the last check.
 
-        Every producer that is not such a successor commits a record.
+        Every producer that is not a successor since the last check commits a record.
         """
         unconfirmed = self._pool.unconfirmed_ids
         if not unconfirmed:
