@@ -41,7 +41,7 @@ class Answered(NamedTuple):
 
     Attributes:
         offset: the input offset of the event.
-        key: the key of the event; None if it has none.
+        key: the key of the event; None if the event has no key.
         arm: the arm that the score names for the event.
         role: the role of the model version that has scored the event: `arm`, or the champion if it replaced the canary.
     """

@@ -45,7 +45,7 @@ class RepeatedIds:
         return int(self._repetitions.sum()) * self.sampled
 
     def _merge(self) -> None:
-        """Merge pending hashes into the table, and thin it until it fits."""
+        """Merge pending hashes into the table, and drop ids until the table fits."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending = []
         self._pending_count = 0

@@ -123,7 +123,7 @@ class RegionsAudit:
             region: the region.
             partition: the input partition in this region.
             offsets: the (n,) offsets of the answered events in this partition.
-            ids: the (n,) 64-bit hashes of their ids; None if the answers have no ids.
+            ids: the (n,) 64-bit hashes of the ids of the answers; None if the answers have no ids.
         """
         homes_here = self._copies.get((region, partition))
         if homes_here is None:

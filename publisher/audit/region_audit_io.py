@@ -83,7 +83,7 @@ def audit(
     """Read every region, and count events and answers over all of them.
 
     Raises:
-        Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if it does not answer.
+        Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if a broker does not answer.
     """
     count = RegionsAudit()
     readings = [_RegionReader(side, answer_seconds) for side in sides]

@@ -40,7 +40,7 @@ class CopyReport(Report):
     expired: int = 0
     """Records without a copy that are older than every copy that the destination still retains."""
     refused: int = 0
-    """Records that are in the refusal topic and have no copy."""
+    """Records without a copy that a relay has written to the refusal topic."""
     not_selected: int = 0
     """Records that are not to be copied: the filter excludes them, or they come from the destination."""
     others: int = 0

@@ -1,4 +1,4 @@
-"""Read topics and skip unreadable compressed batches, so that no batch stops an audit or ends its process.
+"""Read topics and skip unreadable compressed batches, so that no batch stops an audit or crashes its process.
 
 A batch is not even fetched if a dead letter, or a record that the relay has written to its refusal topic, names it as
 unreadable.

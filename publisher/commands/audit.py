@@ -65,7 +65,7 @@ def audit(
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer of a broker.", min=0.1)] = ANSWER_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Count lost, duplicated, invented and reordered records: of scores, or of the copies of a relay (CONFIG).
+    """Count lost, duplicated, invented and reordered records among scores or, with CONFIG, among the copies of a relay.
 
     The exit code is 1 if any of these counts is not 0. publisher/docs/audit.md explains each count.
     """

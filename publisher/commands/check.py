@@ -37,7 +37,7 @@ def check(
 def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
     """Check both clusters, the rights, the topics and the checkpoint topic.
 
-    Stops early if the remaining checks depend on a failed one.
+    Stops early if the remaining checks depend on a check that has failed.
     """
     try:
         check_reachable(settings)

@@ -51,7 +51,7 @@ def set_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Set the position of a source topic. A running relay ends, and continues there when it is started again."""
+    """Set the position of a source topic. A running relay ends, and continues from this position when it is started again."""
     _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
 
 

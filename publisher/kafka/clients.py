@@ -50,12 +50,12 @@ class KafkaSettings(BaseModel):
     group_protocol: Literal["classic", "consumer"] = "classic"
     """`consumer` selects the protocol of KIP-848, which halves the pause of a rebalance if the broker allows short sessions."""
     session_timeout_ms: int = Field(default=10_000, ge=1_000, le=1_800_000)
-    """How long after a crash of a consumer the group reassigns its partitions (ms)."""
+    """How long the partitions of a crashed consumer stay assigned to it (ms)."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
     """How long the broker may take to confirm a batch (ms)."""
     security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
-    """Properties of librdkafka (tuning, other mechanisms), except those that a guarantee needs; secrets are never printed."""
+    """Properties of librdkafka (tuning, other mechanisms) that do not weaken a guarantee; secrets are never printed."""
 
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
@@ -353,5 +353,5 @@ def is_group_auth_noise(error: KafkaError) -> bool:
 
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """Create an administrative client. It calls `watch` with its errors while it is polled."""
+    """Create an administrative client. While the client is polled, it calls `watch` with its errors."""
     return _create(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

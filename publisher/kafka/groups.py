@@ -239,7 +239,7 @@ def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDes
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
-    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, the right is unchecked."""
+    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, return without a check."""
     descriptions = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     missing_rights = [Right(READ, GROUP, group)]
     try:

@@ -290,7 +290,7 @@ class Sandboxed:
     def _count_careful_bytes(self, size: int) -> None:
         """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
 
-        A fetch that contains an unreadable batch is smaller, so an unreadable batch would have been reached by then.
+        The fetch that contained the unreadable batch was smaller, so the batch would have been reached by then.
         """
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:

@@ -33,7 +33,7 @@ PROPERTIES = frozenset(
 
 
 class SecurityFault(ValueError):
-    """A setting of a section `security` that contradicts the others, or whose file cannot be used."""
+    """A setting of a section `security` contradicts the other settings, or names a file that cannot be used."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -159,7 +159,7 @@ def properties(security: SecuritySettings) -> dict[str, str]:
 
 
 def resolve(around: Any, base: Path) -> None:
-    """Make relative paths in the section `security` absolute, before it is validated.
+    """Make relative paths in the section `security` absolute, before the section is validated.
 
     Args:
         around: the raw values of the section that contains `security`; they are changed.
@@ -172,7 +172,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
+    """Return the line for one of pydantic's errors at `key`; None if the error is not a SecurityFault."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

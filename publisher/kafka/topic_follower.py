@@ -85,7 +85,7 @@ class TopicFollower:
                 self._handle_error(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
-        """Yield every record up to the current ends. Waits for transactions that are open there."""
+        """Yield every record up to the current ends. Waits for transactions that are open before these ends."""
         for messages in self._batches_to_end():
             yield from messages
 

@@ -1,7 +1,8 @@
 """Copy a set of partitions with one consumer in one thread, in one transaction after another.
 
 `transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker
-begins at the given positions and never restarts. Any other error ends the worker, and `RelayRun.supervise` raises this error.
+begins at the given positions and never restarts. Every error that does not concern a single record ends the worker, and
+`RelayRun.supervise` raises this error.
 """
 
 import logging
@@ -228,7 +229,7 @@ class CopyWorker:
             raise Aborted(f"the source reports: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
-        """Publish a result of the sandbox. If it releases the partition, assign the partition to the consumer again."""
+        """Publish a result of the sandbox. If the sandbox has released the partition, the lane's consumer continues with it."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)

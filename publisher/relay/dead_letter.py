@@ -65,7 +65,7 @@ class TransactionLimit:
         self._candidates = dict(candidates)
 
     def record_isolation(self) -> None:
-        """End the search: the rejected record was alone in its transaction and is known now."""
+        """End the search, because the rejected record was alone in its transaction and is known now."""
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:

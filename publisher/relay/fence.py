@@ -51,8 +51,8 @@ def fence(
 
     During the call, a lane of the replaced process may still replace a producer, and so take over one of its two ids again. The
     next commit of this lane uses the other id. If this process owns the other id already, that commit fails and the lane ends.
-    If not, this process takes over the other id, and then commits a record with each id of the lane. Its commit with the id
-    that it has lost fails, so that this call raises an error.
+    If not, this process takes over the other id, and then commits a record with each id of the lane. The commit with the lost
+    id fails, so that this call raises an error.
 
     Args:
         settings: the settings of the relay.

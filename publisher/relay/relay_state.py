@@ -46,8 +46,8 @@ class LaneState:
     def lag_seconds(self, now_ms: int) -> float:
         """Return the lag of the lane in seconds: the largest lag of a partition with a backlog; 0 without a backlog.
 
-        The lag of a partition is the shorter of the time since the timestamp of its last copied record, and the time since it
-        last had no backlog.
+        The lag of a partition is the shorter of two times: the time since the timestamp of the last copied record, and the time
+        since the partition last had no backlog.
         """
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
         last_level = [max(route.timestamp_ms, route.level_ms) for route in behind]

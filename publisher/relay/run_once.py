@@ -173,7 +173,7 @@ class RelayRun:
     def _source_topics(self, deadline: float) -> dict[str, Topic]:
         """Return the source topics to copy. Raises Fatal if one is missing after the deadline (monotonic seconds).
 
-        Until the deadline the method waits for missing topics, because a broker that has just restarted may not know all yet.
+        Until the deadline the method waits, because a broker that has just restarted may not know all topics yet.
         """
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])

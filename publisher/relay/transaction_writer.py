@@ -1,4 +1,4 @@
-"""Publish the transactions of a lane: records, and the checkpoints after them, atomically.
+"""Publish the transactions of a lane (a copying thread): records and the checkpoints after them, atomically.
 
 The writer owns the lane's transaction session. It does not read the source, and does not decide what happens after a rejected
 transaction.
@@ -30,7 +30,7 @@ LONGEST_REST_SECONDS = 0.050  # after a small transaction, because every transac
 SMALL = 500  # a transaction of fewer records is small
 
 Fill = Callable[[Produce], tuple[int, int]]
-"""Produces the records of a transaction; returns how many records were read for it, and the bytes of their values."""
+"""Produces the records of a transaction; returns how many source records were read, and the bytes of their values."""
 
 
 def rest_after(commit_seconds: float) -> float:

@@ -203,7 +203,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
 
     Args:
         app: the application.
-        *others: expected error classes besides Fatal. They may have the attributes `hint` and `exit_code`, as Fatal.
+        *others: expected error classes besides Fatal. Their instances may have the attributes `hint` and `exit_code` of Fatal.
     """
     from publisher.runtime.configuration import SettingsError
 

@@ -38,7 +38,7 @@ class DependencyUnavailable(Fatal):
 
     Attributes:
         dependency: the dependency, one of KINDS.
-        retry_seconds: the time before a retry makes sense.
+        retry_seconds: how long to wait before a retry.
     """
 
     def __init__(self, dependency: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:

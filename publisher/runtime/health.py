@@ -22,7 +22,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class HealthServer:
-    """Serves the endpoints until `close`. Raises Fatal with exit code 2 if it cannot listen.
+    """Serves the endpoints until `close`. Raises Fatal with exit code 2 if the server cannot listen at the address.
 
     Args:
         listen: the address, `host:port`.

@@ -66,7 +66,11 @@ class UncommittedPositions:
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due: no commit is pending, and CHECKPOINT_SECONDS have passed."""
+        """Return whether a checkpoint is due.
+
+        A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
+        since the oldest position in `published` was published.
+        """
         return (
             bool(self.published)
             and not self.committing
@@ -267,7 +271,7 @@ class CheckpointSession:
         self._committed(self._clock() - began)
 
     def _flush(self, seconds: float) -> None:
-        """Wait until every record is confirmed. Raises Aborted if one failed or took too long."""
+        """Wait until every record is confirmed. Raises Aborted if a record has failed or is not confirmed in time."""
         unsent = self._producer.flush(seconds)
         if unsent and self._failure is None:
             self._failure = Aborted(f"{unsent} records were not confirmed within {seconds:g} s")

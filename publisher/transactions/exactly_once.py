@@ -46,7 +46,7 @@ ABORT_SECONDS = 1.0  # after a rejected record an abort may wait in vain for the
 
 Produce = Callable[..., None]  # as `Producer.produce`
 Write = Callable[[Produce], bool]
-"""Writes the records of a transaction. Returns whether there are any."""
+"""Writes the records of a transaction. Returns whether it has written any records."""
 Failure = TypeVar("Failure", bound=Exception)
 
 
@@ -57,10 +57,10 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
-    If a session sends consumer offsets, the group coordinator fences it after another member has taken over. A session that
-    sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to check
-    that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record cannot
-    recover from an unknown outcome.
+    If a session sends consumer offsets, the group coordinator fences the session after another member has taken over. A session
+    that sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to
+    check that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record
+    cannot recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
@@ -238,8 +238,8 @@ class TransactionSession:
     def recover(self) -> None:
         """Commit or abort the open transaction, with the steps that `RECOVERIES` names for the failed state.
 
-        A confirmed abort ends the transaction. Otherwise the initialisation of a successor with the same id ends it. Afterwards
-        the committed offsets show whether the transaction is visible.
+        A confirmed abort ends the transaction. Without a confirmed abort, the initialisation of a successor with the same id
+        ends the transaction. Afterwards the committed offsets show whether the transaction is visible.
 
         Raises:
             Fatal: if the broker rejects the initialisation of a successor.

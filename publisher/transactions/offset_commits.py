@@ -13,7 +13,7 @@ class GroupCommits:
     """Creates a consumer that joins a group, and commits offsets for this group. The consumer's thread owns the instance.
 
     Args:
-        make_consumer: returns a consumer that reports the results of asynchronous commits to its argument, `on_commit`.
+        make_consumer: returns a consumer. Its argument is the callback for the results of asynchronous commits.
 
     Attributes:
         consumer: the current consumer.

@@ -45,7 +45,7 @@ class RetryingCalls:
     """Makes the broker calls of one session. `clock` is monotonic, in seconds.
 
     A call is repeated for up to `transaction_seconds`. `began` is when the last call started, so that another thread can
-    measure for how long it hangs.
+    measure how long this call hangs.
     """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:

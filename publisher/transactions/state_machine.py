@@ -45,7 +45,7 @@ class Recovery(NamedTuple):
     """The actions that end the open transaction after a failure.
 
     Attributes:
-        abort: whether the producer first aborts the transaction, which is impossible while one of its calls hangs.
+        abort: whether the producer first aborts the transaction. This is impossible while a call of the producer hangs.
         abort_decides: whether a confirmed abort completes the recovery. Otherwise the recovery also waits until no other
             transaction is open (`wait_for_open_transactions.py`).
         replace_producer: whether a successor takes over the id even after a confirmed abort.
@@ -102,9 +102,9 @@ def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
 
     Args:
         error: the error.
-        fenced_by_ids: whether the session has an ownership record. Its owner, the relay, isolates a rejected record by itself,
-            so every failed record counts as rejected. For a session that sends offsets only the broker's own rejection counts,
-            because after other failures the remaining producers of the pool are not usable.
+        fenced_by_ids: whether the session has an ownership record. The owner of such a session, the relay, isolates a rejected
+            record by itself, so every failed record counts as rejected. For a session that sends offsets, only the broker's own
+            rejection counts, because after other failures the remaining producers of the pool are not usable.
     """
     if isinstance(error, RecordFailed if fenced_by_ids else RecordRejected):
         return SessionStep.REJECT
