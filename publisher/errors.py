@@ -29,16 +29,16 @@ class Retriable(Exception):
 class Aborted(Exception):
     """The open transaction must not commit, or its outcome is unknown.
 
-    The caller recovers the session, and reads again from the committed offsets.
+    The caller must recover the session, and read again from the committed offsets.
     """
 
 
 class Abandoned(Aborted):
-    """The process must stop, and its work takes too long for that. Work that was published before is valid."""
+    """The process must stop, and gives up the batch in progress because it takes too long. Earlier commits stay valid."""
 
 
 class Evicted(Aborted):
-    """The consumer group rejects the offsets of this member, because it has rebalanced or has removed the member.
+    """The consumer group rejects the offsets of this member, because the group has rebalanced or has removed the member.
 
     The next poll of the consumer shows which of the two has happened.
     """
@@ -54,10 +54,9 @@ class RecordRejected(RecordFailed):
     """The broker will never accept one or more records: too large, invalid, or with a timestamp out of bounds.
 
     Attributes:
-        records: the records of which one or more are rejected, as the objects that were passed to the session; empty if they
-            are unknown.
-        certain: whether all of `records` are rejected. Otherwise at least one of them is.
-        one_or_all: whether, in each partition, either exactly one of `records` is rejected or all of them are.
+        records: the records that may be rejected, as the objects that were passed to the session; empty if they are unknown.
+        certain: True if all of `records` are rejected. False if at least one of them is rejected, and it is unknown which.
+        one_or_all: True if, in each partition, either exactly one record in `records` is rejected or all of them are.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class RecordRejected(RecordFailed):
 
 
 class MemberLost(Aborted):
-    """This consumer is no longer a member of its group and cannot rejoin: the process must create another consumer."""
+    """This consumer is no longer a member of its group and cannot rejoin. The process must create a new consumer."""
 
 
 class Fenced(Aborted):
     """Another producer has initialised the transactional.id of this producer.
 
-    If the error repeats, two processes run under the same replica name.
+    If the error repeats, two running processes use the same transactional.id because of a wrong configuration.
     """
 
 

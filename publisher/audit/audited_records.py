@@ -20,7 +20,7 @@ Offset = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_OFFSET)]
 PartitionNumber = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_PARTITION)]
 RecordT = TypeVar("RecordT")
 AsJson = Callable[[bytes], bytes]
-"""Converts a score record of any format to JSON; raises ValueError for other bytes."""
+"""Converts a score record from the format of the score topics to JSON; raises ValueError for bytes of another format."""
 KINDS = {"scored": int(Kind.SCORED), "expired": int(Kind.EXPIRED), "fallback": int(Kind.FALLBACK)}
 
 
@@ -44,10 +44,10 @@ class AuditedScore(msgspec.Struct, gc=False):
 
 
 class DeadSource(NamedTuple):
-    """The events that a dead letter answers: those from the offset `first` to the position `source`, both inclusive.
+    """The events that a dead letter answers: the events from the offset `first` to the position `source`, both inclusive.
 
-    `ranged` is whether the dead letter is for an unreadable batch, which may have one record only. Otherwise it is for one
-    event.
+    `ranged` is True if the dead letter is for an unreadable batch, even for a batch of one record. It is False if the dead
+    letter is for a single event.
     """
 
     first: int
@@ -62,7 +62,9 @@ class SwapShares(msgspec.Struct, frozen=True, gc=False):
 
 
 class SwapRecord(msgspec.Struct, gc=False):
-    """The fields of a swap record that the audits use. A scorer writes it when another version takes over a partition.
+    """The fields of a swap record that the audits use.
+
+    A scorer writes a swap record when another model version takes over a partition.
 
     `DeletedTopicFilter` explains `topic_id`, `scores_from` and `letters_from`.
     """
@@ -82,9 +84,10 @@ class SwapRecord(msgspec.Struct, gc=False):
 class DeletedTopicFilter:
     """Distinguishes answers to a deleted input topic from answers to the current topic of the same name.
 
-    A swap record contains the id of its input topic. The first swap record under a new id contains the offsets at which the
-    answers to the new topic begin: for each partition of the scores (`scores_from`) and of the dead letters (`letters_from`).
-    `ids` are the current ids by topic. If the id of a topic is unknown, all answers count as answers to the current topic.
+    Each swap record contains the id of its input topic. The first swap record with a new topic id also contains the offsets at
+    which the answers to the new topic begin: `scores_from` has one offset for each partition of the scores, and `letters_from`
+    one for each partition of the dead letters. `ids` has the current id of each input topic. If the id of a topic is unknown,
+    all answers count as answers to the current topic.
     """
 
     def __init__(self, ids: Mapping[str, str]) -> None:
@@ -108,7 +111,7 @@ class DeletedTopicFilter:
         Args:
             source: the input partition of the answered event.
             output: the partition that contains the answer.
-            offset: the offset of the answer there.
+            offset: the offset of the answer in `output`.
             dead: whether the answer is a dead letter.
         """
         if source not in self._first_offsets:
@@ -124,7 +127,7 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 def decoded(
     batch: PartitionBatch, decode: Callable[[bytes], RecordT], as_json: AsJson = bytes
 ) -> Iterator[tuple[int, RecordT | None]]:
-    """Yield the offset of each record, and its decoded value; None if `as_json` or `decode` rejects the value."""
+    """Yield each record's offset and decoded value. The value is None if `as_json` or `decode` rejects the record."""
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             yield offset, decode(as_json(message.value() or b""))
@@ -133,7 +136,7 @@ def decoded(
 
 
 def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None]]:
-    """Yield the offset of each dead letter, and the events that it answers; None if its headers do not name them."""
+    """Yield each dead letter's offset and the events that it answers, or None if the headers do not name these events."""
     for offset, headers in zip(batch.offsets, headers_of(batch.messages)[0], strict=True):
         try:
             yield offset, dead_source(headers or ())
@@ -144,7 +147,8 @@ def dead_sources(batch: PartitionBatch) -> Iterator[tuple[int, DeadSource | None
 def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource:
     """Parse the headers `dead.source` and `dead.first` of a dead letter.
 
-    The last `dead.source` counts, and a `dead.first` after it. Earlier headers of these names are part of the event.
+    Only the last `dead.source`, and a `dead.first` after it, are used. Earlier headers with these names belong to the
+    dead-lettered event itself.
 
     Raises:
         ValueError: if the headers are missing or invalid.
@@ -165,7 +169,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
 
 
 def feed_scores(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter, as_json: AsJson = bytes) -> None:
-    """Add a batch of score records to the audit. The batches of an output partition must be added in their order."""
+    """Add a batch of score records to the audit. The batches of an output partition must be added in offset order."""
     by_source: dict[Partition, list[AuditedScore]] = {}
     keys: dict[Partition, list[bytes | None]] = {}
     for (offset, record), message in zip(decoded(batch, decode_score, as_json), batch.messages, strict=True):

@@ -1,8 +1,9 @@
-"""Check that each event was answered by the arm of its key, champion or canary. Pure: keys, arms and splits in, faults out.
+"""Check that each event was answered by the arm that the event's key belongs to. Pure.
 
-The traffic split is recomputed from the topics alone, without the registry. A swap record contains the offset from which a
-split applies, the canary's share of the keys, and the seed of the hash. `bucket = xxh64(key, seed) mod 10,000`; a canary with p
-percent owns the buckets below 100 p. For an event without a key, its position `topic/partition/offset` is hashed.
+A traffic split divides the keys between two arms, the champion and the canary. The split is recomputed from the topics alone,
+without the registry: a swap record contains the first offset that a split applies to, the canary's share of the keys, and the
+seed of the hash. The bucket of a key is `xxh64(key, seed) mod 10,000`. A canary with p percent owns the buckets below 100 p.
+For an event without a key, the position `topic/partition/offset` of the event is hashed.
 """
 
 from bisect import bisect_right
@@ -23,9 +24,9 @@ class Shares(NamedTuple):
     """A traffic split of one input partition, which applies from `offset` up to the offset of the next split.
 
     Attributes:
-        offset: the first offset.
-        revision: the channel revision of the split.
-        percent: the canary's share of the keys.
+        offset: the first offset that the split applies to.
+        revision: the revision of the registry channel that has set the split.
+        percent: the canary's share of the keys in percent.
         seed: the seed of the hash of keys.
     """
 
@@ -40,9 +41,9 @@ class Answered(NamedTuple):
 
     Attributes:
         offset: the input offset of the event.
-        key: the key of the event; None if it has none.
+        key: the key of the event; None if the event has no key.
         arm: the arm that the score names for the event.
-        role: the role of the version that has scored the event: this arm, or the champion in place of the canary.
+        role: the role of the model version that has scored the event: `arm`, or the champion if it replaced the canary.
     """
 
     offset: int
@@ -59,13 +60,14 @@ class Assignment:
         self._shares: list[Shares] = []
 
     def add(self, shares: Shares) -> None:
-        """Add a traffic split. It may be added several times, because several swap records may contain the same split."""
+        """Add a traffic split. The same split may be added several times, because several swap records may contain it."""
         self._shares = sorted({*self._shares, shares})
 
     def misassigned(self, answers: Iterable[Answered]) -> list[int]:
-        """Return the input offsets of misassigned events.
+        """Return the input offsets of the events whose scores name a wrong arm or role.
 
-        The score of such an event names another arm than that of its key, or a role that is neither this arm nor the champion.
+        An arm is wrong if the event's key belongs to the other arm. A role is wrong if it is neither the arm that the key
+        belongs to nor the champion.
         """
         starts = [shares.offset for shares in self._shares]
         return [answer.offset for answer in answers if not self._right(answer, starts)]

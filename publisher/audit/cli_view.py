@@ -17,7 +17,7 @@ from publisher.runtime.command_line import err_console, print_data
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress bars on stderr if it is a terminal."""
+    """Yield a progress function, which shows progress bars on stderr if stderr is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
@@ -31,7 +31,7 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report, and without JSON the verdict on stderr. Raises typer.Exit with code 1 if the report has a fault."""
+    """Print the report and, unless `as_json`, the verdict on stderr. Raises typer.Exit with code 1 if there is a fault."""
     print_data(as_json, report.to_dict(), lambda: table(report))
     faults = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:

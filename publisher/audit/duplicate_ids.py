@@ -1,8 +1,9 @@
-"""Count repeated ids in bounded memory: a table of 64-bit hashes, thinned by hash when it is full.
+"""Count repeated ids in bounded memory, exactly or from a sample of the ids.
 
-Thinning keeps or drops an id with all its occurrences. The repetitions in a sample of one in k ids, multiplied by k, therefore
-estimate all repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 such
-pairs are expected in 100 million ids.
+A table holds a 64-bit hash of each id. When the table is full, only the ids with the lowest hashes are kept, so that an id is
+kept or dropped with all its occurrences. The repetitions in a sample of one in k ids, multiplied by k, therefore estimate all
+repetitions (distinct sampling; Gibbons, VLDB 2001). Two ids with the same hash count as a repetition: 0.0003 such pairs are
+expected in 100 million ids.
 """
 
 import numpy as np
@@ -10,15 +11,15 @@ from numpy.typing import NDArray
 
 Hashes = NDArray[np.int64]
 
-TABLE_LIMIT = 4_194_304  # ids; 8 bytes each, 24 for one that was repeated: 32 to 96 MiB
-PENDING_LIMIT = 1_048_576  # merged at once, which sorts the table
-SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4): hash(int) is no hash in Python
+TABLE_LIMIT = 4_194_304  # ids; 8 bytes each, 24 for a repeated id: 32 to 96 MiB
+PENDING_LIMIT = 1_048_576  # hashes that are collected before they are merged, because each merge sorts the table
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing (Knuth, TAOCP 3, 6.4): Python's hash(int) is the int
 
 
 class RepeatedIds:
     """Counts repeated ids: the occurrences of each id after its first occurrence.
 
-    `sampled` is k: the count is an estimate from one id in k; with k = 1 it is exact.
+    The count comes from a sample of one in `sampled` ids. It is exact if `sampled` is 1, otherwise it is an estimate.
     """
 
     def __init__(self, limit: int = TABLE_LIMIT, pending_limit: int = PENDING_LIMIT) -> None:
@@ -39,12 +40,12 @@ class RepeatedIds:
             self._merge()
 
     def count(self) -> int:
-        """Return the number of occurrences after the first of each id; an estimate if `sampled` is not 1."""
+        """Return the number of occurrences of ids after their first occurrence; an estimate if `sampled` is not 1."""
         self._merge()
         return int(self._repetitions.sum()) * self.sampled
 
     def _merge(self) -> None:
-        """Merge pending hashes into the table, and thin it until it fits."""
+        """Merge pending hashes into the table, and drop ids until the table fits."""
         mentions = np.sort(np.concatenate([self._table, *self._pending]))
         self._pending = []
         self._pending_count = 0
@@ -61,7 +62,7 @@ class RepeatedIds:
             self._thin_out()
 
     def _thin_out(self) -> None:
-        """Drop the ids that are not in the sample of one in `sampled`: the sample has the lowest hashes of the sorted table."""
+        """Drop the ids that are not in the sample of one in `sampled` ids. The sample has the lowest hashes."""
         if self.sampled > 1:
             limit = np.uint64(2**64 // self.sampled)
             self._table = self._table[: np.searchsorted(self._table, limit)].copy()

@@ -1,8 +1,9 @@
 """The audit of events: was every event answered once, in order, and by no older version than the event before it?
 
-Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Everything is counted by source position (topic,
-partition, offset), because producers may repeat business ids. Memory: at most three bits per event (read, answered, and scored
-by which digest), at most 96 MiB for ids, and nothing for answers to events outside the audited offsets.
+Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by source position (topic,
+partition, offset), because producers may repeat business ids. Memory: at most three bits per event, one for each set of offsets
+that contains the event (read events, answered events, and the events that each model digest has scored); at most 96 MiB for
+ids; nothing for answers to events outside the audited offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from publisher.kafka.partitions import Partition
 
 
 class Kind(IntEnum):
-    """The kind of an answer to an event: a score, an expired event, a dead letter, or the constant of `model.fallback`."""
+    """The kind of an answer: a score, a notice that the event expired, a dead letter, or the constant of `model.fallback`."""
 
     SCORED = 0
     EXPIRED = 1
@@ -37,10 +38,10 @@ class Window:
     Attributes:
         lo: the first audited offset.
         hi: the offset after the last audited one.
-        end: the first offset that did not exist when the answers were read: answers to it and to later offsets are phantoms.
-            None stands for `hi`.
-        due: the position that the group had committed before that: unanswered events at or after it are pending, not missing.
-            None stands for `hi`.
+        end: the end offset of the partition, requested before the answers were read. Answers to this or a later offset are
+            phantoms. None stands for `hi`.
+        due: the position that the consumer group had committed before the answers were read. Unanswered events at or after
+            this position are pending, not missing. None stands for `hi`.
     """
 
     lo: int
@@ -59,7 +60,7 @@ class AuditedAnswers:
         offsets: (n,) input offsets of the answered events.
         kinds: (n,) values of Kind.
         digests: the digest of the model version that has given all answers, or one digest per answer; "" for dead letters.
-        ids: (n,) 64-bit hashes of the ids; None if the answers have no ids.
+        ids: (n,) 64-bit hashes of the event ids; None if the answers have no ids.
     """
 
     output: Partition
@@ -90,7 +91,7 @@ class EventReport(Report):
     dead_lettered: int = 0
     """Answers that are dead letters. A dead letter for an unreadable batch answers each of its offsets."""
     missing: int = 0
-    """Events without an answer, although the group has committed them (without a group: any)."""
+    """Events without an answer, although the group has committed them. If no group is given, all events without an answer."""
     duplicates: int = 0
     """Second and further answers to one event."""
     phantoms: int = 0
@@ -98,21 +99,21 @@ class EventReport(Report):
     out_of_order: int = 0
     """Scores that come after the score of a later event of the same input partition."""
     version_regressions: int = 0
-    """Events scored by an older version than one that had taken over their partition before them."""
+    """Events scored by an older version although a newer version had taken over their partition at an earlier offset."""
     misassigned: int = 0
-    """Scores of another arm than the event's key belongs to; or whose `role` is neither that arm nor the champion."""
+    """Scores that name another arm than the one of the event's key, or a `role` that is neither this arm nor the champion."""
     uncommitted: int = 0
-    """Answers that can be read while the group has not committed their events."""
+    """Answers that are visible although the group has not committed their events."""
     unreadable: int = 0
     """Records in the output, dead-letter or swap topics that cannot be decoded."""
     pending: int = 0
-    """Events without an answer that the group has not committed: they are still to come."""
+    """Events without an answer that the group has not committed yet; their answers are still to come."""
     repeated_ids: int = 0
-    """Answered events whose id an earlier one had; producers may repeat ids."""
+    """Answered events with the id of an earlier answered event. This is no fault, because producers may repeat ids."""
     ids_sampled: int = 1
-    """1: `repeated_ids` is exact; k: it is an estimate from one id in k."""
+    """1 if `repeated_ids` is exact. A larger number k if `repeated_ids` is an estimate from one in k ids."""
     gone: int = 0
-    """Answers to events that were deleted with their topic; no other count has them."""
+    """Answers to events that were deleted with their topic; no other count includes these answers."""
 
 
 class _Ledger:
@@ -136,7 +137,7 @@ class Audit:
     """
 
     def __init__(self, windows: Mapping[Partition, Window]) -> None:
-        """Create the audit; `windows` names every input partition."""
+        """Create an audit of the input partitions in `windows`."""
         self._ledgers = {partition: _Ledger(partition, window) for partition, window in windows.items()}
         self._report = EventReport()
         self._kinds = np.zeros(len(Kind), np.int64)
@@ -144,7 +145,7 @@ class Audit:
         self._ids = RepeatedIds()
 
     def add_inputs(self, partition: Partition, offsets: Offsets) -> None:
-        """Add the (n,) offsets of the events of an input partition. Offsets may have gaps, which transactions leave.
+        """Add the (n,) offsets of the events of an input partition. The offsets may have gaps, which transactions leave.
 
         Raises:
             KeyError: if the partition has no window.
@@ -153,14 +154,14 @@ class Audit:
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
-        """Add the content of a swap record: a version that takes over a partition, and the traffic split from there on.
+        """Add the content of a swap record: the version that takes over a partition, and the traffic split from that offset on.
 
         A partition without a window is ignored.
 
         Args:
             partition: the input partition.
             swap: the cut-over to the version.
-            percent: the canary's share of the keys.
+            percent: the canary's share of the keys in percent.
             seed: the seed of the hash of keys.
         """
         if partition in self._ledgers:
@@ -170,7 +171,7 @@ class Audit:
             ledger.split = ledger.split or percent > 0
 
     def check_assigned_arms(self, source: Partition, answers: Sequence[Answered]) -> None:
-        """Check the arms that scores of one input partition name. All swap records must have been added before."""
+        """Check the arms in the scores of one input partition. All swap records must have been added before."""
         ledger = self._ledgers.get(source)
         if ledger is None or not (ledger.split or any(answer.arm != CHAMPION or answer.role != CHAMPION for answer in answers)):
             return
@@ -179,9 +180,10 @@ class Audit:
         self._count_fault("misassigned", len(misassigned), source, misassigned)
 
     def set_committed(self, partition: Partition, offset: int) -> None:
-        """Set the position that the group has committed in an input partition, requested after the answers were read.
+        """Set the position that the group has committed in an input partition.
 
-        Answers to events at or after this position count as uncommitted. Without this call no answer does.
+        The position must be requested after the answers were read. Answers to events at or after this position count as
+        uncommitted. Without this call, no answer counts as uncommitted.
 
         Raises:
             KeyError: if the partition has no window.
@@ -197,7 +199,11 @@ class Audit:
         self._report.gone += count
 
     def add_answers(self, answers: AuditedAnswers) -> None:
-        """Add a batch of scores, expired answers or dead letters. Answers to events outside the window are ignored."""
+        """Add a batch of answers.
+
+        Answers in a partition without a window, or at or after the `end` of the window, count as phantoms. Other answers
+        outside the audited offsets are ignored.
+        """
         ledger = self._ledgers.get(answers.source)
         if ledger is None:
             self._count_fault("phantoms", len(answers.offsets), answers.source, answers.offsets)
@@ -217,9 +223,10 @@ class Audit:
             self._ids.add(answers.ids[inside][fresh])
 
     def add_unreadable_inputs(self, partition: Partition, start: int, stop: int) -> None:
-        """Add the offsets [start, stop) of an unreadable batch: each offset counts as an event.
+        """Add the offsets [start, stop) of an unreadable batch. Each offset counts as an event.
 
-        Raises KeyError as `add_inputs`.
+        Raises:
+            KeyError: if the partition has no window.
         """
         window = self._ledgers[partition].window
         start = max(start, window.lo)
@@ -228,9 +235,9 @@ class Audit:
             self._ledgers[partition].inputs.add_range(start, stop)
 
     def add_dead_range(self, source: Partition, start: int, stop: int) -> None:
-        """Add a dead letter for an unreadable batch: it answers every offset in [start, stop).
+        """Add the dead letter of an unreadable batch, which answers every offset in [start, stop).
 
-        Each of these offsets counts as an event, even if the audit does not read it.
+        Each of these offsets counts as an event, even if the audit has not read the batch.
         """
         ledger = self._ledgers.get(source)
         end = 0 if ledger is None else ledger.end
@@ -293,7 +300,7 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return the faults that are known only after everything was added: by fault, the count and the first offsets."""
+    """Return the count and the first offsets of each fault that is known only after all records were added."""
     phantoms = ledger.answered.minus(ledger.inputs)
     faults = {
         "missing": (unanswered.count(0, due_offset), unanswered.first(EXAMPLES, 0, due_offset)),

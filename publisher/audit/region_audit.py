@@ -1,8 +1,8 @@
-"""The audit over regions: was every event, wherever it was first written, answered, and which were answered twice?
+"""The audit over regions: was every event answered in at least one region, and which events were answered twice?
 
 Pure, no Kafka. An event is identified by the position where it was first written: its copy in another region is the same event.
-After a failover an event may have answers in two regions (`rescored`), which must have the same id. Two answers in one region
-are a fault. Memory: 24 bytes per copy and 16 per answer, besides a few bits per event.
+After a failover, an event may have answers in two regions (`rescored`). Both answers must have the same id. Two answers in one
+region are a fault. Memory: 24 bytes per copy, 16 bytes per answer, and a few bits per event.
 """
 
 from collections import defaultdict
@@ -40,36 +40,37 @@ class RegionsReport(Report):
     positions: ClassVar[str] = "region/topic/partition/offset"
 
     events: int = 0
-    """Events, each once, wherever it was first written and copied."""
+    """Events of all regions. An event and its copies count once."""
     answered: int = 0
     """Events with a score or a dead letter in any region."""
     missing: int = 0
-    """Events without an answer, although a group has committed them in some region."""
+    """Events without an answer, although the group of at least one region has committed them."""
     duplicates: int = 0
     """Second and further answers to one event in the same region."""
     different_ids: int = 0
-    """Events that were answered with different ids: consumers cannot detect the repetition."""
+    """Events whose answers have different ids, so that consumers cannot detect the repeated answer."""
     phantoms: int = 0
-    """Answers to events that are in no input."""
+    """Answers to events that are not in the inputs."""
     unreadable: int = 0
     """Records in any of the topics that cannot be decoded."""
     pending: int = 0
-    """Events without an answer that no group has committed: they are still to come."""
+    """Events without an answer that no group has committed yet; their answers are still to come."""
     rescored: int = 0
-    """Answers in a further region to events that another region had answered: what a failover repeats."""
+    """Answers to events that another region has answered too, as happens after a failover."""
     gone: int = 0
-    """Answers to events that were deleted with their topic; no other count has them."""
+    """Answers to events that were deleted with their topic; no other count includes these answers."""
     by_region: dict[str, int] = field(default_factory=dict)
-    """Events that each region answered."""
+    """The number of events that each region has answered."""
 
     def rows(self) -> dict[str, int]:
         return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}
 
 
 class _Copies(NamedTuple):
-    """The copies in one partition whose originals are in one home partition.
+    """The copies in one partition of events that were first written in one other partition, `origin_partition`.
 
-    `offsets` are the (n,) offsets of the copies, ascending; `origins` the (n,) offsets of the originals in the home partition.
+    `offsets` are the (n,) offsets of the copies, ascending. `origins` are the (n,) offsets of the originals in
+    `origin_partition`.
     """
 
     origin_partition: OriginPartition
@@ -102,7 +103,8 @@ class RegionsAudit:
             region: the region.
             partition: the input partition.
             written_here: the (n,) offsets of events that were first written in this partition.
-            copies: for each home partition, the (m,) offsets of its copies here, and the (m,) offsets of the originals there.
+            copies: for each partition where copied events were first written, the (m,) offsets of the copies in `partition`,
+                and the (m,) offsets of the originals.
             due_offset: the position that the group of this region has committed in the partition.
         """
         home = OriginPartition(region, *partition)
@@ -121,7 +123,7 @@ class RegionsAudit:
             region: the region.
             partition: the input partition in this region.
             offsets: the (n,) offsets of the answered events in this partition.
-            ids: the (n,) 64-bit hashes of their ids; None if the answers have no ids.
+            ids: the (n,) 64-bit hashes of the ids of the answers; None if the answers have no ids.
         """
         homes_here = self._copies.get((region, partition))
         if homes_here is None:
@@ -148,7 +150,7 @@ class RegionsAudit:
         self._report.gone += count
 
     def report(self) -> RegionsReport:
-        """Return the report; call it once."""
+        """Return the report. This method may be called only once."""
         report = self._report
         for home in sorted({*self._inputs, *(home for _, home in self._answered)}):
             self._count_partition(report, home)

@@ -1,7 +1,7 @@
-"""The audit over regions on Kafka: each region's cluster is read in an order that makes the counts valid on a live system.
+"""Run the audit over regions on Kafka. The order of the reads makes the counts valid on a live system.
 
-The committed offsets of the groups in all regions are read first: every event before them must be answered. Then the end
-offsets of the outputs and of the inputs are read, and then all records up to these ends, after waiting for open transactions.
+The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
+end offsets of the outputs and of the inputs are read. After waiting for open transactions, all records up to these ends follow.
 Dead letters are read before the inputs (see `skip_unreadable_batches.py`). An answer is counted in the region that produced it.
 Copies of answers are not counted.
 """
@@ -53,7 +53,7 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _RegionReader:
-    """Reads one region, up to the offsets at the time of construction, and keeps its dead letters."""
+    """Reads the topics of one region up to their end offsets at construction, and stores the dead letters."""
 
     def __init__(self, side: AuditedRegion, answer_seconds: float) -> None:
         plan = side.plan
@@ -83,7 +83,7 @@ def audit(
     """Read every region, and count events and answers over all of them.
 
     Raises:
-        Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if it does not answer.
+        Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if a broker does not answer.
     """
     count = RegionsAudit()
     readings = [_RegionReader(side, answer_seconds) for side in sides]
@@ -183,7 +183,7 @@ def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
     """Add the dead letters, which were read before the inputs, as answers.
 
     The dead letter of an unreadable batch answers the batch's offsets within the partition. If the batch reaches beyond the end
-    of the partition, or the partition is not an input, its last offset is answered too, so that one phantom is reported.
+    of the partition, or the partition is not an input, the last offset of the batch is answered too, as one phantom.
     """
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)

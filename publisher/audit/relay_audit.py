@@ -1,4 +1,4 @@
-"""The audit of copies: is every selected source record at the destination once, in its partition, in order? Pure, no Kafka.
+"""The audit of copies: does the destination have each selected source record once, in the same partition, in order? Pure.
 
 Records are identified by 64-bit hashes of the position where they were first written, so that copies through several regions
 are counted too. Two records with the same hash would count as a duplicate: 0.0003 such pairs are expected in 100 million
@@ -20,15 +20,15 @@ Hashes = NDArray[np.int64]
 class CopyReport(Report):
     """Counts of source records and of their copies.
 
-    The examples of a fault are positions at the source; those of phantoms are positions at the destination.
+    The examples of phantoms are positions at the destination. The examples of all other faults are positions at the source.
     """
 
     source: int = 0
     """Records at the source that are to be copied."""
     copies: int = 0
-    """Copies of them at the destination."""
+    """Copies of these source records at the destination."""
     missing: int = 0
-    """Records without a copy, although the relay's checkpoint says that they were copied."""
+    """Records without a copy, although the relay's checkpoint is after them."""
     duplicates: int = 0
     """Second and further copies of one record."""
     phantoms: int = 0
@@ -36,17 +36,17 @@ class CopyReport(Report):
     out_of_order: int = 0
     """Copies that come after the copy of a later record of their partition."""
     pending: int = 0
-    """Records without a copy that the relay's checkpoint has not reached: they are still to come."""
+    """Records without a copy that the relay's checkpoint has not reached yet; their copies are still to come."""
     expired: int = 0
-    """Records older than every copy that the destination still retains."""
+    """Records without a copy that are older than every copy that the destination still retains."""
     refused: int = 0
-    """Records that are in the refusal topic and have no copy."""
+    """Records without a copy that a relay has written to the refusal topic."""
     not_selected: int = 0
     """Records that are not to be copied: the filter excludes them, or they come from the destination."""
     others: int = 0
     """Copies from other regions, or of records that the source no longer retains."""
     gone: int = 0
-    """Copies of records that were deleted with their topic; no other count has them."""
+    """Copies of records that were deleted with their topic; no other count includes these copies."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) whether the record was first written in the source partition itself, at an offset that is retained there.
-        complete: whether retention has not deleted any of the copies.
+        own: (n,) booleans: True if the record was first written in the source partition, and the source retains its offset.
+        complete: False if retention has deleted copies at the destination.
     """
 
     own: NDArray[np.bool_]
@@ -89,7 +89,7 @@ def compare(
         report: The report that receives the counts.
         place: The source topic, the destination topic and the partition.
         source: The records at the source that are to be copied.
-        due_offset: The source offset up to which the relay had committed its copies, read before the copies were.
+        due_offset: The next source offset in the relay's checkpoint. The checkpoint must be read before the copies.
         copies: The copies at the destination.
         refused: The source offsets of the records in the refusal topic.
     """

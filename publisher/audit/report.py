@@ -18,18 +18,18 @@ FAULTS = (
     "different_ids",
     "unreadable",
 )
-"""The names of the counts that are faults, of all audits. A report has some of them as fields."""
+"""The names of the counts that are faults, for all audits. Each type of report has some of them as fields."""
 EXAMPLES = 5  # positions of each fault that a report contains
 
 Progress = Callable[[str, int, int], None]
-"""Called with the name of what is read, the completed amount, and the total amount."""
+"""Called with a name for the data that is read, the completed amount, and the total amount."""
 
 
 @dataclass
 class Report:
-    """Counts of records, one field each; those in FAULTS are faults.
+    """Counts of records, with one field for each count. The counts that FAULTS names are faults.
 
-    Each audit adds its own counts, with a docstring each for the tables of publisher/docs/audit.md.
+    Each audit adds its own counts as fields. The docstrings of the fields are shown in the tables of publisher/docs/audit.md.
     """
 
     title: ClassVar[str] = "audit"
@@ -59,7 +59,7 @@ class Report:
         Args:
             fault: the name of the count.
             count: the number of faults.
-            partition: their partition, written as `topic/partition`.
+            partition: the partition of the faults, written as `topic/partition`.
             offsets: the first offsets of the faults in this partition. The first EXAMPLES positions are kept.
         """
         if count:

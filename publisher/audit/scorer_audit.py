@@ -1,14 +1,14 @@
-"""The audit of scores on Kafka: which ranges of which topics are read, in which order, and their counts.
+"""Run the audit of scores on Kafka. The order of the reads makes the counts valid on a live system.
 
-The order makes the counts valid on a live system:
+The order is:
 
 1. The committed offsets of the group: every event before them must be answered.
 2. The ends of the answer topics, including records of open transactions, because a commit is visible in the group's offsets a
    moment before it is visible in every output partition.
 3. The ends of the inputs: an answer to a later offset is a phantom.
-4. The records up to these ends, after waiting for open transactions. Dead letters are read completely before the inputs: a
-   batch that a dead letter names as unreadable is not read, because it might end this process too.
-5. The committed offsets again: no answer may belong to an event at or after them.
+4. The records up to these ends, after waiting for open transactions. All dead letters are read before the inputs, so that a
+   batch that a dead letter names as unreadable is not read. Such a batch might crash this process too.
+5. The committed offsets again: no answer may belong to an event at or after these offsets.
 """
 
 from collections import defaultdict
@@ -38,8 +38,8 @@ class AuditScope:
         inputs: the input topics.
         outputs: the score topics.
         dead: the dead-letter topics.
-        swaps: the topics of swap records; without them versions are ordered by their first score.
-        group: the scorers' consumer group; without it every unanswered event is missing.
+        swaps: the topics of swap records; if empty, versions are ordered by their first score.
+        group: the scorers' consumer group; if None, every unanswered event counts as missing.
         from_ms: the first timestamp of the audited inputs (Unix ms); None for no limit.
         to_ms: the timestamp before which the audited inputs end (Unix ms); None for no limit.
         as_json: converts a score record to JSON.

@@ -1,6 +1,7 @@
-"""Read topics and skip unreadable compressed batches, so that no batch stops an audit or ends its process.
+"""Read topics and skip unreadable compressed batches, so that no batch stops an audit or crashes its process.
 
-A batch that a dead letter, or a record of the refusal topic, names as unreadable is not even fetched.
+A batch is not even fetched if a dead letter, or a record that the relay has written to its refusal topic, names it as
+unreadable.
 """
 
 from collections import deque
@@ -35,20 +36,20 @@ def outside(span: Range, ranges: Iterable[Range]) -> list[Range]:
 
 
 def read(topics: TopicReader, subject: str, spans: Spans, progress: Progress) -> Iterator[PartitionBatch]:
-    """Yield the records of these spans, and report the progress. A batch that cannot be read is logged and skipped."""
+    """Yield the records of the spans, and report the progress. A batch that cannot be read is logged and skipped."""
     return read_past(topics, subject, spans, progress, {}, None)
 
 
 def read_past(
     topics: TopicReader, subject: str, spans: Spans, progress: Progress, skipped: Ranges, unread: Unread | None
 ) -> Iterator[PartitionBatch]:
-    """Yield the records of these spans, except those in `skipped` and in batches that cannot be read.
+    """Yield the records of the spans, except the records in `skipped` and in batches that cannot be read.
 
-    Each partition is read in its order.
+    The records of each partition are yielded in offset order.
 
     Args:
         topics: reads the cluster.
-        subject: what is read, for the progress.
+        subject: a name for the data that is read, passed to `progress`.
         spans: the offsets to read.
         progress: called after each batch.
         skipped: the ranges that are not fetched.

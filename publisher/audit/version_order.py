@@ -1,8 +1,9 @@
-"""Check whether an older model version has scored a partition after a newer one. Pure: swap records and scores in, counts out.
+"""Check whether an older model version has scored a partition after a newer one. Pure.
 
-A score contains the digest of its model version, not the channel revision, and after a rollback the same digest stands for a
-newer revision. Swap records resolve this: from the offset of a cut-over on, the digest stands for the revision of the cut-over,
-unless an earlier cut-over of this digest has a higher revision.
+Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
+version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
+the swap records: from the offset of a cut-over on, the digest has the revision of this cut-over, unless an earlier cut-over to
+the same digest has a higher revision.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +27,9 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The offsets [start, stop) of a partition, in which `digest` stands for `revision`.
+    """The offsets [start, stop) of a partition at which `digest` has the revision `revision`.
 
-    `is_recorded` is whether a swap record has a cut-over to the digest at `start`.
+    `is_recorded` is True if a swap record contains a cut-over to the digest at `start`.
     """
 
     digest: str
@@ -39,10 +40,11 @@ class Segment(NamedTuple):
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
-    """Return the number of events that an older revision than that of an earlier event has scored, and their first offsets.
+    """Return the number of events that were scored by an older version after a newer one, and the first of their offsets.
 
-    Digests that scored before the first cut-over, or all digests if there is none, are ordered by their first score, and are
-    older than every revision of a swap record. A digest that scored only later, and that no swap record names, is the oldest.
+    The digests that scored before the first cut-over are ordered by their first score, and are older than every revision in a
+    swap record. If there is no cut-over, this holds for all digests. A digest that scored only after the first cut-over, and
+    that no swap record names, is the oldest.
 
     Args:
         scored: the offsets that each digest has scored.
@@ -70,7 +72,7 @@ def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -
 
 
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
-    """Divide the offsets of the partition for each digest into segments, in which the digest stands for one revision."""
+    """Divide the offsets of the partition, for each digest, into segments in which the digest has one revision."""
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):
@@ -86,9 +88,10 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _first_exclusive_offset(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
-    """Return the revision of a segment, and the first offset that no older revision may score; empty if there is none.
+    """Return the revision of a segment, and the first offset that no older revision may score.
 
-    This is the cut-over of a recorded segment. For another segment it is the offset after its first score.
+    If a swap record contains the cut-over, this offset is the start of the segment. Otherwise it is the offset after the first
+    score in the segment; the result is empty if there is no score.
     """
     if segment.is_recorded:
         return [(segment.revision, segment.start)]

@@ -2,8 +2,8 @@
 
 The command compares scores with their inputs or, with a relay's configuration, copies with their source. For a relay, only the
 two clusters are read, never the relay's process. The checkpoints are read first: every record before them must be copied. Then
-the end offsets of the copies are read, then the source, then the copies. A record that is copied meanwhile counts at most as
-pending.
+the end offsets of the copies are read, then the source, then the copies. A record that is copied during the audit counts at
+most as pending.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ def audit(
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer of a broker.", min=0.1)] = ANSWER_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Count lost, duplicated, invented and reordered records: of scores, or of the copies of a relay (CONFIG).
+    """Count lost, duplicated, invented and reordered records among scores or, with CONFIG, among the copies of a relay.
 
     The exit code is 1 if any of these counts is not 0. publisher/docs/audit.md explains each count.
     """
@@ -120,7 +120,10 @@ class _Readers(NamedTuple):
 
 
 class RefusedRecords(NamedTuple):
-    """The records of a source partition that are in the refusal topic: single offsets, and ranges of unreadable batches."""
+    """The records of a source partition that a relay has written to the refusal topic instead of copying them.
+
+    `offsets` are the offsets of single records, `batches` the ranges of unreadable batches.
+    """
 
     offsets: set[int]
     batches: list[Range]
@@ -210,7 +213,7 @@ def _records(
     skipped: Sequence[Range] = (),
     on_unread: Callable[[Partition, Range], None] = lambda *_: None,
 ) -> Iterator[Message]:
-    """Yield the records outside the `skipped` ranges. `on_unread` is called with each other range that cannot be read."""
+    """Yield the records outside the `skipped` ranges. Call `on_unread` for each further range that cannot be read."""
     for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, on_unread):
         yield from batch.messages
 

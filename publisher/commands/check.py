@@ -1,6 +1,6 @@
 """`publisher check`: report every problem before anything is copied, and create missing topics with `--create`.
 
-Nothing else is changed: the check writes no record, and initialises only a transactional id that no lane uses.
+Nothing else is changed: the check writes no record, and initialises only a transactional id that the relay itself never uses.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def check(
 def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
     """Check both clusters, the rights, the topics and the checkpoint topic.
 
-    Stops early if the remaining checks depend on a failed one.
+    Stops early if the remaining checks depend on a check that has failed.
     """
     try:
         check_reachable(settings)
@@ -102,7 +102,7 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
 
 
 def _config_problems(pair: TopicPair, source: Topics, destination: Topics) -> Iterator[Finding]:
-    """Yield a finding for each configuration entry of the destination topic with which it would reject or alter copies."""
+    """Yield a finding for each configuration entry that would make the destination topic reject or alter copies."""
     source_config = source.configs([pair.name])[pair.name]
     destination_config = destination.configs([pair.destination_name])[pair.destination_name]
     source_limit, limit = (int(config.get("max.message.bytes", 0)) for config in (source_config, destination_config))

@@ -26,7 +26,7 @@ from publisher.runtime.context import now_ms
 
 Positions = dict[CheckpointKey, Checkpoint]
 Values = Mapping[CheckpointKey, bytes | None]
-"""The encoded checkpoint of each key; None removes it."""
+"""The encoded checkpoint to write for each key; None removes the checkpoint."""
 MakeValues = Callable[[Positions, Sequence[CheckpointKey]], Values]
 """Returns the values to write, from the relay's positions and the keys of its unreadable positions."""
 app = typer.Typer(
@@ -51,7 +51,7 @@ def set_positions(
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Set the position of a source topic. A running relay ends, and continues there when it is started again."""
+    """Set the position of a source topic. A running relay ends, and continues from this position when it is started again."""
     _show(move(load(path, flags or []).settings, topic, partition, to), as_json)
 
 
@@ -68,7 +68,7 @@ def reset_positions(
 
 @dataclass(frozen=True)
 class PositionChange:
-    """The change of a position: the next source offset `before` and `after`; None if there is no position."""
+    """The change of a position: the next source offset `before` and `after` the change; None if there is no position."""
 
     topic: str
     partition: int
@@ -117,7 +117,11 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
 
 
 def forget(settings: RelaySettings, topic: str | None) -> list[PositionChange]:
-    """Delete the positions of a topic, or all: the relay then starts as if it had never run. Raises Fatal as `move` does."""
+    """Delete the positions of `topic`, or all positions if it is None. The relay then starts as if it had never run.
+
+    Raises:
+        Fatal: with exit code 4 if the destination does not answer.
+    """
 
     def make_values(before: Positions, unreadable: Sequence[CheckpointKey]) -> Values:
         return {key: None for key in sorted({*before, *unreadable}) if topic in (None, key.topic)}

@@ -1,4 +1,4 @@
-"""`publisher failover`: print the plan, ask for confirmation, carry it out. `publisher/failover` has the decisions."""
+"""`publisher failover`: print the plan, ask for confirmation, carry out the plan. `publisher/failover` makes the decisions."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -23,7 +23,7 @@ def failover(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Continue scoring at the destination where the scorers of the source stopped (source.groups).
+    """Let the scorers at the destination continue at the positions where the scorers of the source stopped (source.groups).
 
     For the failback use the configuration of the relay that copies in the other direction.
     """

@@ -1,6 +1,6 @@
 """`publisher run`: run the relay with signal handlers, health checks and metrics.
 
-A watchdog ends the process if a call never returns. `publisher/relay` has the decisions.
+A watchdog ends the process if a call never returns. `publisher/relay` makes the decisions.
 """
 
 import logging

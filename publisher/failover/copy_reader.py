@@ -26,8 +26,8 @@ FETCH_BYTES = 16_384  # only one record is needed; the broker sends the whole ba
 class CopyReader:
     """Reads single committed records of partitions that contain copies.
 
-    The function that `for_partition` returns raises Retriable if the answer does not arrive within `answer_seconds`, and Fatal
-    (exit code 3) for a record that is not a copy of the expected source partition.
+    The function that `for_partition` returns raises Retriable if the broker does not answer within `answer_seconds`, and Fatal
+    (exit code 3) for a record that is not a copy from the expected source partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -48,7 +48,7 @@ class CopyReader:
         """Return a function that reads one record of the partition `copy`; see `ReadCopy`.
 
         Args:
-            copy: the partition to read. All its records must be copies of `source`.
+            copy: the partition to read. All its records must be copies from `source`.
             source: the partition in which the records were first written.
             region: the region of `source`.
         """
@@ -71,9 +71,9 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Return where the first record at or after this offset was first written (`x-origin`).
+        """Return the position where the first record at or after this offset was first written (its header `x-origin`).
 
-        None if there is no such record, or if it is not a copy.
+        The result is None if no record follows, or if the record is not a copy.
         """
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)

@@ -1,9 +1,9 @@
-"""Plan and carry out `publisher failover`: consumer groups of the relay's source continue at its destination.
+"""Plan and carry out `publisher failover`, which lets consumer groups of a relay's source continue at the destination.
 
 The committed positions come from the source if it answers (a planned failover), otherwise from the last snapshot that the
 relay stored. A position at the destination never moves back, because the records before it were scored in one of the two
 regions. Records that the source's scorers committed after the snapshot are scored again, with the same event ids. No code here
-can stop the scorers of an unreachable region: the operator must confirm that none runs.
+can stop the scorers of an unreachable region, so the operator must confirm that none runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,9 +58,10 @@ class FailoverPlan:
     Attributes:
         source: the region of the source.
         destination: the region of the destination.
-        source_answers: whether the source answers now. Otherwise its positions are those of the stored snapshot.
+        source_answers: whether the source answers now. If not, the positions of the source come from the stored snapshot.
         seen_ms: when the positions of the source were requested: now, or at the time of the snapshot.
-        complete_ms: every record that the source contained at this time is copied; 0 if no such time is known.
+        complete_ms: the latest known time at which everything was copied: every record that the source contained at this time
+            has a copy. 0 if no such time is known.
         lag_records: number of source offsets that were not copied at `seen_ms`.
         lag_scored: number of offsets that the groups have scored at the source and that are not copied, summed over groups.
         moves: one move per group and partition.
@@ -114,10 +115,10 @@ def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
 
 
 class _SourceState(NamedTuple):
-    """The state of the source: the current one if it answers, otherwise the stored snapshot.
+    """The current state of the source if the source answers, otherwise the stored snapshot.
 
-    `ends` are the end offsets of its partitions, `groups` the committed positions by group, `members` the client ids of the
-    groups' members. The other fields are those of FailoverPlan.
+    `ends` are the end offsets of the source partitions, `groups` the committed positions by group, and `members` the client ids
+    of the groups' members. FailoverPlan explains the other fields.
     """
 
     answers: bool
@@ -218,7 +219,7 @@ def _members(groups: ConsumerGroups, names: Sequence[str]) -> list[str]:
 def _refuse_recreated_copies(
     settings: RelaySettings, destination: Topics, positions: Mapping[CheckpointKey, Checkpoint]
 ) -> None:
-    """Raise CopyRefused if a destination topic was recreated after its checkpoints: it does not contain their copies."""
+    """Raise CopyRefused if a destination topic was recreated after its checkpoints, so that earlier copies are missing."""
     topics = destination.topics(position.destination_topic for position in positions.values())
     for position in positions.values():
         topic = topics.get(position.destination_topic)
@@ -285,11 +286,11 @@ def _failback_moves(
 def _failback_target(
     settings: RelaySettings, reader: CopyReader, position: GroupPosition, bounds: Bounds
 ) -> tuple[str, int] | None:
-    """Translate a position in a source partition to the destination partition that the source partition is a copy of.
+    """Translate a position in a source partition to the destination partition from which the source partition was copied.
 
     Returns:
-        The topic at the destination, and the offset there. None if the source partition is not a copy from the destination, or
-        has no committed record.
+        The topic at the destination, and the offset in this topic. None if the source partition is not a copy from the
+        destination, or has no committed record.
     """
     if bounds.low == bounds.high:
         return None
@@ -313,14 +314,14 @@ def _move(
 ) -> GroupMove:
     """Return the move of a group to `target`, with the topic id in the committed metadata replaced.
 
-    Scorers store the id of the topic in the metadata of a position. They treat a position with another id as that of a
-    recreated topic.
+    Scorers store the id of the topic in the metadata of a position. If the id in the metadata is not the id of the topic,
+    scorers conclude that the topic was recreated after the commit.
 
     Args:
         group: the consumer group.
         target: the partition at the destination.
-        before: the offset that the group has committed there; None if there is none.
-        after: the offset to commit there.
+        before: the offset that the group has committed in `target`; None if there is none.
+        after: the offset to commit in `target`.
         end: the end of the destination partition.
         position: the position at the source that `after` is translated from.
         topic_ids: the id of the topic of `position`, and the id of the topic of `target`.

@@ -46,7 +46,7 @@ def to_read(*topics: str) -> dict[str, Operations]:
 
 
 def to_describe(*topics: str) -> dict[str, Operations]:
-    """Return the operations that a client needs on topics of which it reads only the start and end offsets."""
+    """Return the operations that a client needs on topics to read their start and end offsets, but no records."""
     return dict.fromkeys(topics, frozenset({DESCRIBE}))
 
 
@@ -55,8 +55,8 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
     Args:
         needed: the operations that the client needs, by topic.
-        granted: the operations that the broker allows, by topic. For a topic with None, or without an entry, the rights are
-            unknown, and none counts as missing.
+        granted: the operations that the broker allows, by topic. If a topic has no entry or the entry is None, the rights on
+            the topic are unknown, and no right counts as missing.
     """
     rights = []
     for topic, operations in needed.items():
@@ -78,7 +78,7 @@ def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
 
 
 def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
-    """Return the kafka-acls.sh commands with which an administrator grants the rights."""
+    """Return the kafka-acls.sh commands that grant the rights, for an administrator to run."""
     user = settings.security.username or "NAME"
     return "; ".join(
         f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{user} "

@@ -23,7 +23,7 @@ class BatchHeader(NamedTuple):
         first: the first offset of the batch.
         last: the last offset of the batch.
         codec: the name of the compression codec.
-        size: the bytes of the batch in the log.
+        size: the size of the batch in the log (bytes).
         records: the number of records.
     """
 
@@ -35,9 +35,9 @@ class BatchHeader(NamedTuple):
 
 
 def headers_in(data: bytes, offset: int) -> Iterator[BatchHeader]:
-    """Yield the headers in `data` of complete compressed batches that contain this offset.
+    """Search `data` for complete compressed batches that contain this offset, and yield their headers.
 
-    Other bytes may look like a header, for example in the value of a record.
+    A result may be wrong, because other bytes may look like a header, for example bytes in the value of a record.
     """
     for match in MAGIC.finditer(data):
         at = match.start() - MAGIC_AT

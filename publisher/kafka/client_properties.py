@@ -1,8 +1,7 @@
-"""The rules for each property of librdkafka 2.16: whether `extra` may set it, and whether its value may be printed.
+"""The rules for each property of librdkafka 2.16: whether the setting `extra` may contain it, and whether its value is secret.
 
-This is the only table for `kafka.extra`, for a relay's `source.extra` and `destination.extra`, and for `publisher audit -X`.
-The loader of settings, `scorer config` and the page `scorer/docs/client-properties.md` use it. Properties that are not in it
-are rejected.
+These rules apply to `kafka.extra`, to a relay's `source.extra` and `destination.extra`, and to `publisher audit -X`. The loader
+of settings, `scorer config` and the page `scorer/docs/client-properties.md` use them. All other properties are rejected.
 """
 
 import difflib
@@ -27,13 +26,13 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         "bootstrap.servers": "`bootstrap_servers` sets it",
         "metadata.broker.list": "`bootstrap_servers` sets it",
         "client.id": "it identifies a scorer or relay in its group, in committed offsets and in status records",
-        "group.id": "`name` is the consumer group: in another one events are answered twice",
+        "group.id": "`name` is the consumer group; in another group, events would be answered twice",
         "group.instance.id": "workers and restarted consumers would share the id and fence each other",
         "group.protocol": "`group_protocol` sets it",
         "group.protocol.type": _GROUP,
         "group.remote.assignor": _GROUP,
         "partition.assignment.strategy": _GROUP,
-        "session.timeout.ms": "`session_timeout_ms` sets it: take-overs and the search for a twin rely on the same value",
+        "session.timeout.ms": "`session_timeout_ms` sets it: take-overs and the check for duplicate replicas use this value",
         "heartbeat.interval.ms": "it follows from `session_timeout_ms`",
         "isolation.level": "events and scores of aborted transactions would be read",
         "enable.auto.commit": _OFFSETS,
@@ -44,7 +43,7 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         "offset.store.path": _OFFSETS,
         "offset.store.sync.interval.ms": _OFFSETS,
         "auto.offset.reset": "a lost position must stop the partition, not skip events; see `input.start`",
-        "enable.partition.eof": "positions are moved past records without events by it",
+        "enable.partition.eof": "the product needs it to move positions past transaction markers",
         "allow.auto.create.topics": "a misspelt topic would be created; `check CONFIG --create` creates topics",
         "topic.blacklist": "the events of hidden topics would never be read",
         "transactional.id": "a dead owner's transactions are fenced by ids that follow from `name` and `replica`",
@@ -61,26 +60,26 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         "enable.gapless.guarantee": _DURABLE,
         "queuing.strategy": _DURABLE,
         "msg_order_cmp": _FUNCTION,
-        "partitioner": "a key's records would leave their partition, and with it their order",
+        "partitioner": "the records of a key would move to another partition and lose their order",
         "retry.backoff.ms": _BACKOFF,
         "retry.backoff.max.ms": _BACKOFF,
         "metadata.recovery.strategy": "a call that waits for a rebootstrap may never return (publisher/README.md)",
         "socket.max.fails": "after a request that timed out, later answers would be taken for earlier ones",
         "batch.size": _BATCHES,
         "batch.num.messages": _BATCHES,
-        "delivery.report.only.error": "the product decides whose delivery it checks",
+        "delivery.report.only.error": "the product decides which deliveries are reported",
         "api.version.request": _VERSIONS,
         "api.version.fallback.ms": _VERSIONS,
         "broker.version.fallback": _VERSIONS,
-        "enable.ssl.certificate.verification": "any server could pass for a broker; name its authority in `security.ca_file`",
+        "enable.ssl.certificate.verification": "any server could pass for a broker; use `security.ca_file` instead",
         "plugin.library.paths": _OTHERS_CODE,
         "interceptors": _OTHERS_CODE,
         "max.poll.records": _SHARE,
         "share.acknowledgement.mode": _SHARE,
-        "statistics.interval.ms": f"{_UNREAD}; `/metrics` has the product's own",
+        "statistics.interval.ms": f"{_UNREAD}; `/metrics` has the product's own metrics",
         "enabled_events": _UNREAD,
         "log.queue": f"{_UNREAD}: log lines would pile up",
-        "internal.termination.signal": "signals are the process's own",
+        "internal.termination.signal": "the process handles signals itself",
         **dict.fromkeys(
             (
                 "background_event_cb",
@@ -112,7 +111,7 @@ REJECTED: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Properties that `extra` must not state, each with the reason."""
+"""Properties that `extra` must not contain, each with the reason."""
 
 SECRET = frozenset(
     {
@@ -129,7 +128,7 @@ SECRET = frozenset(
         "ssl.keystore.password",
     }
 )
-"""Properties that `extra` may state and whose values are never printed."""
+"""Properties that `extra` may contain, but whose values are never printed."""
 
 ALLOWED = frozenset(
     {
@@ -236,16 +235,16 @@ ALLOWED = frozenset(
         "topic.metadata.refresh.sparse",
     }
 )
-"""Properties that `extra` may state and whose values may be printed."""
+"""Properties that `extra` may contain and whose values may be printed."""
 
 LOWEST: Mapping[str, tuple[int, str]] = MappingProxyType(
     {"topic.metadata.refresh.interval.ms": (1, "partitions that are added would never be read")}
 )
-"""The lowest allowed value of a property that `extra` may state, and the reason."""
+"""The lowest allowed values of some properties, each with the reason."""
 
 
 def faults(extra: Mapping[str, object]) -> dict[str, str]:
-    """Return a text for each property of `extra` that it must not state: the reason and the remedy.
+    """Return a text with the reason and the remedy for each property that `extra` must not contain, by property.
 
     No text contains the value of a property, which may be secret.
     """
@@ -254,7 +253,7 @@ def faults(extra: Mapping[str, object]) -> dict[str, str]:
 
 
 class PropertyFaults(ValueError):
-    """`extra` states properties that it must not state. `faults` has the reason and the remedy, by property."""
+    """The setting `extra` contains forbidden properties. `faults` has the reason and the remedy, by property."""
 
     def __init__(self, faults: Mapping[str, str]) -> None:
         super().__init__(property_lines("extra", faults))
@@ -267,13 +266,13 @@ def property_lines(section: str, faults: Mapping[str, str]) -> str:
 
 
 def check(extra: Mapping[str, object]) -> None:
-    """Raise PropertyFaults if `extra` states a property that it must not state."""
+    """Raise PropertyFaults if `extra` contains a property that it must not contain."""
     if rejected := faults(extra):
         raise PropertyFaults(rejected)
 
 
 def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
-    """Return the lines for one of pydantic's errors in this section; None if it was not raised by `check`."""
+    """Return the lines for one of pydantic's errors in this section; None if `check` has not raised the error."""
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
 
@@ -294,4 +293,4 @@ def _at_least(lowest: int, value: object) -> bool:
     try:
         return int(str(value)) >= lowest
     except ValueError:
-        return True  # librdkafka names a value that is no number
+        return True  # librdkafka itself reports a value that is not a number

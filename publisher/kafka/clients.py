@@ -40,22 +40,22 @@ library_log = logging.getLogger("librdkafka")
 
 
 class KafkaSettings(BaseModel):
-    """The `kafka:` section of a configuration file. `section` is its name in error messages."""
+    """The `kafka:` section of a configuration file. `section` is the name of the section in error messages."""
 
     section: ClassVar[str] = "kafka"
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     bootstrap_servers: str = Field(min_length=1)
-    """The brokers to ask first, `host:port`, commas between several."""
+    """The brokers that a client connects to first, as `host:port`; commas between several."""
     group_protocol: Literal["classic", "consumer"] = "classic"
-    """`consumer` is KIP-848: half the pause in a rebalance, if the broker allows short sessions."""
+    """`consumer` selects the protocol of KIP-848, which halves the pause of a rebalance if the broker allows short sessions."""
     session_timeout_ms: int = Field(default=10_000, ge=1_000, le=1_800_000)
-    """After a crash the partitions move on when this has passed (ms)."""
+    """How long the partitions of a crashed consumer stay assigned to it (ms)."""
     transaction_timeout_ms: int = Field(default=10_000, ge=1_000, le=900_000)
     """How long the broker may take to confirm a batch (ms)."""
     security: SecuritySettings = SecuritySettings()
     extra: dict[str, str | int | float | bool] = Field(default_factory=dict, repr=False)
-    """Properties of librdkafka (tuning, other mechanisms), except those that a guarantee needs; secrets are never printed."""
+    """Properties of librdkafka (tuning, other mechanisms) that do not weaken a guarantee; secrets are never printed."""
 
     @model_validator(mode="after")
     def _keeps_guarantees(self) -> Self:
@@ -88,7 +88,7 @@ def is_secret(key: str, properties: Set[str] = client_properties.ALLOWED) -> boo
 
 
 def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Return the properties that all clients share; `extra` has precedence.
+    """Return the client properties that all clients share. The properties in `settings.extra` have precedence.
 
     Raises:
         Fatal: with exit code 2 if a password file cannot be used.
@@ -166,7 +166,7 @@ def unwrap_kafka_errors() -> Iterator[None]:
 
 
 class Plugin(Protocol):
-    """A native plugin of librdkafka that fetches or produces records by the handle of a client. `path` is its library."""
+    """A native plugin that fetches or produces records through librdkafka's handle of a client. `path` is the plugin's file."""
 
     path: str
 
@@ -175,15 +175,15 @@ class Plugin(Protocol):
 
 
 class HandledConsumer(Consumer):
-    """A consumer with its librdkafka handle, a pointer for a plugin; 0 without a plugin."""
+    """A consumer with the librdkafka handle (a pointer) that a plugin needs. The handle is 0 if there is no plugin."""
 
     handle = 0
 
 
 class HandledProducer(Producer):
-    """A producer with its librdkafka handle, a pointer for a plugin; 0 without a plugin.
+    """A producer with the librdkafka handle (a pointer) that a plugin needs. The handle is 0 if there is no plugin.
 
-    `timeout_setting` names the transaction timeout in error messages.
+    `timeout_setting` is the name of the setting for the transaction timeout, for error messages.
     """
 
     handle = 0
@@ -206,7 +206,7 @@ def _create_with_handle(
 
 
 def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: dict[str, Any]) -> Client:
-    """Create a client. It calls the property `error_cb` with its errors, by default an ErrorWatch.
+    """Create a client. The client passes its errors to the property `error_cb`, by default an ErrorWatch.
 
     Raises:
         Fatal: with exit code 2 if librdkafka rejects the properties.
@@ -255,7 +255,7 @@ def transactional_producer(
         settings: The connection and the transaction timeout.
         transactional_id: The transactional id.
         client_id: The client id.
-        batch_bytes: The largest batch that the topics accept to which the producer writes.
+        batch_bytes: The largest batch (bytes) that every destination topic accepts.
         plugin: A plugin that produces records.
         more: Properties with precedence over all others.
     """
@@ -284,8 +284,9 @@ def warm_up(client: Client, topic: str) -> Client:
     """Connect a client to a broker by requesting the metadata of `topic`, and return the client. A failure is ignored.
 
     The client must have a right on the topic. Later, `init_transactions` immediately requests the coordinator, and `assign` the
-    partition leaders. Without a connection librdkafka (2.16) repeats such a request only half a second later. Two requests are
-    sent here: with the answer to the first, the client replaces the configured address by the name of its broker.
+    partition leaders. If no connection is open then, librdkafka (2.16) repeats the request only half a second later. Two
+    metadata requests are sent here, because after the first answer the client replaces the configured address by the broker's
+    own address.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
@@ -341,16 +342,16 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """Create a consumer as `reader` does; with a plugin, which fetches its records, if it is not None."""
+    """Create a consumer as `reader` does. If `plugin` is not None, the plugin fetches the records of the consumer."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
     return _create_with_handle(plugin, settings, HandledConsumer, properties)
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether the error only means that a `reader` has no right to its group id, which it does not use."""
+    """Return whether the error only means that a `reader` has no right to its group id, which the reader does not use."""
     return REFUSED.reason(error) == "group"
 
 
 def admin(settings: KafkaSettings, client_id: str, watch: Callable[[KafkaError], None] | None = None) -> AdminClient:
-    """Create an administrative client. It calls `watch` with its errors while it is polled."""
+    """Create an administrative client. While the client is polled, it calls `watch` with its errors."""
     return _create(settings, AdminClient, client(settings, client_id) | {"error_cb": watch or ErrorWatch()})

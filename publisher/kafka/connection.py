@@ -1,4 +1,4 @@
-"""The first connection of a command to a broker: it fails within seconds, with the reason and the remedy in one line each.
+"""Connect a command to a broker, or fail within seconds with the reason and the remedy in one line each.
 
 librdkafka retries for ever with a wrong password or an untrusted certificate, so each command first connects with `connect`.
 """
@@ -22,8 +22,8 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
     """Return an administrative client that has received an answer from a broker.
 
     Raises:
-        Fatal: with exit code 2 if the client rejects the settings, 3 if the broker rejects the client or the client the broker,
-            4 if no broker answers within `seconds`.
+        Fatal: with exit code 2 if the client rejects the settings, 3 if the broker rejects the client or the client does not
+            trust the broker, 4 if no broker answers within `seconds`.
     """
     watch = ErrorWatch()
     admin = kafka.admin(settings, client_id, watch)

@@ -36,9 +36,9 @@ class ConnectionDiagnosis(NamedTuple):
 
 
 def diagnose(settings: KafkaSettings) -> ConnectionDiagnosis | None:
-    """Connect as a client with these settings, and return the fault.
+    """Connect to a broker as a client with these settings, and return the fault.
 
-    None if no address accepts a connection, or if the TLS handshake succeeds.
+    The result is None if no address accepts a connection, or if the TLS handshake succeeds.
     """
     for host, port in _addresses(settings.bootstrap_servers):
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_SECONDS) as connection:
@@ -115,7 +115,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault of a broker that aborts the handshake: it rejects the client's certificate, or does not use TLS."""
+    """Return the fault of a broker that aborts the handshake: a rejected client certificate, or a broker without TLS."""
     security = settings.security
     section = f"{settings.section}.security"
     if "ALERT" not in str(error.reason):

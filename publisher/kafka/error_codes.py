@@ -46,7 +46,7 @@ REFUSED = Codes(
 WRONG_LOGIN = Codes((KafkaError._AUTHENTICATION, "user, password or mechanism"))
 NO_TRUST = Codes((KafkaError._SSL, "a certificate, or no TLS at all"))
 UNKNOWN_CLIENT = Codes(*WRONG_LOGIN.items(), *NO_TRUST.items())
-"""The broker rejects the client, or the client the broker. librdkafka retries for ever."""
+"""The broker rejects the client, or the client does not trust the broker. librdkafka retries for ever."""
 
 UNFIT_RECORD = Codes(
     (KafkaError.MSG_SIZE_TOO_LARGE, "too-large"),

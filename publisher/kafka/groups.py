@@ -47,8 +47,8 @@ class GroupPosition(msgspec.Struct, frozen=True):
 class GroupReader:
     """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    With `decided`, the coordinator does not return a position while an open transaction may change it. Otherwise it returns the
-    last committed one. Methods raise KafkaException if the coordinator does not answer or rejects the request.
+    With `decided`, the coordinator does not return a position while an open transaction may change this position. Otherwise it
+    returns the last committed position. Methods raise KafkaException if the coordinator does not answer or rejects the request.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -75,7 +75,7 @@ class GroupReader:
         return [partition for partition in positions if partition.error is None]
 
     def positions(self, partitions: Collection[Partition], seconds: float, cluster: str) -> tuple[GroupPosition, ...]:
-        """Return the committed positions of those partitions that have one.
+        """Return the committed positions of the partitions that have one.
 
         Args:
             partitions: the partitions.
@@ -95,12 +95,12 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Return the partitions whose position is undecided, because an open transaction may change it.
+        """Return the partitions whose position is undecided, because an open transaction may change the position.
 
-        The result may also contain decided partitions, which further calls with `singly` remove. The reason is that the client
-        repeats a request while one of its partitions is undecided, and sends no other request until then. A call therefore
-        first requests all partitions together. If one of them is undecided, a call with `singly` then requests the partitions
-        one by one, up to the first undecided one. The result has this partition last, and omits the decided ones before it.
+        The client repeats a request while one of the requested partitions is undecided, and sends no other request until then.
+        All partitions are therefore requested together first. If one of them is undecided, a call without `singly` returns all
+        partitions, including decided ones. A call with `singly` then requests the partitions one by one, up to the first
+        undecided one. The result omits the decided partitions before this partition, and has this partition last.
 
         Args:
             partitions: the partitions, in the order of the last result.
@@ -239,7 +239,7 @@ def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDes
 
 
 def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
-    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, the right is unchecked."""
+    """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, return without a check."""
     descriptions = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     missing_rights = [Right(READ, GROUP, group)]
     try:
@@ -261,7 +261,7 @@ def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
     """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable.
 
-    NotAllowed names those of the `needed` rights that may be the missing one.
+    NotAllowed names each right in `needed` that may be the missing one.
     """
     if error in REFUSED:
         kind = REFUSED.reason(error)

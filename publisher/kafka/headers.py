@@ -11,7 +11,7 @@ def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Ex
     """Return the headers of each message, and the errors of messages with unreadable headers.
 
     `Message.headers()` fails if a header name is not UTF-8. The method is called only once per message, because a second call
-    returns an invalid list that ends the process. It is called through `map`, because otherwise a later, unrelated call may
+    returns an invalid list that crashes the process. It is called through `map`, because otherwise a later, unrelated call may
     raise the error (confluent-kafka 2.16).
 
     Returns:

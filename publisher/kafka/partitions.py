@@ -43,7 +43,7 @@ def offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Offsets:
-    """Return the offset of each partition that `spec` names: EARLIEST, LATEST, or the first one at or after a timestamp.
+    """Return the offset that `spec` selects in each partition: EARLIEST, LATEST, or the first one at or after a timestamp.
 
     The offset is -1 if no record is at or after the timestamp. With READ_COMMITTED, LATEST is the last stable offset.
 
@@ -55,7 +55,7 @@ def offsets(
     result: Offsets = {}
     for p, answer in answers.items():
         failure = answer.exception()
-        if isinstance(failure, KafkaException):  # the original would keep this frame and the client with its threads
+        if isinstance(failure, KafkaException):  # the original would keep this frame, the client and its threads alive
             raise KafkaException(*failure.args)
         result[p.topic, p.partition] = answer.result().offset
     for (topic, number), offset in result.items():

@@ -33,7 +33,7 @@ RETRY_SECONDS = 0.1  # before a request is repeated, for example for a topic tha
 CALL_RECORDS = 10_000  # the most that one call of librdkafka returns
 CALL_SECONDS = 0.1
 CALL_BYTES = 32 << 20  # of records per call, estimated from the previous call
-FEW = 1_000  # spans of at most so many offsets are read one record per call, longer ones first so many records per call
+FEW = 1_000  # a span of at most this many offsets is read one record per call; a longer span begins with this many per call
 QUEUE_KIBIBYTES = 131_072  # of prefetched records in all partitions
 EXPANDED_BYTES = 256 << 20  # the memory for one batch in the sandbox: the default of the scorer and the relay
 POLL_SECONDS = 1.0  # one wait for an answer of the sandbox
@@ -90,7 +90,7 @@ class TopicReader:
         return [(topic, number) for topic in names for number in sorted(existing[topic].partitions)]
 
     def _hidden(self, topics: list[str]) -> list[str]:
-        """Return those topics that this client has no right to describe, whether or not they exist."""
+        """Return the topics that this client has no right to describe, whether or not they exist."""
         descriptions = self._admin.describe_topics(TopicCollection(topics), request_timeout=HINT_SECONDS) if topics else {}
         return [name for name, answer in descriptions.items() if _refused(answer.exception())]
 
@@ -112,9 +112,9 @@ class TopicReader:
         return self._offsets(partitions, LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
-        """Return the range of retained offsets of each partition, up to the last stable offset.
+        """Return the range of retained offsets of each partition.
 
-        With `undecided`, up to the high watermark.
+        The range ends at the last stable offset or, with `undecided`, at the high watermark.
         """
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
@@ -128,7 +128,7 @@ class TopicReader:
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
-        """Return the group's committed offset in each partition, after waiting for open transactions; 0 if it has none.
+        """Return the group's committed offset in each partition, or 0 if there is none. Waits for open transactions.
 
         Raises Fatal with exit code 2 if the group has no committed offset in any of the partitions.
         """
@@ -144,12 +144,13 @@ class TopicReader:
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
         """Yield the committed records of these spans, in batches. Waits for transactions that are open in the spans.
 
-        If the client cannot decompress a batch, the partition is read in the sandbox. If the sandbox cannot decompress the
-        batch either, the batch is skipped, and `unread` is called with its offsets.
+        If the client cannot decompress a batch, the partition is read in the sandbox, a child process. If the sandbox cannot
+        decompress the batch either, the batch is skipped, and `unread` is called with the offsets of the batch.
 
         Args:
             spans: for each partition, the first offset to read and the offset after the last one.
-            undecided: whether to yield the records of open and aborted transactions too, without waiting. No batch is skipped.
+            undecided: whether to yield the records of open and aborted transactions too, without waiting. In this mode no batch
+                is skipped.
             unread: called for a skipped batch; by default the batch is logged.
 
         Raises:
@@ -181,7 +182,7 @@ class TopicReader:
         """Read a partition in the sandbox, from `at`, until `stop` or until the partition no longer needs the sandbox.
 
         Yields:
-            Batches of records, empty for a skipped batch, and the next offset to read.
+            A list of batches, empty if a batch was skipped, and the next offset to read.
         """
         sandbox = sandboxed(self._settings, self._client_id, EXPANDED_BYTES)
         sandbox.add(partition, at)
@@ -260,7 +261,7 @@ class TopicReader:
         return self._ask(lambda: offsets(self._admin, partitions, spec, self._answer_seconds, isolation))
 
     def _check_right_to_see(self, group: str) -> None:
-        """Raise NotAllowed if this client may not describe the group: a consumer would wait for its offsets for ever."""
+        """Raise NotAllowed if this client may not describe the group, because it would wait for the offsets for ever."""
         descriptions = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(descriptions[group].exception()):
             raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])

@@ -40,7 +40,7 @@ SPARE_BYTES = 64 << 20  # for the stacks and arenas of librdkafka's threads
 LEAST_BYTES = 32 << 20  # the limit is not lower, even if the container has less memory left
 SHARE = 0.7  # of the memory that the container has left
 LARGEST_REGION = 1 << 30  # bytes; larger regions of memory contain decompressed data and are not searched
-DIED = b"Assertion"  # in the standard error of a thread that calls `abort`
+DIED = b"Assertion"  # standard error contains this text if a thread calls `abort`
 CAREFUL_PROPERTIES = {"fetch.message.max.bytes": 1, "queued.min.messages": 1}
 """The properties of careful mode: a fetch returns only the batch that contains the position. The next fetch starts after all
 records of this batch are consumed."""
@@ -53,7 +53,7 @@ FIXED: dict[str, Any] = {
     "fetch.wait.max.ms": 10,
     "log_level": 3,
 }
-"""The properties of every sandbox: only memory limits a fetch, so that the header of a batch that is too large can be read."""
+"""The properties of every sandbox. Only memory limits the size of a fetch, so that the header of any batch can be read."""
 
 
 class SandboxStart(msgspec.Struct, array_like=True):
@@ -175,8 +175,8 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 class IsolatedReader:
     """Answers the requests of the parent with one consumer in limited memory.
 
-    `died` is the descriptor of a pipe from which the standard error of this process is read: an assertion in it shows that a
-    thread of librdkafka has stopped.
+    `died` is the descriptor of a pipe from which the standard error of this process is read. An assertion in the standard error
+    shows that a thread of librdkafka has stopped.
     """
 
     def __init__(self, start: SandboxStart, died: int) -> None:
@@ -277,7 +277,7 @@ class IsolatedReader:
         if not (self._start.careful and fresh):
             return RepeatCarefully()
         reason = error or f"it takes more than {self._start.limit} bytes of memory"
-        # The shortest of several matches: a record may contain the bytes of a header, and no readable record must be skipped.
+        # Use the shortest match: a record may contain the bytes of a header, and no readable record must be skipped.
         header = min(headers_in_memory(request.offset), key=lambda candidate: (candidate.last, -candidate.size), default=None)
         if header is None:
             return Unreadable(request.offset, "", 0, 0, reason)
@@ -305,7 +305,7 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Return how many bytes this process may allocate in addition: `limit` for a batch and SPARE_BYTES.
+    """Return how many more bytes this process may allocate: `limit` for a batch, and SPARE_BYTES.
 
     The result is lower if the container has less memory left.
     """
@@ -313,7 +313,7 @@ def allowed(limit: int) -> int:
 
 
 def main() -> None:
-    """Answer requests from the standard input until it ends."""
+    """Answer requests from the standard input until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     died, standard_error = os.pipe()

@@ -1,8 +1,8 @@
-"""Read partitions through a child process, the sandbox, because their content may end the process that reads it.
+"""Read partitions through a child process, the sandbox, because the content of a partition may crash its reader.
 
 A compressed batch may expand to any size. If the last reader of a partition died, or if the reader cannot decompress a batch,
 the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. The reader itself
-continues after ENOUGH_BYTES, or at the end of the partition.
+continues after ENOUGH_BYTES of records, or at the end of the partition.
 """
 
 import contextlib
@@ -95,8 +95,8 @@ class SandboxResult:
 class Child(Protocol):
     """The contract of a sandbox process: it reads partitions, one request at a time.
 
-    `ask` sends a request. `answer` waits up to `seconds` for its answer, returns None if there is none yet, and raises EOFError
-    after the death of the process. `close` ends the process.
+    `ask` sends a request. `answer` waits up to `seconds` for the answer to this request. It returns None if no answer has
+    arrived, and raises EOFError after the process has died. `close` ends the process.
     """
 
     def ask(self, question: Read) -> None: ...
@@ -161,9 +161,9 @@ class _Suspect:
     """A partition that is read in the sandbox.
 
     Attributes:
-        at: the next offset.
+        at: the next offset to read.
         left: the bytes of records to read before the partition leaves the sandbox.
-        deaths: how many careful processes have died at this offset.
+        deaths: how many processes in careful mode have died at the offset `at`.
     """
 
     at: int
@@ -174,8 +174,8 @@ class _Suspect:
 class Sandboxed:
     """Reads the sandboxed partitions of one reader through one child process. The reader's thread owns the instance.
 
-    `child(careful)` starts a process. No process runs while there are no sandboxed partitions. `partition in sandboxed` tests
-    whether a partition is read here.
+    `child(careful)` starts a process; in careful mode the process fetches each batch alone. No process runs while there are no
+    sandboxed partitions. `partition in sandboxed` tests whether the sandbox reads a partition.
     """
 
     def __init__(self, child: Callable[[bool], Child], clock: Callable[[], float] = time.monotonic) -> None:
@@ -208,7 +208,7 @@ class Sandboxed:
         self._end_if_unused()
 
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> SandboxResult | None:
-        """Return the next result of the sandbox, after waiting up to `seconds`; None if there is none yet.
+        """Return the next result of the sandbox; None if no result arrives within `seconds`.
 
         A request is sent only for a partition for which `readable` returns True.
         """
@@ -282,7 +282,7 @@ class Sandboxed:
         return None
 
     def _restart_in_careful_mode(self) -> None:
-        """End the process. The next one fetches each batch alone, until CAREFUL_BYTES were read."""
+        """End the process. The next process fetches each batch alone, until CAREFUL_BYTES were read."""
         self._end()
         self._careful = True
         self._careful_left = CAREFUL_BYTES
@@ -290,7 +290,7 @@ class Sandboxed:
     def _count_careful_bytes(self, size: int) -> None:
         """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
 
-        The unreadable batch was in a fetch that was smaller, so it would have been reached.
+        The fetch that contained the unreadable batch was smaller, so the batch would have been reached by then.
         """
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
@@ -298,9 +298,10 @@ class Sandboxed:
             self._careful = False
 
     def _skip_batch(self, partition: Partition, suspect: _Suspect, answer: Unreadable) -> SandboxResult:
-        """Skip an unreadable batch, and return it as the result.
+        """Skip an unreadable batch, and return the result that names it.
 
-        The process is replaced, because one of its threads is stopped for ever.
+        The sandbox process is ended, because reading the batch has blocked one of its threads for ever. The next request starts
+        a new process.
         """
         last = max(answer.last, suspect.at)
         batch = UnreadableBatch(partition, suspect.at, last, answer.codec, answer.size, answer.records, answer.reason)
@@ -314,7 +315,8 @@ class Sandboxed:
     def _died(self, partition: Partition, suspect: _Suspect | None) -> SandboxResult | None:
         """Handle the death or silence of the process during a request for this partition.
 
-        After BLIND_DEATHS of careful processes at one offset, the batch there is the cause, and the offset is skipped.
+        After BLIND_DEATHS deaths of careful processes at one offset, the batch at this offset is taken for the cause, and the
+        offset is skipped.
         """
         careful = self._careful
         self._restart_in_careful_mode()

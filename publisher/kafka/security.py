@@ -33,7 +33,7 @@ PROPERTIES = frozenset(
 
 
 class SecurityFault(ValueError):
-    """A setting of a section `security` that contradicts the others, or whose file cannot be used."""
+    """A setting of a section `security` contradicts the other settings, or names a file that cannot be used."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)
@@ -56,15 +56,15 @@ class SecuritySettings(BaseModel):
     password_file: Path | None = None
     """A file of one line that holds the password."""
     ca_file: Path | None = None
-    """The authorities that brokers' certificates come from (PEM); default: the system's."""
+    """The certificate authorities that issue the brokers' certificates (PEM); default: those of the system."""
     certificate_file: Path | None = None
     """The client's own certificate (PEM), for mutual TLS."""
     key_file: Path | None = None
-    """The key of that certificate (PEM)."""
+    """The private key of `certificate_file` (PEM)."""
     key_password_file: Path | None = None
-    """A file of one line that holds the key's password."""
+    """A file of one line that holds the password of `key_file`."""
     verify_hostname: bool = True
-    """Whether a broker's certificate must name its host."""
+    """Whether a broker's certificate must contain the host name of the broker."""
 
     @property
     def login(self) -> bool:
@@ -118,7 +118,7 @@ class SecuritySettings(BaseModel):
 
 
 def check_not_repeated(security: SecuritySettings, extra: Mapping[str, Any], section: str) -> None:
-    """Raise SecurityFault if `extra` sets what `security` already sets."""
+    """Raise SecurityFault if `extra` sets a property that `security` already sets."""
     for key in sorted(extra.keys() & PROPERTIES) if security.protocol != "PLAINTEXT" else ():
         _fail(f"extra.{key}", f"{section}.security sets this already; remove it from {section}.extra")
 
@@ -159,7 +159,7 @@ def properties(security: SecuritySettings) -> dict[str, str]:
 
 
 def resolve(around: Any, base: Path) -> None:
-    """Make relative paths in the section `security` absolute, before it is validated.
+    """Make relative paths in the section `security` absolute, before the section is validated.
 
     Args:
         around: the raw values of the section that contains `security`; they are changed.
@@ -172,7 +172,7 @@ def resolve(around: Any, base: Path) -> None:
 
 
 def error_line(fault: Mapping[str, Any], key: str) -> str | None:
-    """Return the line for one of pydantic's errors at `key`; None if it is not a SecurityFault."""
+    """Return the line for one of pydantic's errors at `key`; None if the error is not a SecurityFault."""
     error = fault.get("ctx", {}).get("error")
     return f"{key}.{error.setting}: {error}" if isinstance(error, SecurityFault) else None
 

@@ -15,7 +15,7 @@ class SkippedRecords:
         self._log = log
 
     def skip(self, topic: str, partition: int, offset: int, fault: object) -> None:
-        """Count a skipped record, and log its position and fault, unless too many of its topic were logged before."""
+        """Count a skipped record. Log its position and fault, unless many records of the topic were logged before (SHOWN)."""
         self.counts[topic] += 1
         count = self.counts[topic]
         if count <= SHOWN or str(count).strip("0") == "1":

@@ -32,8 +32,8 @@ def parse(text: str | bytes) -> Position:
     """Parse a position, from text or the bytes of a header. The region may be empty, the topic may not.
 
     Raises:
-        ValueError: if the text does not have four parts, of which the last two are integers in range. The message contains the
-            text.
+        ValueError: if the text does not have four parts, or the last two parts are not integers in range. The message contains
+            the text.
     """
     try:
         name = text.decode("ascii") if isinstance(text, bytes) else text
@@ -51,7 +51,7 @@ def parse(text: str | bytes) -> Position:
 
 
 def parse_offset(text: str | bytes) -> int:
-    """Parse an offset, from text or the bytes of a header. Raises ValueError, whose message contains the text."""
+    """Parse an offset, from text or the bytes of a header. Raises ValueError with the text in its message."""
     try:
         return _number(text.decode("ascii") if isinstance(text, bytes) else text, LARGEST_OFFSET)
     except ValueError:
@@ -84,10 +84,10 @@ def renamed(form: str, region: str, topic: str) -> str:
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Return the `x-origin` of a record in `partition`; None unless a relay has written this record there.
+    """Return the `x-origin` of a record in `partition`; None unless a relay has written the record into this partition.
 
-    A record with the headers of a copy in another partition was written by a program that forwards headers. A copy without
-    `x-copied-to` was written before that header existed. It counts as a copy, unless `renaming` (the setting
+    If `x-copied-to` names another partition, the record is no copy: a program has forwarded the headers of a copy. A record
+    without `x-copied-to` may have been written before this header existed. It counts as a copy, unless `renaming` (the setting
     `destination.topic`) maps its origin to another partition.
     """
     if not headers:
@@ -110,5 +110,5 @@ def _leads(renaming: str, origin: bytes, partition: tuple[str, int]) -> bool:
 
 
 def address(topic: str, partition: int) -> bytes:
-    """Return `topic/number`, the form of a partition in the header `x-copied-to`."""
+    """Return `<topic>/<partition>`, the form of a partition in the header `x-copied-to`."""
     return f"{topic}/{partition}".encode()

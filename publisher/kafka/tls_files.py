@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def secret(path: Path) -> str:
-    """Return the only line of a password file. Raises OSError, or ValueError if it is not one line of text."""
+    """Return the only line of a password file. Raises OSError, or ValueError if the file is not one line of text."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
@@ -23,7 +23,7 @@ def secret(path: Path) -> str:
 
 
 def certificates(path: Path) -> "list[x509.Certificate]":
-    """Return the certificates of a PEM file. Raises OSError, or ValueError if it contains none."""
+    """Return the certificates of a PEM file. Raises OSError, or ValueError if the file contains no certificate."""
     from cryptography import x509
 
     try:

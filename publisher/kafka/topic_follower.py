@@ -18,7 +18,7 @@ from publisher.kafka.reader import TopicReader
 
 CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
-HELD_RECORDS = 100_000  # that are buffered at most, while slower partitions are read
+HELD_RECORDS = 100_000  # the most records that are buffered while slower partitions are read
 SILENCE_SECONDS = 10.0  # without a record for this long before the end of a topic, reading fails
 OPEN_HINT = "later records are shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
@@ -33,13 +33,13 @@ class TopicFollower:
         settings: the connection.
         client_id: the client id.
         needed: the topics, with the operations that the caller needs. Topics that do not exist are ignored.
-        required: those of the topics that must exist.
+        required: the topics that must exist.
         passing: the errors of the consumer that are ignored.
 
     Attributes:
         topics: the existing topics.
-        unread: the partitions that are not read to their initial end yet. This is the high watermark at the start of `to_end`
-            or `oldest_first`; with `poll` alone, the first end that the consumer reports.
+        unread: the partitions that are not read to their initial end yet. The initial end is the high watermark at the start
+            of `to_end` or `oldest_first`. If only `poll` is called, it is the first end that the consumer reports.
         consumer: the consumer.
     """
 
@@ -85,7 +85,7 @@ class TopicFollower:
                 self._handle_error(message.topic() or "", error)
 
     def to_end(self) -> Iterator[Message]:
-        """Yield every record up to the current ends. Waits for transactions that are open there."""
+        """Yield every record up to the current ends. Waits for transactions that are open before these ends."""
         for messages in self._batches_to_end():
             yield from messages
 
@@ -117,7 +117,7 @@ class TopicFollower:
     def _record_end(self, partition: Partition, at: int) -> None:
         """Handle the offset `at` that the consumer reports as the end for readers of committed records.
 
-        The partition is read completely if `at` has reached its high watermark. Otherwise a transaction is open there.
+        The partition is read completely if `at` has reached its high watermark. Otherwise a transaction is open at `at`.
         """
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)

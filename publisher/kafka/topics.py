@@ -39,7 +39,7 @@ COPIED_CONFIG = (
     "segment.bytes",
     "segment.ms",
 )
-"""The configuration entries that a destination topic takes over from its source: those that affect its readers.
+"""The configuration entries that are copied from a source topic to its destination topic, because they affect readers.
 
 Replication follows the defaults of the destination cluster.
 """
@@ -108,12 +108,12 @@ class Topics:
         return [name for name in self._metadata() if not name.startswith("__")]
 
     def hint(self, missing: str, remedy: str, used: Collection[str] = ()) -> str:
-        """Return the hint for a missing topic: the question whether a topic with a similar name is meant, and the remedy.
+        """Return the hint for a missing topic: the existing topic with a similar name, if there is one, and the remedy.
 
         Args:
             missing: The name of the missing topic.
             remedy: The text of the remedy.
-            used: Topics that the configuration uses for another purpose; they are not suggested.
+            used: Topics that are not suggested, because the configuration uses them for another purpose.
         """
         try:
             valid = [name for name in self.names() if name not in used]
@@ -122,15 +122,15 @@ class Topics:
         return f"{suggestions.question(missing, valid)} {remedy}".strip()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return those of the named topics that exist, by name.
+        """Return the existing topics among `names`, by name.
 
         Raises:
-            NotAllowed: if this client may not describe one of them.
+            NotAllowed: if this client may not describe one of the topics.
         """
         return self.allowed(dict.fromkeys(names, frozenset({DESCRIBE})))
 
     def allowed(self, needed: Mapping[str, Operations]) -> dict[str, Topic]:
-        """Return those of the topics in `needed` that exist, by name, after checking the client's rights.
+        """Return the existing topics among `needed`, by name, after checking the client's rights.
 
         Raises:
             NotAllowed: if an operation in `needed` is denied. The error names every denied operation.
@@ -164,9 +164,9 @@ class Topics:
         return {partition: Bounds(low, highs[partition]) for partition, low in lows.items()}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the effective configuration of existing topics, by topic; {} if this client may not read it.
+        """Return the effective configuration of existing topics, by topic; {} for a topic that this client may not query.
 
-        A broker may know a new topic a moment later than another broker, so that the request is repeated for this topic.
+        A broker may not know a new topic yet, so the request is repeated for a topic that the broker reports as missing.
         """
         configs: dict[str, dict[str, str]] = {}
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
@@ -216,7 +216,7 @@ class Topics:
             seconds: how long to wait; None for the `answer_seconds` of this instance.
 
         Raises:
-            Retriable: if a topic still has fewer such partitions.
+            Retriable: if a topic still has fewer partitions with a leader.
         """
         deadline = time.monotonic() + (seconds or self._seconds)
         while True:

@@ -1,12 +1,12 @@
 """The checkpoints of relays: the positions of their copies, as records of a compacted topic at the destination.
 
-A lane writes the copies of records, and the position after these records, in one transaction. A position therefore shows
-exactly which copies are visible. The topic also contains one registration per relay (its number of lanes, and the process that
-started last) and, if the relay follows consumer groups, the last snapshot of its source. Encoding is pure; `CheckpointLog`
-reads the topic.
+A lane, a thread that copies some of the partitions, writes the copies of records and the position after these records in one
+transaction. A position therefore shows exactly which copies are visible. The topic also contains one registration per relay
+(its number of lanes, and the process that started last) and, if the relay follows consumer groups, the last snapshot of its
+source. Encoding is pure; `CheckpointLog` reads the topic.
 
-Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. It stops only the
-relay that its key names, because the position, or the number of lanes to fence, is unknown.
+Relays share the topic, so every relay can write any record to it. An unreadable record is logged and skipped. Such a record
+stops only the relay that the record's key names, because this relay's position, or its number of lanes to fence, is unknown.
 """
 
 import logging
@@ -40,7 +40,7 @@ MOST_LANES = 1_024  # in a registration: its reader fences the transactional ids
 
 
 class CheckpointKey(NamedTuple):
-    """Identifies a position: the relay's name, the source region, its topic and partition."""
+    """Identifies a position: the relay's name, and the region, topic and partition of the source."""
 
     relay: str
     region: str
@@ -49,7 +49,7 @@ class CheckpointKey(NamedTuple):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The position of a relay in a source partition, with the facts that the relay verifies when it starts.
+    """The position of a relay in a source partition, with the ids and offsets that the relay verifies when it starts.
 
     Attributes:
         next: the next source offset to read.
@@ -170,10 +170,10 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 
 
 class CheckpointLog:
-    """The positions, registrations and source snapshots of all relays, as of the last `refresh`. Methods raise Fatal.
+    """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    The exit code is 3 if the newest record for a position or the registration of `relay` is unreadable. With `repairing` no
-    error is raised for unreadable records.
+    Methods raise Fatal as those of TopicReader do, and with exit code 3 if the newest record for a position or the registration
+    of `relay` is unreadable. With `repairing`, they raise no error for unreadable positions and registrations.
 
     Attributes:
         unreadable: the keys whose newest record is unreadable, with the location of that record and the error. Such a key
@@ -206,9 +206,9 @@ class CheckpointLog:
     def refresh_visible(self, relay: str) -> None:
         """Read up to the last stable offset, without waiting for open transactions.
 
-        The result is enough to decide which transactional ids to fence. A wait would be in vain: the transactions of a killed
-        process stay open until they are fenced or time out. Only if a registration of `relay` follows the last stable offset,
-        the call waits until this registration can be read.
+        These records are enough to decide which transactional ids to fence. Waiting would be useless, because the transactions
+        of a killed process stay open until they are fenced or time out. Only if a registration of `relay` follows the last
+        stable offset, the call waits until this registration can be read.
         """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
@@ -226,7 +226,7 @@ class CheckpointLog:
         self._refuse_unreadable()
 
     def _refuse_unreadable(self) -> None:
-        """Raise Fatal if a position or the registration of the relay is unreadable, unless the log is read for repairing."""
+        """Raise Fatal if a position or the registration of the relay is unreadable, unless `repairing` is set."""
         for record_key, error in [] if self._repairing else self.unreadable.items():
             match parse_key(record_key):
                 case CheckpointKey() as key if key.relay == self._relay:
@@ -242,7 +242,7 @@ class CheckpointLog:
         return [key for key in keys if isinstance(key, CheckpointKey) and key.relay == self._relay]
 
     def snapshot(self) -> SourceSnapshot | None:
-        """Return the last snapshot of the relay's source; None if there is none. Raises Fatal if it is unreadable."""
+        """Return the last snapshot of the relay's source; None if there is none. Raises Fatal if the snapshot is unreadable."""
         if (error := self.unreadable.get(encode_key(self._relay, SOURCE_SNAPSHOT))) is not None:
             hint = "start the relay while its source answers: it writes that record again"
             raise Fatal(f"the source snapshot of relay {self._relay!r} is unreadable: {error}", hint, REFUSED)

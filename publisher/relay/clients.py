@@ -1,4 +1,4 @@
-"""The Kafka clients of a lane, tuned for a distant source and a near destination.
+"""The Kafka clients of a lane (a copying thread of the relay), tuned for a distant source and a near destination.
 
 A client detects a broken link when a connection attempt or an answer takes too long. These time limits, not the reconnect
 backoff alone, therefore decide how soon copying continues after an outage. The size limits of fetches and queues bound the

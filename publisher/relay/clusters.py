@@ -25,7 +25,7 @@ def check_reachable(settings: RelaySettings) -> None:
 
 
 def open_topics(settings: RelaySettings) -> tuple[Topics, Topics]:
-    """Return the `Topics` of the source and those of the destination."""
+    """Return the `Topics` of the source cluster and of the destination cluster."""
     source, destination = (
         Topics(with_short_timeouts(side.kafka), settings.name, f"{side.region} ({side.reached.section})", ANSWER_SECONDS)
         for side in (settings.source, settings.destination)
@@ -40,7 +40,7 @@ def open_groups(cluster: ClusterSettings, client_id: str) -> ConsumerGroups:
 
 
 def open_checkpoint_log(settings: RelaySettings, *, repairing: bool = False) -> CheckpointLog:
-    """Return the checkpoint log of the relay, not read yet; see `CheckpointLog` for `repairing`."""
+    """Return the checkpoint log of the relay, before any record is read. `CheckpointLog` explains `repairing`."""
     reader = TopicReader(settings.destination.kafka, settings.name, ANSWER_SECONDS)
     return CheckpointLog(reader, settings.checkpoint_topic, settings.name, repairing=repairing)
 

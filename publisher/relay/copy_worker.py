@@ -1,7 +1,8 @@
-"""Copy a fixed set of partitions: one consumer, one thread, one transaction after another.
+"""Copy a set of partitions with one consumer in one thread, in one transaction after another.
 
-`transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker never
-restarts: it begins at the given positions, and ends at the first error of any other kind, which `RelayRun.supervise` raises.
+`transaction_writer.py` publishes the transactions; `dead_letter.py` decides about records that cannot be copied. A worker
+begins at the given positions and never restarts. Every error that does not concern a single record ends the worker, and
+`RelayRun.supervise` raises this error.
 """
 
 import logging
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 5.0
 IDLE_SECONDS = 0.1
 SANDBOX_IDLE_SECONDS = 0.01  # the longest poll of the consumer while the sandbox reads other partitions
-PIECE = 500  # records that one poll returns at most; they fit into the processor's cache and the producer's queue
+PIECE = 500  # the most records that one poll returns; they fit into the processor's cache and the producer's queue
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 STOPPED_HINT = (
@@ -54,7 +55,7 @@ STOPPED_HINT = (
 
 
 class CopyWorker:
-    """Copies the partitions of one lane, in a thread of its own.
+    """Copies the partitions of one lane (a fixed share of the relay's partitions), in a thread of its own.
 
     Attributes:
         state: the state of the lane, for metrics and health checks.
@@ -151,10 +152,11 @@ class CopyWorker:
             consumer.incremental_assign(_positions(self._sandboxed.begin(routes)))
 
     def _copy_messages(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish the copies of these messages, and of the messages that the consumer has already fetched behind them.
+        """Publish the copies of these messages, and of the messages that the consumer has already fetched after them.
 
         Returns:
-            False if the destination rejects the transaction. All its records are then read again, in smaller transactions.
+            False if the destination rejects the transaction. All records of the transaction are then read again, in smaller
+            transactions.
         """
         if not (messages or any(route.advance_past_read() for route in self.state.routes.values())):
             return True
@@ -175,11 +177,11 @@ class CopyWorker:
     def _write_copies(
         self, consumer: Consumer, messages: list[Message], unreadable: list[RejectedRecord], produce: Produce
     ) -> tuple[int, int]:
-        """Produce the copies of the messages, and of further ones, until the consumer has no more or the transaction is full.
+        """Produce the copies of `messages`, and of further messages that the consumer has, until the transaction is full.
 
-        A record with unreadable headers is appended to `unreadable`. With a refusal topic, its dead letter is produced. Without
-        one, later records of its partition are not copied in this transaction. The partition is stopped only after the commit,
-        so that an abort has nothing to undo.
+        A record with unreadable headers is appended to `unreadable`. With a refusal topic, the dead letter of the record is
+        produced. Without a refusal topic, later records of the same partition are not copied in this transaction. The partition
+        is stopped only after the commit, so that an abort has nothing to undo.
 
         Returns:
             The number of messages, and the bytes of their values.
@@ -227,7 +229,7 @@ class CopyWorker:
             raise Aborted(f"the source reports: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
-        """Publish a result of the sandbox. If it clears its partition, assign the partition to the lane's consumer again."""
+        """Publish a result of the sandbox. If the sandbox has released the partition, the lane's consumer continues with it."""
         route = self._active.get(result.partition)
         if route is None or not self._writer.wait_for_same_topics():
             self._sandboxed.forget(result.partition)
@@ -306,7 +308,7 @@ class CopyWorker:
         consumer.assign(_positions(route for partition, route in self._active.items() if partition not in self._sandboxed))
 
     def _refuse_or_stop(self, consumer: Consumer, record: RejectedRecord, forms: tuple[bool, ...]) -> None:
-        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop its partition.
+        """Publish the dead letter of a record in a transaction of its own. If that is impossible, stop the record's partition.
 
         Args:
             consumer: the lane's consumer.

@@ -1,8 +1,8 @@
-"""Records that cannot be copied: how the relay finds such a record, and its dead letter in the refusal topic. Pure.
+"""Records that cannot be copied: the search for a rejected record, and the dead letters in the refusal topic. Pure.
 
 A broker rejects a whole request because of one record, and its answers to the following requests hide the reason. A rejected
-transaction is therefore aborted and repeated with fewer records, until a transaction contains only one record: this record is
-the rejected one. A record whose headers the client cannot read is known without a search.
+transaction is therefore aborted and repeated with fewer records, until a rejected transaction contains only one record: the
+rejected record. A record whose headers the client cannot read is known without a search.
 """
 
 from collections.abc import Mapping
@@ -42,8 +42,9 @@ class TransactionLimit:
     """The largest number of records in the next transaction: `most`, or fewer during the search for a rejected record.
 
     The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
-    reached: one of these ranges contains the rejected record. The limit grows again when all candidates are committed, or when
-    the record is isolated. It does not grow with each commit, because a commit may contain other partitions only.
+    reached. One of these ranges contains the rejected record. The limit grows again when all candidates are committed, or when
+    the rejected record is alone in a transaction. It does not grow with each commit, because a commit may contain only records
+    of partitions that are not candidates.
 
     Attributes:
         current: the largest number of records.
@@ -64,11 +65,11 @@ class TransactionLimit:
         self._candidates = dict(candidates)
 
     def record_isolation(self) -> None:
-        """End the search: the rejected record was alone in its transaction and is known now."""
+        """End the search, because the rejected record was alone in its transaction and is known now."""
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:
-        """Remove the candidates that are committed now, and double the limit if none is left.
+        """Remove the candidates that are committed now, and double the limit if no candidate is left.
 
         Args:
             active: the partitions that the lane copies. A candidate that is not among them is removed too.
@@ -144,7 +145,7 @@ def unreadable_record(region: str, message: Message, error: Exception) -> Reject
 
 
 def unreadable_batch(region: str, batch: UnreadableBatch, now_ms: int) -> RejectedRecord:
-    """Return the RejectedRecord for a batch of the source `region` that cannot be read. `now_ms` is its timestamp."""
+    """Return the RejectedRecord, with the timestamp `now_ms`, for a batch of the source `region` that cannot be read."""
     topic, number = batch.partition
     last = Message(topic=topic, partition=number, offset=batch.last, timestamp=(1, now_ms))
     source = Position(region, topic, number, batch.first)

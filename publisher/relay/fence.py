@@ -44,21 +44,23 @@ def fence(
 ) -> None:
     """Take over every transactional id of the relay: the id of `control`, and the ids of all lanes.
 
-    The id of `control` is taken over first. Then the registration is written, before any lane is taken over: a process that
-    loses a lane must find the registration of the process that replaces it, or it would take the lanes back. Until all lanes
-    are fenced, the registration names the larger number of lanes of the two processes.
+    A lane is a copying thread with two transactional ids. The id of `control` is taken over first. Then the registration is
+    written, before any lane is taken over, because a process that loses a lane must find the registration of the process that
+    replaces it. Otherwise it would take over the lanes again. Until all lanes are fenced, the registration names the larger
+    number of lanes of the two processes.
 
-    A lane of the replaced process may still replace a producer, and thereby take an id back. Its next commit uses the other id
-    of the lane, and fails if this process has taken over that id. Otherwise this process takes it over next. Then every
-    producer of the lane commits a record here, and the commit with the id that was taken back fails.
+    During the call, a lane of the replaced process may still replace a producer, and so take over one of its two ids again. The
+    next commit of this lane uses the other id. If this process owns the other id already, that commit fails and the lane ends.
+    If not, this process takes over the other id, and then commits a record with each id of the lane. The commit with the lost
+    id fails, so that this call raises an error.
 
     Args:
         settings: the settings of the relay.
         control: the session of `control_of`, not open yet.
         checkpoints: the checkpoint log. It is read up to the last stable offset here.
         registered: the registration of this process.
-        openings: for each lane of this process in order, a function that takes over its ids. If empty, the ids of all lanes are
-            taken over and released.
+        openings: for each lane of this process in order, a function that takes over the ids of the lane. If empty, the ids of
+            all lanes are taken over and released.
         on_control_owned: called when the registrations are read and no other process can register. May raise.
     """
     control.open()

@@ -23,12 +23,12 @@ class PartitionLag:
 
     Attributes:
         topic: the source topic.
-        partition: its partition.
-        lane: the lane that copies it.
+        partition: the partition of the source topic.
+        lane: the number of the lane (a copying thread) that copies the partition.
         next: the next source offset to copy.
         end: the end of the source's log; None if the source does not answer.
         lag_records: number of source offsets from `next` to `end`; None if `end` is unknown.
-        lag_seconds: age of the last copied record if there is a backlog, otherwise 0; None if it is unknown.
+        lag_seconds: age of the last copied record if there is a backlog, otherwise 0; None if the age is unknown.
         age_seconds: age of the checkpoint.
         records_per_second: source offsets per second since the previous observation; None if unknown.
     """

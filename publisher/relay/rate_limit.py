@@ -12,9 +12,9 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def add_bytes(self, size: int, now: float) -> float:
-        """Count `size` bytes that were used at `now`, and return how long the caller must wait before it uses more.
+        """Count `size` bytes that were used at `now`, and return how long the caller must wait before using more bytes.
 
-        Both times are in seconds; `now` is monotonic. Time in which no bytes are used gives no allowance for later.
+        Both times are in seconds; `now` is monotonic. Unused time gives no allowance for later.
         """
         if not self._rate:
             return 0.0

@@ -90,7 +90,7 @@ class Relay:
             run.close()
 
     def _refuse_if_replaced(self, run: RelayRun) -> None:
-        """Raise CopyRefused if another process has registered after this one: a replaced process must not take over again."""
+        """Raise CopyRefused if another process has registered after this one, so that this process does not take over again."""
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise CopyRefused(

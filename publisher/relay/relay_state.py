@@ -22,7 +22,7 @@ class LaneState:
         copy_counts: counts of records.
         counters: counts of transactions.
         bytes: bytes of the values that were read.
-        heartbeat: when the lane's thread last showed that it still moves.
+        heartbeat: when the lane's thread last reported that it is running.
         checkpoint_at: when the last transaction was committed.
         routes: the partitions that the lane copies in this run.
         stopped: the partitions that the lane no longer copies in this run, with the reason.
@@ -46,8 +46,8 @@ class LaneState:
     def lag_seconds(self, now_ms: int) -> float:
         """Return the lag of the lane in seconds: the largest lag of a partition with a backlog; 0 without a backlog.
 
-        The lag of a partition is the shorter of the time since the timestamp of its last copied record, and the time since it
-        last had no backlog.
+        The lag of a partition is the shorter of two times: the time since the timestamp of the last copied record, and the time
+        since the partition last had no backlog.
         """
         behind = [route for route in list(self.routes.values()) if route.end > route.committed]
         last_level = [max(route.timestamp_ms, route.level_ms) for route in behind]
@@ -76,7 +76,7 @@ class RelayState:
     Attributes:
         name: the relay's name.
         lanes: the state of each lane.
-        restarts: number of later runs that began to copy; the first such run does not count.
+        restarts: number of runs that began to copy, not counting the first of them.
         registered: whether this process has ever written its registration to the checkpoint topic.
         copying_since: when the first run began to copy (monotonic seconds); None before that.
         copying: whether records are copied now.
@@ -119,7 +119,7 @@ class RelayState:
         self.failures[family] = self.failures.get(family, 0) + 1
 
     def silence(self, now: float) -> float:
-        """Return the seconds since the source last answered; 0 for at most SILENT_SECONDS. `now` is monotonic."""
+        """Return the seconds since the source last answered, or 0 up to SILENT_SECONDS. `now` is in monotonic seconds."""
         age = now - max(self.topics_checked_at, self.copying_since or now)
         return age if age > SILENT_SECONDS else 0.0
 

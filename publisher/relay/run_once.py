@@ -1,8 +1,8 @@
-"""One run of a relay: survey, take over, begin, supervise, close. `Relay` repeats it after every failure.
+"""One run of a relay: resolve the topics, take over, begin, supervise, close. `Relay` starts a new run after every failure.
 
-Besides the transaction session of each lane there is one more session, `control`. It registers the process, and writes the
-first checkpoints of all new partitions of a topic in one transaction. If a partition has no checkpoint, although a partition
-with a higher number has one, its checkpoint is therefore lost.
+Each lane, a copying thread, has a transaction session. One more session, `control`, registers the process, and writes the first
+checkpoints of all new partitions of a topic in one transaction. If a partition has no checkpoint although a partition with a
+higher number has one, the checkpoint was therefore lost.
 """
 
 import logging
@@ -44,9 +44,10 @@ DISCOVERY_SECONDS = 5.0
 
 
 class RelayRun:
-    """Runs the relay once, until the first failure. Methods are called in the order of the module's docstring.
+    """Runs the relay once, until the first failure.
 
-    Methods raise Fatal, CopyRefused, Retriable or Aborted. `close` is allowed at any time.
+    Call the methods in the order `resolve_topics`, `take_over`, `begin`, `supervise`, `close`. Methods raise Fatal,
+    CopyRefused, Retriable or Aborted. `close` is allowed at any time.
     """
 
     def __init__(self, settings: RelaySettings, state: RelayState, stop_requested: threading.Event) -> None:
@@ -130,7 +131,7 @@ class RelayRun:
     def supervise(self) -> None:
         """Supervise the lanes until a stop is requested.
 
-        Raises the error that has ended the thread of a lane, of a watch of the topic ids, or of the source poller.
+        Raises the error that has ended the thread of a lane, of a TopicIdWatch, or of the SourcePoller.
         """
         while not self._stop_requested.wait(SUPERVISION_SECONDS):
             self._state.topics_checked_at = self._topics_checked_at()
@@ -172,7 +173,7 @@ class RelayRun:
     def _source_topics(self, deadline: float) -> dict[str, Topic]:
         """Return the source topics to copy. Raises Fatal if one is missing after the deadline (monotonic seconds).
 
-        Until then the method waits for missing topics, because a broker that has just restarted may not know all topics yet.
+        Until the deadline the method waits, because a broker that has just restarted may not know all topics yet.
         """
         while True:
             names = selected(self._settings, self.source.names() if has_patterns(self._settings) else [])
@@ -232,7 +233,7 @@ class RelayRun:
     def _refuse_lost_tails(
         self, routes: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Raise CopyRefused if a destination partition has lost its last copies: further copies would follow a gap."""
+        """Raise CopyRefused if a destination partition has lost its last copies, so that further copies would follow a gap."""
         configs = self.destination.configs({route.destination for route in routes.values()})
         uncompacted = {name for name, config in configs.items() if config.get("cleanup.policy") == "delete"}
         expected = {
@@ -329,7 +330,7 @@ class RelayRun:
     def _store_source_snapshot(self) -> None:
         """Write a new snapshot of the source, if there is one, to the checkpoint topic.
 
-        After a loss of the source nothing else is known about it. Raises the error that has ended the source poller.
+        If the source is lost, only this snapshot shows its last state. Raises the error that has ended the source poller.
         """
         if self._source_poller is None:
             return

@@ -1,8 +1,8 @@
 """The partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
-The sandbox is a child process that reads a partition whose content may kill its reader. A process that was killed by a batch
-cannot report the partition, and a relay stores nothing about it. A lane therefore reads a partition in the sandbox whenever a
-new process begins to copy it, and again if the client reports a batch that it cannot decompress.
+The sandbox is a child process that reads a partition whose content may crash its reader. A process that a batch has crashed
+cannot report the partition of this batch. A lane (a copying thread) therefore reads a partition in the sandbox whenever a new
+process begins to copy the partition, and again if the client reports a batch that it cannot decompress.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class SandboxedPartitions:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Read in the sandbox those routes that this process has not copied before.
+        """Start to read in the sandbox the routes that this process has not copied before.
 
         Returns:
             The other routes, which the lane's consumer reads.
@@ -76,7 +76,7 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the first rows, for the next transaction: at most `most`.
+    """Return the first of the rows, at most `most`, for the next transaction.
 
     A row with unreadable headers is returned alone.
     """

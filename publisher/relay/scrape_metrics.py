@@ -72,7 +72,7 @@ class ProcessStatus:
 
 
 def fetch_process(listen: str, name: str) -> ProcessStatus | None:
-    """Return the state that the relay `name` serves at `listen`; None if it does not answer, or another relay answers."""
+    """Return the state that the relay `name` serves at `listen`; None if no relay, or another relay, answers there."""
     host, _, port = listen.rpartition(":")
     url = f"http://{LOCAL_ADDRESSES.get(host, host)}:{port}/metrics"
     try:

@@ -168,13 +168,13 @@ class RelaySettings(Configuration):
     def lane(self, topic: str, partition: int) -> int:
         """Return the number of the lane that copies a partition.
 
-        The assignment is fixed as long as `lanes` is, and balanced even for few topics.
+        The assignment changes only if the setting `lanes` changes. It is balanced even for few topics.
         """
         return (sum(topic.encode()) + partition) % self.lanes
 
 
 def load(path: Path, flags: Sequence[str] = ()) -> Loaded[RelaySettings]:
-    """Read and merge file, environment (`PUBLISHER_...`) and `--set` flags. Raises SettingsError."""
+    """Read and merge the settings in a file, the environment (`PUBLISHER_...`) and `--set` flags. Raises SettingsError."""
     return configuration.load(RelaySettings, path, flags, _absolute)
 
 

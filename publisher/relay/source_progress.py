@@ -1,8 +1,8 @@
 """Poll the source once a second: the end offsets of its partitions, and the positions of the followed consumer groups.
 
-The last snapshot of these values is stored in the checkpoint topic at the destination. After a loss of the source nothing else
-is known about it. A separate thread queries the source, which may not answer; the thread that supervises the lanes writes the
-snapshots.
+The last snapshot of these values is stored in the checkpoint topic at the destination. If the source is lost, only this
+snapshot shows its last state. A separate thread queries the source, which may not answer; the thread that supervises the lanes
+writes the snapshots.
 """
 
 import logging
@@ -27,7 +27,7 @@ from publisher.runtime.context import now_ms
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 1.0
-MOST_SNAPSHOTS = 120  # that are kept while their end offsets are ahead of the copies
+MOST_SNAPSHOTS = 120  # the most snapshots that are kept while their end offsets are ahead of the copies
 
 
 class EndSnapshot(NamedTuple):
@@ -38,9 +38,10 @@ class EndSnapshot(NamedTuple):
 
 
 class Completeness:
-    """Computes the latest time at which all records that the source contained are copied by now. Pure.
+    """Computes up to which time the copy is complete. Pure.
 
-    `complete_ms` is this time in Unix ms, initially the time that an earlier run has stored; 0 if none is known.
+    `complete_ms` is the latest known time (Unix ms) at which the source contained only records that are copied by now. It is
+    initially the time that an earlier run has stored, and 0 if no such time is known.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:
@@ -52,7 +53,7 @@ class Completeness:
         self._snapshots.append(snapshot)
 
     def update(self, copied: Mapping[Partition, int]) -> int:
-        """Return the time of the latest snapshot whose records are all copied (Unix ms); 0 if there is none.
+        """Update `complete_ms` with the time of the latest snapshot whose records are all copied, and return `complete_ms`.
 
         Args:
             copied: for each partition, the source offset up to which its copies are committed.

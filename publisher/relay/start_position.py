@@ -1,7 +1,7 @@
 """Decide at which source offset the copy of a partition starts, from its checkpoint and the state of both clusters. Pure.
 
-A relay never guesses. If the checkpoint contradicts the state of a cluster, the error names both, and the command with which an
-operator continues deliberately.
+A relay never guesses. If the checkpoint contradicts the state of a cluster, the error names both, and the command that an
+operator can use to set the position.
 """
 
 from collections.abc import Collection, Mapping
@@ -49,7 +49,7 @@ class OutOfRange(Exception):
 
 
 def continue_hint(key: CheckpointKey, to: str = "earliest|latest|OFFSET") -> str:
-    """Return the hint that names the command with which an operator sets the position `key` to the offset `to`."""
+    """Return the hint with the command that sets the position `key` to the offset `to`."""
     return (
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to {to}"
     )
@@ -174,7 +174,7 @@ def _refuse_lost_checkpoint(
 def _refuse_changed_endpoints(
     key: CheckpointKey, checkpoint: Checkpoint, source: CopyEndpoint, destination: CopyEndpoint
 ) -> None:
-    """Raise CopyRefused if the checkpoint names another cluster or topic than the current one, at either end of the copy."""
+    """Raise CopyRefused if the cluster or topic at the source or at the destination is not the one in the checkpoint."""
     if checkpoint.cluster != source.cluster:
         raise CopyRefused(
             f"the checkpoint of {key.topic}[{key.partition}] is of cluster {checkpoint.cluster}, {key.region} now is cluster "

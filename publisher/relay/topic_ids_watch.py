@@ -1,8 +1,8 @@
 """Check continuously that the copied topics were not recreated.
 
 A topic that is recreated under the same name has a new log, in which an offset of the old log names another record. The client
-continues in the new log without an error. A lane therefore commits a transaction only if the topic ids were confirmed within
-the last seconds (`TopicIdWatch.seen`).
+continues in the new log without an error. A lane (a copying thread) therefore commits a transaction only if the topic ids were
+confirmed within the last seconds (`TopicIdWatch.seen`).
 """
 
 import logging
@@ -65,7 +65,7 @@ class TopicPoller:
             self._refresh_requested.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - began)))
 
     def _accept(self, topics: Mapping[str, Topic], now: float) -> bool:  # noqa: ARG002 - subclasses use them
-        """Return whether `found` and `seen` are updated with this answer. An error that it raises ends the thread."""
+        """Return whether to update `found` and `seen` with this answer. Any error that this method raises ends the thread."""
         return True
 
 

@@ -112,7 +112,7 @@ def pairs(
 
 
 def smallest_limit(destination: Topics, copied: Iterable[TopicPair]) -> int:
-    """Return the largest batch that every destination topic accepts (bytes)."""
+    """Return the size of the largest batch that every destination topic accepts (bytes)."""
     configs = destination.configs(pair.destination_name for pair in copied)
     limits = [int(config["max.message.bytes"]) for config in configs.values() if "max.message.bytes" in config]
     return min([LARGEST_BATCH, *limits])

@@ -1,4 +1,4 @@
-"""Publish the transactions of a lane: records, and the checkpoints after them, atomically.
+"""Publish the transactions of a lane (a copying thread): records and the checkpoints after them, atomically.
 
 The writer owns the lane's transaction session. It does not read the source, and does not decide what happens after a rejected
 transaction.
@@ -24,13 +24,13 @@ from publisher.transactions.exactly_once import Produce, TransactionSession
 from publisher.transactions.session import Record
 
 CHECKPOINT_SECONDS = 1.0  # between transactions without copies: positions also advance past markers and filtered records
-SEEN_SECONDS = 5.0  # when a transaction begins, the topic ids must have been confirmed so recently; a busy broker needs 2 s
+SEEN_SECONDS = 5.0  # the greatest age of the last confirmed topic ids when a transaction begins; a busy broker needs 2 s
 USUAL_COMMIT_SECONDS = 0.005
 LONGEST_REST_SECONDS = 0.050  # after a small transaction, because every transaction is work for the broker
 SMALL = 500  # a transaction of fewer records is small
 
 Fill = Callable[[Produce], tuple[int, int]]
-"""Produces the records of a transaction; returns how many records were read for it, and the bytes of their values."""
+"""Produces the records of a transaction; returns how many source records were read, and the bytes of their values."""
 
 
 def rest_after(commit_seconds: float) -> float:
@@ -70,7 +70,7 @@ class WorkerContext:
 
 
 class TransactionWriter:
-    """Publishes one transaction after another. The worker's thread owns it, except for `open`.
+    """Publishes one transaction after another. The worker's thread calls all methods except `open`.
 
     Attributes:
         rest_until: when the next transaction should begin at the earliest (monotonic seconds).
@@ -177,8 +177,8 @@ class TransactionWriter:
     def _ownership_record(self) -> Record:
         """Return the record for the session's ownership check: the current checkpoint of any route of the lane.
 
-        Before the lane has a route, it is the registration. Later the registration must not be written again: it would hide the
-        registration of a process that has replaced this one.
+        Before the lane has a route, the record is the registration of this process. Later the registration must not be written
+        again, because it would hide the registration of a process that has replaced this one.
         """
         for route in self._state.routes.values():
             return self._shared.checkpoint(route)

@@ -1,9 +1,9 @@
-"""Turn source records into their copies, which differ from them in three headers only. Decides no positions.
+"""Turn source records into copies, which differ from the source records in three headers only. Decides no positions.
 
-`x-origin` is the position at which a record was first written; a copy of a copy retains it. `x-hops` counts the copies.
-`x-copied-to` names the partition that the copy was written to. A program may forward the headers of a copy to a record of its
-own, in another partition. As `x-copied-to` names the first partition, this record is not taken for a copy, and receives its own
-origin. `copy` is the only loop that runs per record, so it does no avoidable work.
+`x-origin` is the position at which a record was first written; a copy of a copy retains this header. `x-hops` counts the
+copies. `x-copied-to` names the partition that the copy was written to. A program may forward the headers of a copy to a new
+record in another partition. Because `x-copied-to` does not name this partition, the new record does not count as a copy, and
+receives its own origin. `copy` is the only loop that runs per record, so it does no avoidable work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Route:
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
         copies_from: as in `Checkpoint`.
-        level_ms: when all records of the partition were last committed (Unix ms); -1 if never.
+        level_ms: when the copies of all records of the partition were last committed (Unix ms); -1 if never.
         last_copied: the last copied record that `advance_past_read` has not included in `next` yet.
         last_skipped: the last record that was not to be copied, and that `advance_past_read` has not included in `next` yet.
     """
@@ -154,7 +154,8 @@ class Rules:
     Args:
         source: the region of the source.
         destination: the region of the destination.
-        wanted: the filter: a record must have, for each header named here, one of the values. Empty for no filter.
+        wanted: the filter, as allowed values by header name. A record must have an allowed value in each of these headers.
+            Empty for no filter.
         renaming: the setting `destination.topic`, from which the names of destination topics are formed.
     """
 
@@ -169,8 +170,8 @@ class Rules:
 
         Args:
             headers: the headers of the record.
-            route: the route of its partition.
-            offset: its source offset.
+            route: the route of the record's partition.
+            offset: the source offset of the record.
             counts: the counts to increase.
 
         Returns:
@@ -237,7 +238,7 @@ def copy(
         The messages that are not records (ends of partitions, errors), and the records with unreadable headers.
 
     Raises:
-        Exception: what `produce` raises.
+        Exception: any error of `produce`.
     """
     events: list[Message] = []
     unreadable: list[tuple[Message, Exception]] = []

@@ -38,7 +38,7 @@ Answer = Callable[[bytes, tuple[str, int]], bytes]
 
 
 def connection_limit(descriptors: int) -> int:
-    """Return the largest number of simultaneous connections of a process that may open so many file descriptors."""
+    """Return the connection limit of a process that may open `descriptors` file descriptors."""
     if descriptors == resource.RLIM_INFINITY:
         return CONNECTIONS
     return min(CONNECTIONS, max(FEWEST_CONNECTIONS, descriptors // DESCRIPTOR_SHARE))
@@ -76,7 +76,7 @@ class BoundedHttpServer:
 
     If the largest number of connections is open, a new connection replaces the oldest one; a connection to which no response is
     being written is replaced first. Some file descriptors are kept in reserve, so that a probe is answered even if the rest of
-    the process has used up all others. The constructor raises OSError or OverflowError if it cannot listen at the address.
+    the process uses all other descriptors. The constructor raises OSError or OverflowError if it cannot listen at the address.
     """
 
     def __init__(self, host: str, port: int, answer: Answer, read_seconds: float = READ_SECONDS) -> None:
@@ -106,7 +106,7 @@ class BoundedHttpServer:
         with contextlib.suppress(OSError):  # closed before
             self._wake.send(b"\0")
         self._thread.join(CLOSE_SECONDS)
-        self._wake.close()  # here: the thread may end before the byte is sent
+        self._wake.close()  # not in the thread, which may end before the byte is sent
 
     def _serve(self) -> None:
         while not self._closing:
@@ -155,7 +155,7 @@ class BoundedHttpServer:
             connection = _Connection(accepted, address[:2], time.monotonic() + self._read_seconds)
             self._open[connection] = None
             self._selector.register(accepted, selectors.EVENT_READ, connection)
-            self._step(connection)  # mostly the request has come as well: it is answered before anything can evict it
+            self._step(connection)  # usually the request has arrived too, and is answered before an eviction
 
     def _make_room(self, error: OSError) -> None:
         """Free a descriptor for the next connection. If that is impossible, pause, so that this thread does not spin."""

@@ -51,7 +51,7 @@ class Finding:
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
-    """Print each finding as it arrives, or all of them as JSON. Raises typer.Exit with code 1 if one is not ok."""
+    """Print each finding as it arrives, or all findings as JSON. Raises typer.Exit with code 1 if a finding is not ok."""
     printed = []
     for unredacted in findings:
         finding = replace(unredacted, detail=redacted(unredacted.detail), hint=redacted(unredacted.hint))
@@ -83,7 +83,7 @@ def print_data(as_json: bool, value: object, render: Callable[[], Any], *, wide:
         as_json: whether to print JSON.
         value: the result as a JSON value.
         render: returns the result as a renderable of rich.
-        wide: whether lines are printed unfolded, instead of as wide as the terminal.
+        wide: whether to print long lines without folding them to the width of the terminal.
     """
     if as_json:
         print_json(value)
@@ -103,7 +103,7 @@ def time_range(start: str | None, end: str | None, last: str | None = None) -> T
     """Return the time range of the options --from and --to, or of --last.
 
     Raises:
-        BadParameter: for a text that is not a time or duration, an empty range, or --last beside another option.
+        BadParameter: for a text that is not a time or duration, an empty range, or --last together with --from or --to.
     """
     if last is not None:
         return _since(last, alone=not (start or end))
@@ -147,9 +147,10 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 
 
 class LazyCommands(Mapping[str, Any]):
-    """The commands of a program by name. Each is imported on first use, so that `status` does not load the modules of `bench`.
+    """The commands of a program by name.
 
-    `targets` names the function, or the Typer application, of each command as `module:name`.
+    Each command is imported on first use, so that `status` does not load the modules of `bench`. `targets` names the function,
+    or the Typer application, of each command as `module:name`.
     """
 
     def __init__(self, targets: Mapping[str, str]) -> None:
@@ -202,7 +203,7 @@ def run(app: typer.Typer, *others: type[Exception]) -> None:
 
     Args:
         app: the application.
-        *others: expected error classes besides Fatal. They may have the attributes `hint` and `exit_code`, as Fatal.
+        *others: expected error classes besides Fatal. Their instances may have the attributes `hint` and `exit_code` of Fatal.
     """
     from publisher.runtime.configuration import SettingsError
 

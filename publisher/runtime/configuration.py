@@ -2,7 +2,7 @@
 
 A flag has precedence over the environment, the environment over the file, and the file over the default. A YAML file,
 environment variables (`SCORER_KAFKA__BOOTSTRAP_SERVERS`) and `--set kafka.bootstrap_servers=...` name the same keys. `${NAME}`
-and `${NAME:-default}` in a file stand for environment variables. Unknown keys are errors.
+and `${NAME:-default}` in a file are replaced by environment variables. Unknown keys are errors.
 """
 
 import copy
@@ -29,7 +29,7 @@ from publisher.kafka.clients import is_secret
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TopicName = Annotated[str, Field(pattern=TOPIC)]
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,100}$")]
-"""A name that is part of the names of topics, groups and transactions; its limit leaves room for their other parts."""
+"""A name that becomes part of the names of topics, groups and transactional ids. The limit leaves room for the other parts."""
 Listen = Annotated[str, Field(pattern=r"^.+:\d{1,5}$")]
 """A host and a port to listen on."""
 SCALARS = str | int | float | bool | None
@@ -85,8 +85,8 @@ def load(
         model: the class of the settings.
         path: the file, or a mapping with the values of a built-in configuration.
         flags: the values of `--set`, each `key=value`.
-        resolve: called with the values of each source and a folder, makes relative paths in the values absolute. The folder is
-            that of the file, for other sources the working directory.
+        resolve: makes relative paths absolute. It is called with the values of each source and a base folder: the folder of the
+            file, or the working directory for the environment and the flags.
 
     Raises:
         SettingsError: if the configuration is invalid.

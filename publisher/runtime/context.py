@@ -1,6 +1,6 @@
 """The clock, the liveness signal and the cancellation of a piece of work, passed down as one value.
 
-It depends on nothing of the product, and does no I/O of its own.
+The module depends on no other module of the product, and does no I/O of its own.
 """
 
 import time
@@ -38,7 +38,7 @@ class Context:
     its steps. The thread that does the work makes these calls.
 
     Attributes:
-        clock: the clocks to use instead of those of `time`.
+        clock: the clocks to use instead of the functions of the module `time`.
         beat: reports that the thread still makes progress. Never raises.
         raise_if_cancelled: raises the error that ends the work, such as Aborted after a stop was requested.
     """

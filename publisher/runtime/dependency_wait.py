@@ -1,4 +1,4 @@
-"""The dependencies of a process: the error for an unavailable dependency, the current outages, and the wait for its return.
+"""The dependencies of a process: the error for an unavailable dependency, the current outages, and the wait for their end.
 
 A process that waits for a dependency stays alive, stops when asked to, and retries without a limit. If it ended instead, its
 supervisor would restart it with growing delays. The module uses no Kafka client: the caller passes a function that probes the
@@ -38,7 +38,7 @@ class DependencyUnavailable(Fatal):
 
     Attributes:
         dependency: the dependency, one of KINDS.
-        retry_seconds: the time before a retry makes sense.
+        retry_seconds: how long to wait before a retry.
     """
 
     def __init__(self, dependency: str, message: str, hint: str = "", retry_seconds: float = 1.0) -> None:
@@ -47,7 +47,7 @@ class DependencyUnavailable(Fatal):
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments with which another process recreates this error after pickling."""
+        """Return the class and the constructor arguments, so that another process can unpickle this error."""
         return DependencyUnavailable, (self.dependency, str(self), self.hint, self.retry_seconds)
 
 
@@ -88,7 +88,7 @@ class Outages:
         return dependency in self.active
 
     def summary(self) -> str | None:
-        """Return in one line the outages whose end the scorer waits for; None if it waits for none."""
+        """Return one line about the outages whose end the scorer waits for; None if there is no such outage."""
         waited_for = [
             f"{dependency}: {error}" for dependency, error in list(self.active.items()) if dependency not in self._optional
         ]
@@ -99,7 +99,7 @@ class DependencyWaiter:
     """Lets the owner thread of one scorer wait for its dependencies, and probes the brokers meanwhile.
 
     The owner passes `context` to work that may have to wait for brokers. While this work checks the context, a background
-    thread probes the brokers. It records in `outages` whether a broker answers. If a probe fails with an error that waiting
+    thread probes the brokers, and records in `outages` whether a broker answers. If a probe fails with an error that waiting
     does not cure, such as a rejected login, the next check of the context raises this error.
 
     Args:

@@ -1,7 +1,7 @@
 """The HTTP endpoints /livez, /readyz and /metrics, read-only.
 
 /livez reports whether the threads of the process still make progress, /readyz whether the process does its work. The caller
-passes both checks. `bounded_http.py` limits the connections.
+provides the functions for both checks. `bounded_http.py` limits the connections.
 """
 
 import io
@@ -22,7 +22,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class HealthServer:
-    """Serves the endpoints until `close`. Raises Fatal with exit code 2 if it cannot listen.
+    """Serves the endpoints until `close`. Raises Fatal with exit code 2 if the server cannot listen at the address.
 
     Args:
         listen: the address, `host:port`.
@@ -85,7 +85,7 @@ class _InMemoryRequest(WSGIRequestHandler):
         self.wfile = io.BytesIO()
 
     def finish(self) -> None:
-        """Keep the buffers open: `response` reads them."""
+        """Keep the buffers open, because `response` reads them."""
 
     def response(self) -> bytes:
         written: bytes = self.wfile.getvalue()  # type: ignore[attr-defined]

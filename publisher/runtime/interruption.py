@@ -75,7 +75,7 @@ def handle_signals() -> Iterator[Interruption]:
 def report_progress(
     as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]
 ) -> Iterator[Interruption]:
-    """Report how much a command has done, if its block fails or is interrupted.
+    """Report how much a command has done, if the block fails or is interrupted.
 
     The counts are part of the error message; with `as_json` they are also printed on stdout. A command that succeeds prints its
     own result.

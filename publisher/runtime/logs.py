@@ -15,14 +15,15 @@ from publisher.runtime.terminal import PlainConsole
 
 CLIENTS = ("librdkafka", "publisher.kafka.clients")
 REPEAT_SECONDS = 10.0
-MOST_KINDS = 1_000  # of messages that are remembered; beyond that all are forgotten
+MOST_KINDS = 1_000  # the most different messages that are remembered; beyond that number all are forgotten
 
 
 class RepeatFilter(logging.Filter):
-    """Suppresses repeated messages of the Kafka clients: of those that are equal except for numbers, one passes per period.
+    """Suppresses repeated messages of the Kafka clients.
 
-    The period is REPEAT_SECONDS. While a broker is unavailable, each connection of each client logs an error up to twenty times
-    a second. The next message that passes includes the number of suppressed ones. Messages of other loggers always pass.
+    Of messages that differ only in numbers, one passes in REPEAT_SECONDS. It includes the number of messages that were
+    suppressed before it. While a broker is unavailable, each connection of each client logs an error up to twenty times a
+    second. Messages of other loggers always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

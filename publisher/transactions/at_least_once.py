@@ -1,9 +1,10 @@
 """At-least-once delivery: records are sent at once, and every second a checkpoint commits the positions after them.
 
 An idempotent producer sends the records. They are visible as soon as the broker has them. The producer reports failed records
-only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, it starts a
-commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about one
-second) are scored again, and their repeated scores follow the scores of later events. The pure part is `UncommittedPositions`.
+only. A checkpoint flushes the producer until nothing is in flight (measured 0.3-8 ms). If no record has failed, the checkpoint
+starts a commit of the positions, and does not wait for the answer. After a crash, the events since the last checkpoint (about
+one second) are scored again. The repeated scores may follow the scores of later events. The pure part is
+`UncommittedPositions`.
 
 If a record fails, or is not confirmed in time, no position after the last checkpoint is committed. The producer is discarded
 with all records in its queue, so that no later record overtakes the failed record. The scorer continues from the committed
@@ -29,7 +30,7 @@ from publisher.transactions.session import Record
 log = logging.getLogger(__name__)
 
 CHECKPOINT_SECONDS = (
-    1.0  # the time whose events a crash repeats; measured: 312-340k events/s, against 48-192k with a flush for each batch
+    1.0  # a crash repeats the events of this time; measured: 312-340k events/s, against 48-192k with a flush for each batch
 )
 RELEASE_SECONDS = 5.0  # how long a rebalance waits for records in flight
 UNCOMMITTED_SECONDS = 30.0  # without a commit for this long, all events since the last commit are read again
@@ -65,7 +66,11 @@ class UncommittedPositions:
         self.published |= {(p.topic, p.partition): p for p in offsets}
 
     def due(self, now: float) -> bool:
-        """Return whether a checkpoint is due: no commit is pending, and CHECKPOINT_SECONDS have passed."""
+        """Return whether a checkpoint is due.
+
+        A checkpoint is due if no commit is pending, and CHECKPOINT_SECONDS have passed since the last commit was started and
+        since the oldest position in `published` was published.
+        """
         return (
             bool(self.published)
             and not self.committing
@@ -208,7 +213,7 @@ class CheckpointSession:
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Commit the positions of these partitions, so that their next owner continues from them.
 
-        The positions of lost partitions are not committed: the next owner may already have committed its own.
+        The positions of `lost` partitions are not committed, because the next owner may already have committed later positions.
         """
         leaving = {(p.topic, p.partition) for p in partitions}
         released = [position for key, position in self._positions.pending().items() if key in leaving]
@@ -266,7 +271,7 @@ class CheckpointSession:
         self._committed(self._clock() - began)
 
     def _flush(self, seconds: float) -> None:
-        """Wait until every record is confirmed. Raises Aborted if one failed or took too long."""
+        """Wait until every record is confirmed. Raises Aborted if a record has failed or is not confirmed in time."""
         unsent = self._producer.flush(seconds)
         if unsent and self._failure is None:
             self._failure = Aborted(f"{unsent} records were not confirmed within {seconds:g} s")

@@ -10,7 +10,7 @@ class Counters:
     Attributes:
         commits: confirmed commits.
         aborts: failed transactions.
-        fenced: failures because another producer took an id.
+        fenced: failures because another producer had taken over a transactional id.
         rotations: producers replaced after a slow commit.
         commit_seconds: total time that the owner thread has waited for commits.
         last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
@@ -33,8 +33,8 @@ class Counters:
 
         Args:
             waited: how long the owner thread has waited for the commit (seconds).
-            commit_seconds: the duration of the commit.
-            ending: the part of it after the broker had confirmed the records (seconds).
+            commit_seconds: the duration of the commit (seconds).
+            ending: the part of `commit_seconds` after the broker had confirmed the records.
         """
         self.commits += 1
         self.commit_seconds += waited

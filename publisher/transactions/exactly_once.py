@@ -1,7 +1,7 @@
 """The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
 A session uses its transactional producers in turn, one transaction each (`producer_pool.py` gives the reason). Scorers and
-relay workers publish through a session. Its decisions are the tables of `state_machine.py`.
+relay workers publish through a session. The tables in `state_machine.py` define its decisions.
 
 A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
 only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. After an
@@ -11,8 +11,9 @@ when a connection changes. A client that has lost all connections would forget t
 servers. Without this setting each half-open connection cost 7 s and leaked a producer.
 
 A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
-100 ms, which no caller waits for because a commit flushes. Otherwise librdkafka's thread spins while a second request of the
-partition waits for the first (librdkafka #3692): for milliseconds, after a broker's restart for seconds.
+100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter linger time,
+librdkafka's thread spins while a second request of the partition waits for the first (librdkafka #3692). It spins for
+milliseconds, or for seconds after a broker has restarted.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ ABORT_SECONDS = 1.0  # after a rejected record an abort may wait in vain for the
 
 Produce = Callable[..., None]  # as `Producer.produce`
 Write = Callable[[Produce], bool]
-"""Writes the records of a transaction. Returns whether there are any."""
+"""Writes the records of a transaction. Returns whether it has written any records."""
 Failure = TypeVar("Failure", bound=Exception)
 
 
@@ -56,10 +57,10 @@ def _return_at_once(_: Context) -> None:
 class TransactionSession:
     """Writes exactly once, one transaction after another; see `publisher.transactions.session.Session`. One thread owns it.
 
-    If a session sends consumer offsets, the group coordinator fences it after another member has taken over. A session that
-    sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to check
-    that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record cannot
-    recover from an unknown outcome.
+    If a session sends consumer offsets, the group coordinator fences the session after another member has taken over. A session
+    that sends no offsets, such as the session of a relay, needs an `ownership_record`: its producers commit this record to
+    check that no other process has taken over the transactional ids (`ownership_check.py`). A session with an ownership record
+    cannot recover from an unknown outcome.
 
     Args:
         make_producer: returns a producer for a transactional id, not yet initialised.
@@ -111,7 +112,7 @@ class TransactionSession:
     def open(self) -> None:
         """Wait until this session has taken over every transactional id. The constructor starts the take-over.
 
-        Then every transaction that a predecessor has opened under these ids is committed or aborted.
+        Afterwards, every transaction that an earlier process had opened with these ids is committed or aborted.
 
         Raises:
             Fatal: if the broker rejects the initialisation of a producer.
@@ -138,8 +139,8 @@ class TransactionSession:
         returns earlier, while the commit thread waits for the confirmation.
 
         Raises:
-            Aborted: of any kind, if the transaction must not commit or its outcome is unknown. Then only `recover` is allowed.
-            NotAllowed: if the broker's access control does not allow it.
+            Aborted: if the transaction must not commit or its outcome is unknown. Then only `recover` is allowed.
+            NotAllowed: if the broker's access control does not allow the transaction.
         """
         self.wait_for_publish()
         producer = self._begin()
@@ -195,13 +196,13 @@ class TransactionSession:
         try:
             timing = pending.result()
         except Aborted as error:
-            raise self._failed(error)  # noqa: B904 - the same error: a cause of itself would keep its producer alive
+            raise self._failed(error)  # noqa: B904 - an error that is its own cause would keep its producer alive
         finally:
             del pending
         self._committed(self._clock() - began, timing)
 
     def wait_for_commit(self) -> None:
-        """Wait until the pending commit has returned, or hangs and is abandoned. Never raises.
+        """Wait until the pending commit has returned, or was abandoned because it hangs. Never raises.
 
         `wait_for_publish` reports a failure of the commit.
         """
@@ -237,8 +238,8 @@ class TransactionSession:
     def recover(self) -> None:
         """Commit or abort the open transaction, with the steps that `RECOVERIES` names for the failed state.
 
-        A confirmed abort ends the transaction. Otherwise the initialisation of a successor with the same id ends it. Afterwards
-        the committed offsets show whether the transaction is visible.
+        A confirmed abort ends the transaction. Without a confirmed abort, the initialisation of a successor with the same id
+        ends the transaction. Afterwards the committed offsets show whether the transaction is visible.
 
         Raises:
             Fatal: if the broker rejects the initialisation of a successor.
@@ -271,7 +272,7 @@ class TransactionSession:
     def close(self) -> None:
         """Abort the open transaction and release the producers. Never raises.
 
-        Without the abort readers would wait for the transaction's time-out.
+        Without the abort, readers would have to wait until the transaction times out.
         """
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
@@ -315,8 +316,8 @@ class TransactionSession:
     def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
         """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile.
 
-        The next transaction begins only after this commit is confirmed. Otherwise it could commit offsets that skip the events
-        of a failed commit.
+        The next transaction begins only after this commit is confirmed. Otherwise the next transaction could commit offsets
+        that skip the events of a failed commit.
         """
         if offsets:
             self.state = advance(self.state, SessionStep.SEND_OFFSETS)
@@ -325,7 +326,7 @@ class TransactionSession:
         self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
-        """Enter the failed state of `step`, or by default the one that the error means, and return the error."""
+        """Enter the failed state that `step` leads to, and return the error. By default, `error` determines the step."""
         step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
         if step is SessionStep.REJECT:
             self._sender.enable_delivery_reports()
@@ -339,8 +340,8 @@ class TransactionSession:
 
         librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only late,
         the second request may commit half of the same producer's next transaction. The successor has the same id and a new
-        epoch, so the broker rejects requests of the old producer that are still in flight. The large `retry.backoff.ms` makes
-        it measurable whether a commit was repeated.
+        epoch, so the broker rejects requests of the old producer that are still in flight. Because `retry.backoff.ms` is large,
+        the duration of a commit shows whether the request may have been repeated.
         """
         self.state = advance(self.state, SessionStep.COMMITTED)
         if self._ownership is not None:
@@ -359,7 +360,7 @@ class TransactionSession:
         self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
-        """Abort the transaction. Return whether the broker has confirmed this before librdkafka could repeat the request."""
+        """Abort the transaction. Return whether the broker confirmed the abort before librdkafka could repeat the request."""
         began = self._clock()
         try:
             with unwrap_kafka_errors():

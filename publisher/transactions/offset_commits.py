@@ -10,10 +10,10 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class GroupCommits:
-    """Creates a consumer that is a member of a group, and commits its offsets. The consumer's thread owns the instance.
+    """Creates a consumer that joins a group, and commits offsets for this group. The consumer's thread owns the instance.
 
     Args:
-        make_consumer: returns a consumer that reports the results of asynchronous commits to its argument, `on_commit`.
+        make_consumer: returns a consumer. Its argument is the callback for the results of asynchronous commits.
 
     Attributes:
         consumer: the current consumer.
@@ -42,8 +42,8 @@ class GroupCommits:
 
         Args:
             offsets: the offsets, with metadata.
-            done: called with the error, or None, during a later poll of the consumer. If the commit cannot be started, it is
-                called before this method returns.
+            done: called with the error of the commit, or with None on success, during a later poll of the consumer. If the
+                commit cannot be started, `done` is called before this method returns.
         """
         self._pending[_commit_key(offsets)] = done
         try:

@@ -21,11 +21,12 @@ from publisher.transactions.state_machine import SessionStep
 class OwnershipCheck:
     """Checks that no other process has taken over the ids of a producer pool.
 
-    Methods raise Fenced, or another Aborted, if the session must not write. They also raise as `ProducerPool.ready` does.
+    Methods raise Aborted, such as Fenced, if the session must not write. They also raise the errors of
+    `ProducerPool.wait_until_initialised`.
 
     Args:
         pool: the producers of the session.
-        calls: make the calls of these producers.
+        calls: makes the broker calls of these producers.
         record: returns the record that a producer commits for a check.
         slow_seconds: a producer whose commit takes this long is replaced by a successor.
     """
@@ -43,7 +44,7 @@ class OwnershipCheck:
     def check_successors(self) -> None:
         """Check the ownership if producers were replaced by successors since the last check.
 
-        Every producer that is not such a successor commits a record.
+        Every producer that was not replaced since the last check commits a record.
         """
         unconfirmed = self._pool.unconfirmed_ids
         if not unconfirmed:
@@ -62,7 +63,7 @@ class OwnershipCheck:
     def _commit(self, producers: Mapping[str, Producer]) -> None:
         slow = [name for name, producer in producers.items() if self._commit_seconds(producer) >= self._slow_seconds]
         self._pool.confirm_ownership()
-        if len(slow) == len(self._pool) > 1:  # one producer stays: the successors need its commit
+        if len(slow) == len(self._pool) > 1:  # one producer stays, because the successors need its commit
             slow.pop()
         for name in slow:
             self._pool.replace(name)

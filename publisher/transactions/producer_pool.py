@@ -2,7 +2,7 @@
 
 A session has several producers because a commit may take longer than `retry.backoff.ms`. librdkafka may then have sent EndTxn
 twice, and the late copy would end the next transaction of the same producer. Such a producer is replaced by a successor with
-the same id, and the others of the pool write while the successor initialises.
+the same id, and the other producers of the pool write while the successor initialises.
 """
 
 import threading
@@ -111,7 +111,7 @@ class ProducerPool:
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace all idle producers by successors: a producer that has lost a broker may hang in its next call."""
+        """Replace all idle producers by successors, because a producer that has lost a broker may hang in its next call."""
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def confirm_ownership(self) -> None:
@@ -136,7 +136,7 @@ class ProducerPool:
     def close(self, seconds: float) -> None:
         """Release the producers, after waiting up to `seconds` for initialisations that are in progress.
 
-        A producer that finished its initialisation later would take its id from the next session.
+        A producer that finished its initialisation after this call would take over the id from the next session.
         """
         self._closing.set()
         wait([pooled.initialised for pooled in self._idle], seconds)

@@ -1,13 +1,14 @@
-"""Passes the records of a batch to a producer, and finds the records that the broker rejects.
+"""Pass the records of a batch to a producer, and find the records that the broker rejects.
 
 A broker rejects a whole request for one record that is too large, has a timestamp out of bounds, or has no key for a compacted
 topic. Publishing the same batch again would fail for ever, so the session and the scorer search for the rejected record:
 
 1. The transaction is aborted, and its producer gets a successor (librdkafka 2.16 may skip sequence numbers after a rejection).
    For REPORTS_SECONDS each record has a delivery report.
-2. The reports of the next rejection name records, and the batch is published in parts, in order, each part with its offsets
-   (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if these are two or more,
-   but not all records of the request. Otherwise the first record is published alone, and a second rejection identifies it.
+2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each part
+   with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if two or
+   more, but not all, records of the request are invalid. Otherwise the first record is published alone, and a second rejection
+   identifies it.
 3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
    time, and then without value and headers, so that it only names the position of the event.
 """
@@ -27,14 +28,14 @@ CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 
 
 class RejectedRecords:
-    """Collects the records that the broker rejects, of one transaction or (at least once) of all records in flight.
+    """Collects the rejected records of one transaction or, in an at-least-once session, of all records in flight.
 
     Records are sent in batches of a partition, and a broker rejects a whole batch. If the broker names the invalid records of
     the batch, as Kafka's brokers do, librdkafka (2.16) reports these records as invalid, and the other records of the batch
     with another code. If the broker names none, all records of the batch are reported with the same code.
 
     Args:
-        singly: whether each record is a request of its own, so that each report concerns its own record only.
+        singly: whether each record is sent in a request of its own, so that each report concerns only one record.
     """
 
     def __init__(self, *, singly: bool = False) -> None:
@@ -68,7 +69,7 @@ class RejectedRecords:
             make_room: called if the producer's queue is full. It returns when there may be room.
 
         Raises:
-            KafkaException: if the client itself rejects a record. Its failure is stored as by `note`.
+            KafkaException: if the client itself rejects a record. The failure of the record is stored, as by `note`.
             BufferError: if the queue is still full after `make_room`.
         """
         produce = producer.produce
@@ -88,7 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error to raise: with the records that are certainly rejected, otherwise with all that may be."""
+        """Return the error to raise, with the records that are certainly rejected or else all that may be rejected."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
@@ -102,8 +103,8 @@ class RejectedRecords:
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records that the caller must produce one by one.
 
-    The records of a PackedRecordBatch are passed to the producer here. Only those that the producer rejects are yielded: the
-    caller's `produce` raises the reason.
+    The records of a PackedRecordBatch are passed to the producer here. Only records that the producer rejects are yielded, so
+    that the caller's own `produce` call raises the reason.
     """
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
@@ -144,7 +145,7 @@ class RecordSender:
         except (BufferError, KafkaException) as error:
             if isinstance(error, KafkaException) and error.args[0] in NOT_NOW:
                 self.enable_delivery_reports()
-                if with_reports:  # an earlier record has failed: its report has the reason
+                if with_reports:  # an earlier record has failed, and its report has the reason
                     producer.flush(CONFIRM_SECONDS)
             raise rejected.error() if rejected else Aborted(f"could not produce: {error}") from error
         if with_reports:

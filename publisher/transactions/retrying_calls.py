@@ -1,6 +1,6 @@
 """The calls of a transactional producer that wait for the broker: when they are repeated, and which exception they raise.
 
-A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides.
+A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides whether to repeat a call.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from publisher.transactions.transactional_ids import CALL_SECONDS
 log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 0.25  # a flush without progress ends: the client sends nothing more once a record was rejected
-STUCK_CALL_SECONDS = 1.0  # the limit of the commit then: it waits in vain for the unsent records; the next call has the reason
+STUCK_CALL_SECONDS = 1.0  # the limit of the commit after a stuck flush: it waits in vain for unsent records
 RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
 ERROR_TYPES: dict[ErrorVerdict, type[Aborted]] = {
     ErrorVerdict.FENCED: Fenced,
@@ -45,7 +45,7 @@ class RetryingCalls:
     """Makes the broker calls of one session. `clock` is monotonic, in seconds.
 
     A call is repeated for up to `transaction_seconds`. `began` is when the last call started, so that another thread can
-    measure for how long it hangs.
+    measure how long this call hangs.
     """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:

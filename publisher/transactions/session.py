@@ -1,6 +1,6 @@
-"""The contract of a session, which publishes batches exactly once or at least once: the protocol and the record.
+"""The protocol of a session, which publishes batches exactly once or at least once, and the type of the published records.
 
-`exactly_once.py` and `at_least_once.py` implement it. The worker's loop depends on nothing else of a session.
+`exactly_once.py` and `at_least_once.py` implement the protocol. The worker's loop depends on nothing else of a session.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ class PackedRecordBatch(Sequence[Record]):
 
 
 class Session(Protocol):
-    """Publishes batches: the records of a batch, and the consumer group's offsets after its events.
+    """Publishes batches. A batch has records, and the consumer group's offsets after the events of the batch.
 
     One thread owns a session. After Aborted only `recover`, `release` and `close` are allowed.
     """
@@ -45,7 +45,7 @@ class Session(Protocol):
     def publish(
         self, records: Iterable[Record], offsets: Sequence[TopicPartition], group_metadata: Any, *, overlap: bool = False
     ) -> None:
-        """Publish the records of a batch and the group's positions after it.
+        """Publish the records of a batch, and the group's positions after the batch.
 
         Args:
             records: the records, which may be a `PackedRecordBatch`.

@@ -13,7 +13,7 @@ from publisher.kafka.error_codes import BEHIND_UNFIT, EVICTED, FENCED, INIT_LATE
 
 
 class SessionState(Enum):
-    """The state of a session between two calls. The last four are failures: only a recovery leads out of them."""
+    """The state of a session between two calls. The last four states are failures, which only a recovery ends."""
 
     IDLE = "idle"
     OPEN = "open"
@@ -45,7 +45,7 @@ class Recovery(NamedTuple):
     """The actions that end the open transaction after a failure.
 
     Attributes:
-        abort: whether the producer aborts first. It cannot while one of its calls hangs.
+        abort: whether the producer first aborts the transaction. This is impossible while a call of the producer hangs.
         abort_decides: whether a confirmed abort completes the recovery. Otherwise the recovery also waits until no other
             transaction is open (`wait_for_open_transactions.py`).
         replace_producer: whether a successor takes over the id even after a confirmed abort.
@@ -75,7 +75,7 @@ RECOVERIES: dict[SessionState, Recovery] = {
     SessionState.IN_DOUBT: Recovery(replace_producer=True, renew_pool=True),
     SessionState.HUNG: Recovery(abort=False, replace_producer=True, renew_pool=True),
 }
-"""The recovery from each state. From IDLE: the caller has failed, not the session."""
+"""The recovery from each state. A recovery from IDLE means that the caller has failed, not the session."""
 TRANSITIONS: dict[tuple[SessionState, SessionStep], SessionState] = {
     (SessionState.IDLE, SessionStep.BEGIN): SessionState.OPEN,
     (SessionState.OPEN, SessionStep.SEND_OFFSETS): SessionState.OFFSETS_SENT,
@@ -90,7 +90,7 @@ TRANSITIONS: dict[tuple[SessionState, SessionStep], SessionState] = {
 
 
 def advance(state: SessionState, step: SessionStep) -> SessionState:
-    """Return the state after `step`. Raises RuntimeError if the step is not allowed in `state`: a bug of the caller."""
+    """Return the state after `step`. Raises RuntimeError if `state` does not allow the step, which is a bug of the caller."""
     try:
         return TRANSITIONS[state, step]
     except KeyError:
@@ -102,9 +102,9 @@ def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
 
     Args:
         error: the error.
-        fenced_by_ids: whether the session has an ownership record. Its owner, the relay, isolates a rejected record by itself,
-            so every failed record counts as rejected. For a session that sends offsets only the broker's own rejection counts,
-            because after other failures the remaining producers of the pool are not usable.
+        fenced_by_ids: whether the session has an ownership record. The owner of such a session, the relay, isolates a rejected
+            record by itself, so every failed record counts as rejected. For a session that sends offsets, only the broker's own
+            rejection counts, because after other failures the remaining producers of the pool are not usable.
     """
     if isinstance(error, RecordFailed if fenced_by_ids else RecordRejected):
         return SessionStep.REJECT

@@ -1,4 +1,4 @@
-"""The transactional ids of a process: their names, how a process takes them over, and how it fences those of dead processes.
+"""The transactional ids of a process: their names, how a process takes them over, and how it fences dead processes.
 
 An id is `<name>/<role>/...`. No name and no replica contains a `/`, so ids of different names or roles never coincide, and
 rights are granted by prefix: `<name>/<role>/`.
@@ -23,9 +23,9 @@ from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verd
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 3
-"""The producers of a session. After a commit the broker still writes markers: a new transaction of the same producer would meet
-CONCURRENT_TRANSACTIONS and back off for `retry.backoff.ms`. Measured commits of small batches: 98 ms with one producer, 2.8 ms
-with several."""
+"""The number of producers of a session. After a commit the broker still writes markers, so that a new transaction of the same
+producer would fail with CONCURRENT_TRANSACTIONS and wait for `retry.backoff.ms`. Measured commits of small batches: 98 ms with
+one producer, 2.8 ms with several."""
 CALL_SECONDS = 5.0  # one call of librdkafka; a step repeats it up to the transaction timeout
 PAUSE_SECONDS = 0.02  # between calls
 FENCED_SECONDS = 0.5  # before another producer replaces one that was fenced while it initialised
@@ -49,11 +49,12 @@ def initialised(
     closing: threading.Event,
     seconds: float,
 ) -> Producer:
-    """Create a producer of this id, and return it after its `init_transactions` has succeeded.
+    """Create a producer with the transactional id `name`, and return it after its `init_transactions` has succeeded.
 
-    Every other producer of the id is then fenced, and its open transaction is committed or aborted. While the broker still ends
-    the transaction of an older producer, it may report the new producer as fenced. This producer is then replaced by another
-    one. Two processes with the same id do not fence each other for ever: the process that began last has the id.
+    A successful `init_transactions` fences every other producer of the id, and commits or aborts its open transaction. While
+    the broker still ends the transaction of an older producer, it may report the new producer as fenced. The new producer is
+    then replaced by another one. Two processes with the same id do not fence each other for ever, because the process that
+    began last keeps the id.
 
     Args:
         make_producer: returns a producer for an id.
@@ -63,7 +64,8 @@ def initialised(
         seconds: how long a failed call is repeated.
 
     Raises:
-        Fatal: if a repetition cannot help, after `seconds`, or if `closing` is set after a failed call.
+        Fatal: if the call fails and must not be repeated, because its error is permanent, `seconds` have passed, or `closing`
+            is set.
     """
     deadline = clock() + seconds
     producer = make_producer(name)
@@ -87,14 +89,14 @@ def initialised(
 def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], context: Context) -> None:
     """Initialise every transactional id of dead processes, so that the broker aborts their open transactions at once.
 
-    Otherwise the transaction of a killed process hides all later records from read_committed readers until its time-out (10 s)
-    and the broker's next sweep. A live process that is fenced by mistake only has to recover. An id that cannot be initialised
-    is logged.
+    Without this call, the transaction of a killed process hides all later records from read_committed readers until its
+    time-out (10 s) and the broker's next sweep. A live process that is fenced by mistake only has to recover. An id that cannot
+    be initialised is logged.
 
     Args:
         make_producer: returns a producer for an id.
         prefixes: the prefix of each process, as in `transactional_ids`.
-        context: its check is called until all ids are initialised. An error that it raises abandons the remaining ids.
+        context: `context.check` is called until all ids are initialised. An error that it raises abandons the remaining ids.
     """
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:

@@ -45,15 +45,15 @@ UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
 class OpenTransactions:
     """Waits for the open transactions of all producers in the topics that a session writes to, and in its group's positions.
 
-    A wait that is longer than the transaction timeout and `sweep_seconds` is logged as an error: by then the broker has ended
-    every transaction of this product, unless it has forgotten one (KAFKA-20734).
+    A wait that is longer than the transaction timeout and `sweep_seconds` together is logged as an error. By then the broker
+    has ended every transaction of this product, unless it has lost track of one (KAFKA-20734).
 
     Args:
         settings: the connection.
         client_id: the id of the clients that send the requests.
         written: the topics that the session writes to.
         group: the consumer group whose positions the session commits; empty if it commits none.
-        read: the input topics of these positions.
+        read: the input topics whose positions the session commits.
         sweep_seconds: how late a broker ends a transaction that has timed out.
     """
 
