@@ -1,17 +1,19 @@
 """Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files, and below `blobs/` the content that
-proves the files: the requested manifest or index, the manifest selected from an index, and the layers of an image. An entry is
-written under another name and renamed.
+The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
+which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an image.
+A new entry is written under a temporary name and then renamed.
 
-On every use the manifest is compared with the requested digest (which a policy's signature covers), the layers are compared
-with the manifest, and the files are compared with the manifest's list or with the layers, unpacked again. Nothing else in an
-entry is trusted, so that a process that writes to a shared cache cannot replace a version. The comparison does not cover a
-change between the check and the load directly after it: the permissions of the folder must exclude such a writer.
+On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
+compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
+files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
+replace a version. Such a process could still change a file between the check and the load that follows. The permissions of the
+folder must therefore exclude untrusted writers.
 
-A file in `known/` records, for one tag, the version to which the tag last resolved and which worked. A process that uses an
-entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is needed, unused entries
-are removed, the least recently used first. An entry whose version is recorded in `known/` is not removed.
+Each file in `known/` belongs to one tag. It records the version to which the tag last resolved, once that version has proved to
+work. A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If
+space is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
+not removed.
 """
 
 import errno
@@ -75,9 +77,9 @@ class Cache:
         self._use_locks: dict[str, int] = {}
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
-        """Return the version with this manifest digest, from disk if it is intact, else from the store.
+        """Return the version with this manifest digest, from disk if the cached copy is intact, else from the store.
 
-        `version` names the version if its manifest does not.
+        `version` is the version's name to use if the manifest states none.
 
         Raises:
             Unreachable: The version is not cached and the store does not answer, or the disk fails.
@@ -115,9 +117,9 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(saved)])
 
     def load_resolution(self, key: str) -> Resolution | None:
-        """Return the resolution that `save_resolution` last recorded for `key`, without roles.
+        """Return the resolution that `save_resolution` last recorded for `key`.
 
-        Returns None if there is no readable record.
+        The result has no roles. Returns None if there is no readable record.
         """
         saved = _read_resolution(self._resolution_path(key))
         return Resolution(saved.digest, saved.version, saved.revision) if saved and saved.key == key else None
@@ -170,9 +172,9 @@ class Cache:
                 raise  # on a read-only disk no process removes entries
 
     def _make_room(self, needed_bytes: int) -> None:
-        """Remove unused entries until `needed_bytes` more fit into the limit and on the disk.
+        """Remove unused entries until another `needed_bytes` bytes fit into the cache's limit and on the disk.
 
-        Entries that are in use or recorded in `known/` stay. If they leave too little space, a warning is logged.
+        Entries that are in use or recorded in `known/` stay. If these entries leave too little space, a warning is logged.
         """
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:

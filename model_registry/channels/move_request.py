@@ -15,7 +15,7 @@ MAX_TEXT = 4096  # characters of an actor or a reason
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """The parameters of a move of a channel, without the version to which the channel moves.
+    """The parameters of a move of a channel, except the version to which the channel moves.
 
     Attributes:
         actor: The person or program that moves the channel, for the history.

@@ -58,7 +58,7 @@ def canary_target(
 ) -> MoveTarget:
     """Store an index of the current champion and a canary, and return it as a target.
 
-    Raises Refused if there is no champion, or if the canary has the champion's manifest.
+    Raises Refused if there is no champion, or if the canary and the champion are the same manifest.
     """
     if state.champion is None or state.version is None:
         hint = f"promote a champion first: model-registry promote {store.repository} --to VERSION"
