@@ -31,7 +31,7 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """The image on which to build: its config, its layers, and the store that has them. The default is the empty image."""
+    """The image on which to build: its config, its layers, and the store that holds them. By default the image is empty."""
 
     store: Store | None = None
     layers: tuple[Descriptor, ...] = ()
@@ -125,7 +125,7 @@ def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str
 
 
 def _as_oci(layer: Descriptor) -> Descriptor:
-    """Return a layer's descriptor with OCI's media type: a manifest must not mix Docker's media types with OCI's."""
+    """Return a layer's descriptor with OCI's media type, because a manifest must not mix Docker's media types with OCI's."""
     packing = manifest.compression(layer)
     return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
 
