@@ -44,7 +44,7 @@ def read(path: Path) -> list[Event]:
 
 
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
-    """Return the scalars and arrays in the events by path. Each path has one value per event, None for an event without value.
+    """Return the scalars and arrays in the events by path. Each path has one value per event; None if the value is missing.
 
     Paths lead into objects, and into the first elements of an array of objects.
     """

@@ -22,12 +22,12 @@ STANDARD = ("", "ai.onnx.ml")
 
 
 def check(model: Path, signature: Signature | None, domains: Collection[str] = DEFAULT_DOMAINS) -> OnnxFile:
-    """Check that a model may be loaded, and return the facts of its file.
+    """Check that a model may be loaded, and return the content of its file without the weights.
 
     Args:
         model: The ONNX file. The folder of the file is the package, in which external data must be.
-        signature: The signature that must fit the model's inputs and outputs; None checks none.
-        domains: The allowed operator domains beside the standard ones.
+        signature: The signature that must fit the model's inputs and outputs; None skips this check.
+        domains: The operator domains that are allowed in addition to the standard ones.
 
     Raises:
         Corrupt: The file is not an ONNX file.
