@@ -83,8 +83,8 @@ def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
     """Draft an input as a field of bytes, such as a file.
 
-    Returns None unless the input has the dtype uint8 and a single dimension, which is open. A model with such an input takes one
-    event at a time.
+    Returns None unless the input has the dtype uint8 and a single dimension, which is open. A model with such an input takes
+    one event at a time.
     """
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None

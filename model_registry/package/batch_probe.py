@@ -33,7 +33,7 @@ DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for number
 DIFFERENCE_HALF = 5e-3  # the same for float16 outputs, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
-"""Runs the model once: takes (B, n) rows by tensor name and returns the outputs by tensor name. See
+"""A function that runs the model once. It takes (B, n) rows by tensor name and returns the outputs by tensor name. See
 `scorer.backends.base.Model.run`."""
 
 
@@ -143,7 +143,7 @@ class _Probe:
         self._end = clock() + SECONDS
 
     def run_alone(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
-        """Run each event alone, without padding if the model can; return the events that the model answers."""
+        """Run each event alone, if possible without padding, and return the events that the model answers."""
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
             if len(events) >= FEWEST and self._is_time_over():
@@ -224,7 +224,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """Yield the largest difference of each event and output, if it exceeds the allowed difference."""
+        """Yield the largest difference of each event and output whose largest difference is not allowed."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -330,7 +330,10 @@ def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
 
 
 def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[Any]:
-    """Return a tensor's row of zeros or empty strings; if its length varies, of this length or the largest allowed one."""
+    """Return a tensor's row of zeros or empty strings.
+
+    A row of varying length has the length `length`, or the largest allowed length if that is smaller.
+    """
     row = neutral_rows(signature)[tensor.tensor]
     if not tensor.varies:
         return row

@@ -22,12 +22,12 @@ def item_size(dtype: str) -> int:
 
 
 def size(field: InputField) -> int:
-    """Return the size of a field of numbers in bytes; if its length varies, the largest size."""
+    """Return the size of a field of numbers in bytes; the largest size if the field's length varies."""
     return (field.array or 1) * item_size(field.dtype)
 
 
 def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
-    """Return how many numbers the bytes of a field hold; None for a string tensor, for which the bytes are one text.
+    """Return how many numbers the bytes of a field hold; None for a string tensor, because the bytes are then one text.
 
     Args:
         name: The field's name, for messages.

@@ -22,8 +22,8 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
     """Select the values that the signature's outputs read from the model's output tensors, for a batch.
 
     Returns:
-        For each output, by its name in the score, an array (B,) or (B, ...). If the answers to events that were run one at a
-        time have different shapes, it is an object array (B,) of their arrays.
+        For each output, by the output's name in the score, an array (B,) or (B, ...). If events were run one at a time and the
+        answers have different shapes, the array is an object array (B,) with one array per event.
 
     Raises:
         OutputMismatch: An output does not fit the signature, or is too large.
