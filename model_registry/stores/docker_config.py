@@ -103,7 +103,7 @@ def _host(name: str) -> str:
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an `auths` entry; None for an empty entry, whose credentials a credential helper has."""
+    """Return the credentials in an `auths` entry; None for an empty entry, because a helper then has the credentials."""
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
@@ -117,7 +117,7 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
 
 
 def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
-    """Run `docker-credential-HELPER get` for a registry and return its credentials; None if it has none."""
+    """Run `docker-credential-HELPER get` for a registry and return the credentials; None if the helper has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")
