@@ -61,7 +61,7 @@ class Cache:
 
     `max_bytes` limits the size of all versions together, `max_version_bytes` the size of each version. A fetched version is not
     removed before `release` is called or the process ends. The attribute `root` is the folder; other modules store further
-    data about the versions in it.
+    data about the versions in this folder.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Cache:
         Raises:
             Unreachable: The version is not cached and the store does not answer, or the disk fails.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
-            Refused: The version is too large, or `package.read` rejects its files.
+            Refused: The version is too large, or `package.read` rejects the version's files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):

@@ -57,7 +57,7 @@ class Resolution:
 
 
 def resolve(store: Store, tag: str) -> Resolution:
-    """Resolve a tag or a manifest digest to the version that it names now.
+    """Return the version that a tag or a manifest digest names now.
 
     Raises:
         NotFound: There is no such tag or manifest.

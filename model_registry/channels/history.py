@@ -87,7 +87,7 @@ def annotation_values(move: ChannelMove) -> dict[str, str]:
 
 
 def model_name(repository: str) -> str:
-    """Return the model's name, which is the last part of the repository's path. Copies of a repository should keep it."""
+    """Return the model's name, which is the last part of the repository's path. A copy of a repository should keep the name."""
     return repository.rpartition("/")[2]
 
 

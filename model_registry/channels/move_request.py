@@ -24,7 +24,7 @@ class MoveRequest:
         expected_digest: The manifest digest that the version must have; None accepts any.
         expected_revision: The revision that the channel must have before the move; None accepts any.
         evidence: A JSON document that is stored with the history entry.
-        key: The private key that signs the move; None leaves it unsigned.
+        key: The private key that signs the move; None leaves the move unsigned.
     """
 
     actor: str

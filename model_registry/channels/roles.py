@@ -1,4 +1,4 @@
-"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow only scores.
+"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow scores only.
 
 A channel with a canary or a shadow names an OCI index. The index's descriptors carry role and weight as annotations.
 `promote --canary` and `promote --shadow` write this index.

@@ -69,7 +69,7 @@ def _unsigned(move: ChannelMove, reason: str) -> Refused:
 
 
 class MoveAdmission:
-    """Decides whether a state of a channel may be served. This class accepts every state: signed moves are not required."""
+    """Decides whether a state of a channel may be served. This class accepts every state; it requires no signed moves."""
 
     signed = False
 

@@ -1,4 +1,4 @@
-"""The command `push`: checks a folder and stores it as a version."""
+"""The command `push`: checks a folder and stores the folder as a version."""
 
 import os
 from collections.abc import Iterator, Sequence

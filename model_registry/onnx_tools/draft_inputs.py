@@ -165,7 +165,7 @@ def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
 
 
 def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
-    """Return the shapes of those values that are arrays with a valid shape."""
+    """Return the shapes of the values that are arrays with a valid shape."""
     shapes: list[Sequence[int]] = []
     for array in (value for value in values if isinstance(value, list)):
         with contextlib.suppress(ValueError):

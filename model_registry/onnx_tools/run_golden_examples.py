@@ -171,7 +171,7 @@ class LoadedOnnxModel:
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise Refused if an output that is read as a whole row has another length than the file declares.
 
-        ONNX Runtime does not check this: it uses the shape that it infers instead of the declared shape.
+        ONNX Runtime does not check this, because it uses the shape that it infers instead of the declared shape.
         """
         declared = self._declared.get(name, ())
         whole_row = any(

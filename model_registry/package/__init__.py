@@ -102,7 +102,8 @@ def read_signature(folder: Path) -> Signature | None:
 def signature_of(store: Store, version: VersionManifest) -> Signature | None:
     """Read and parse the signature of a version in a store. Raises SignatureError.
 
-    Returns None if the version has no signature.json, and for a container image, whose files are in its layers.
+    Returns None if the version has no signature.json. Also returns None for a container image, because the image's files are in
+    the layers.
     """
     blob = next((file.content for file in version.files if file.path == SIGNATURE), None)
     return parse_signature(b"".join(store.blob(blob))) if blob else None

@@ -369,7 +369,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
             length if the signature allows it.
 
     Returns:
-        The variation; None if no length changes, or if a tensor of varying length is fed by bytes: a file cannot be resized.
+        The variation; None if no length changes, or if bytes feed a tensor of varying length, because a file cannot be resized.
     """
     resized = dict(rows)
     varying = [tensor for tensor in signature.fed if tensor.varies]
@@ -400,7 +400,7 @@ def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any])
 
 
 def _unpadded_axes(signature: Signature) -> list[int]:
-    """Return the indices of the axes without padding: events must have equal lengths on them to be run together."""
+    """Return the indices of the axes without padding. Events must have equal lengths on these axes to be run together."""
     axes = list(dict.fromkeys((tensor.axis, tensor.pad is None) for tensor in signature.fed if tensor.varies))
     return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
 

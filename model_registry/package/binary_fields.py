@@ -64,7 +64,7 @@ def to_base64(data: bytes) -> str:
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Return the reason why bytes are no valid value of a field of bytes; None if they are."""
+    """Return the reason why bytes are no valid value of a field of bytes; None if they are valid."""
     if field.dtype == "string":
         try:
             data.decode()
@@ -79,7 +79,7 @@ def find_fault(data: bytes, field: InputField) -> str | None:
 
 
 def _size_fault(count: int, field: InputField) -> str | None:
-    """Return the reason why a field's value cannot have this number of bytes; None if it can."""
+    """Return the reason why a field's value cannot have this number of bytes; None if the number is valid."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
         return f"{count} bytes, and {expected}" if count != size(field) else None
@@ -91,7 +91,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is."""
+    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is valid."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

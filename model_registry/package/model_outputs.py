@@ -42,7 +42,7 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
 
 
 def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
-    """Return an array (B,): the number of elements in the answer to each event."""
+    """Return the number of elements in the answer to each event, as an array (B,)."""
     if is_ragged(column):
         return np.fromiter((row.size for row in column), np.int64, len(column))
     return np.full(len(column), column.size // max(1, len(column)), np.int64)

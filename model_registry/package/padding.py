@@ -249,7 +249,7 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 
 
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
-    """Add a first dimension of size 1 to the outputs of a model for one event, so that they have the shapes of a batch of one.
+    """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
     An output that already has a first dimension of 1 is unchanged, unless the number of dimensions in the signature shows that
     this dimension is not a batch.
@@ -274,7 +274,10 @@ def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding, or inverted if it marks padding."""
+    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding.
+
+    If the mask marks padding, it is 0 at values and 1 at padding.
+    """
     shape = tensor.shape or ()
     marked = (np.arange(size) < lengths[:, None]) ^ (tensor.marks == PADDING)
     mask = marked.astype(tensor.dtype)

@@ -71,7 +71,7 @@ def find_fault(value: object, shape: Sequence[int], check: Callable[[object], st
 
 
 def _kind(value: object) -> str:
-    """Describe a value in a few words, whatever its size or depth."""
+    """Describe a value in a few words, even if the value is large or deeply nested."""
     if isinstance(value, list | tuple | dict):
         return "an object" if isinstance(value, dict) else "an array"
     return f"{value!r:.60}"

@@ -123,7 +123,7 @@ class TensorInput:
 
     @property
     def full_shape(self) -> tuple[int | None, ...]:
-        """The shape of the tensor with its batch dimension, if it has one, as None."""
+        """The shape of the tensor. None stands for the batch dimension, if the tensor has one."""
         return (None, *self.row) if self.batch else self.row
 
 

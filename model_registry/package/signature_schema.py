@@ -278,7 +278,7 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
 
 
 def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
-    """Return the output to which the decision applies. Raises ValueError if the decision names none or a wrong one."""
+    """Return the output to which the decision applies. Raises ValueError if this output is unclear or unknown."""
     names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:

@@ -136,7 +136,7 @@ def _answers(old: Signature, new: Signature) -> list[str]:
 
 
 def describe_output(signature: Signature, output: Output) -> str:
-    """Describe an output of the signature: the part of the model's output tensor that it reads, and the tensor's name."""
+    """Describe an output of the signature: the name of the model's output tensor, and the part of the tensor that is read."""
     if output.index is not None:
         return f"a number, column {output.index} of {output.tensor}"
     if output.top:

@@ -1,7 +1,7 @@
 """Decides from the policy and a version's signatures whether the version may be loaded, before the version's content is read.
 
 The signed bundle that led to an acceptance is cached on disk, so that the version is accepted again while the registry is
-unavailable. A cached bundle is not trusted: like a bundle from the registry, it is verified with the policy's keys each time.
+unavailable. A cached bundle is not trusted. It is verified with the policy's keys each time, like a bundle from the registry.
 """
 
 import logging

@@ -27,7 +27,7 @@ class Attestation:
 
     Attributes:
         type: The URI of the predicate's type.
-        predicate: The content of the statement. Without a trusted signature it is only a claim.
+        predicate: The content of the statement. Without a trusted signature the content is only a claim.
         referrer: The digest of the manifest that stores the attestation.
         key_id: The id of the trusted key that signed the attestation; None if no trusted key did.
         fault: The reason why the attestation is not verified; empty if it is verified.

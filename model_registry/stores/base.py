@@ -8,7 +8,7 @@ from typing import BinaryIO, Protocol
 from model_registry.oci.manifest import Descriptor
 
 Progress = Callable[[Descriptor, int], None]
-"""A callback with a blob's descriptor and the number of bytes transferred so far. It is called often and from any thread."""
+"""A callback with a blob's descriptor and the number of bytes transferred so far, called often and from any thread."""
 
 
 @dataclass(frozen=True, slots=True)

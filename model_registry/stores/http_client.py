@@ -103,8 +103,8 @@ def content_encoding(response: httpx.Response) -> str:
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
     """Yield the body of a response after decoding its content encoding. Decoded pieces have at most PIECE bytes.
 
-    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip: some mirrors
-    decode the content but keep the header.
+    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because
+    some mirrors decode the content but keep the header.
 
     Raises:
         Corrupt: The encoding is neither gzip nor deflate, or the body cannot be decoded.
@@ -243,7 +243,7 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def request_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Make one attempt at a request and return the response, its body cut as by `request`.
+        """Make one attempt at a request and return the response, with the body cut as in `request`.
 
         A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
         """
@@ -277,8 +277,8 @@ class OciClient:
     def allowed(self, url: httpx.URL) -> httpx.URL:
         """Return a URL from a response of the registry if the client may request that URL. Raises Refused otherwise.
 
-        If the registry is reached over https but names its own URL with http, the returned URL has https: the registry is
-        behind a proxy that terminates TLS.
+        If the registry is reached over https but names its own URL with http, the returned URL has https, because the
+        registry is then behind a proxy that terminates TLS.
         """
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)

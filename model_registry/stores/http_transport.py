@@ -25,7 +25,7 @@ MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response, or for a response that is shorter."""
+    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response, or for a shorter response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner = inner

@@ -360,7 +360,7 @@ class RemoteStore:
 
         The content of the manifest was stored a moment ago. If the registry reports the content as missing, another push of
         the same content is in progress, and the write is retried. If the registry refuses the write but the tag names its
-        target, the tag was moved: the response to an earlier attempt was lost.
+        target, the tag was moved, and the response to an earlier attempt was lost.
 
         Raises:
             Refused: The registry does not allow the tag to move.

@@ -341,7 +341,7 @@ class Upload:
                 self._progress(self._content, done)
 
     def _cancel(self) -> None:
-        """Cancel the upload in the registry. Errors are ignored: the registry removes abandoned uploads later."""
+        """Cancel the upload in the registry. Errors are ignored, because the registry removes abandoned uploads later."""
         if self._url is not None:
             with contextlib.suppress(AttemptFailed, RegistryError):
                 self._client.request_once(OciRequest("DELETE", self._url, self._scopes))

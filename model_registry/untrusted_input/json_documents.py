@@ -3,7 +3,8 @@
 msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
 levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
 therefore limits the depth, the size and the integers of a document before it returns a value. The document is not scanned for
-depth and integers if its type has no untyped parts and no unbounded integers: msgspec then rejects or skips all other values.
+depth and integers if its type has no untyped parts and no unbounded integers, because msgspec then rejects or skips all other
+values.
 """
 
 import functools
