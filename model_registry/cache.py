@@ -44,7 +44,7 @@ from model_registry.untrusted_input.files import open_regular
 log = logging.getLogger(__name__)
 
 MAX_KNOWN_BYTES = 1 << 16  # the largest size of a file in `known/`
-READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # of writes to a read-only cache, such as one in a container image
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # errors of writes to a read-only cache, such as one in a container image
 BLOBS = "blobs/sha256"
 FILES = "files"
 
@@ -132,7 +132,7 @@ class Cache:
             manifest = described(store)
             self._make_room(sum(blob.size for blob in package.content(manifest)))
             part = entry.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)  # of a process that died
+            shutil.rmtree(part, ignore_errors=True)  # left by a process that died
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
@@ -140,12 +140,12 @@ class Cache:
                     atomic_files.replace(part / BLOBS / digests.hex_digits(digests.from_bytes(data)), [data])
                 package.write(store, manifest, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
-                shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
+                shutil.rmtree(entry, ignore_errors=True)  # damaged; files that a process has open stay readable
                 part.rename(entry)
                 atomic_files.sync_directory(entry.parent)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        self._make_room(0)  # an image is larger than its layers say
+        self._make_room(0)  # an unpacked image is larger than the layers, whose sizes were used above
         return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:

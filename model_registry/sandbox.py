@@ -82,7 +82,7 @@ class Sandbox:
             SandboxDied: The child died, or did not answer within `seconds` and was killed.
         """
         began = time.monotonic()
-        with contextlib.suppress(OSError):  # the child is dead: reported below
+        with contextlib.suppress(OSError):  # the child is dead, which is reported below
             self._pipe.send(question)
         polls = seconds / poll
         while not connection.wait([self._pipe, self._process.sentinel], poll):
@@ -104,7 +104,7 @@ class Sandbox:
         try:
             raise answer
         finally:
-            del answer  # it keeps this frame, whose callers' keep what they asked
+            del answer  # its traceback would keep this frame and the callers' frames, with the request, in memory
 
     def _print_stacks(self, seconds: float) -> None:
         """Make the child, which did not answer within `seconds`, print its stacks. Wait PRINT_SECONDS for the output."""

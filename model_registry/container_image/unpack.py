@@ -76,7 +76,7 @@ def unpack(
         for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
             tree.add(member, number)
         for _ in packed:
-            pass  # to its end, where its digest is verified
+            pass  # read to the end, where the digest is verified
     return tree.move_files(tree.package(version.name), folder)
 
 

@@ -72,7 +72,7 @@ def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
 
 def _event(path: Path, number: int, line: bytes) -> Event:
     try:
-        event = json_documents.ANY.decode(line)  # and can be written again, as a golden example
+        event = json_documents.ANY.decode(line)  # a decoded event can be written as a golden example
     except json_documents.UnreadableDocument as error:
         _fail(path, number, f"no JSON: {error}")
     if not isinstance(event, dict):

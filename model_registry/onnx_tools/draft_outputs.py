@@ -48,7 +48,7 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
             output["shape"] = row if tensor.name in answer_length else gap
         elif "top" not in output:
             tensor = next(candidate for candidate in rows if candidate.name == output["tensor"])
-            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # as long as the event
+            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # the output is as long as the event
                 output.pop("index", None)
                 output["shape"] = [VARIES]
     return document

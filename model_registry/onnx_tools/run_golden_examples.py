@@ -52,7 +52,7 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
     loaded.probe(events)
     if not examples:
         loaded.check_neutral()
-    alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
+    alone = signature.batch_tolerance is not None  # a score that may depend on its batch is compared for the event alone
     scores = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
     for row, (example, answer) in enumerate(zip(examples, scores, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -73,10 +73,12 @@ class LoadedOnnxModel:
     """
 
     def __init__(self, model: Path, signature: Signature, stated: OnnxFile | None = None) -> None:
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import, so that ONNX Runtime collects and sends nothing
         import onnxruntime as ort
 
-        ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
+        ort.set_default_logger_severity(
+            4
+        )  # log no errors, because they are raised and the probe expects some variations to fail
         self.version = str(ort.__version__)
         self._signature = signature
         self._assembler = InputAssembler(signature)

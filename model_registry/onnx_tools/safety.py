@@ -17,7 +17,7 @@ from model_registry.onnx_tools.onnx_reader import External, OnnxFile
 from model_registry.package.signature import Signature
 
 OLDEST_OPSET = 7  # the oldest opset that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
-MEMORY = "_ORT_MEM_ADDR_"  # with this in the path, ONNX Runtime takes the offset as a memory address of the process
+MEMORY = "_ORT_MEM_ADDR_"  # if the path contains this, ONNX Runtime takes the offset as a memory address of the process
 STANDARD = ("", "ai.onnx.ml")
 
 

@@ -26,7 +26,7 @@ from model_registry.package.signature import Signature, TensorInput
 SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of FEWEST events
 FEWEST = 2
 MOST_GOLDEN = 3
-FACTORS = (0.5, 1.25)  # by which the numbers of a golden example are multiplied for its variations
+FACTORS = (0.5, 1.25)  # variations of a golden example multiply its numbers by these factors
 MOST_ROWS = 64  # largest batch of the probe, in events
 LENGTHS = (12, 20)  # lengths of generated events
 DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for numbers up to 1, relative for larger numbers

@@ -183,7 +183,7 @@ def _input_key(tensor: TensorInput) -> tuple[object, ...]:
         tensor.mask_of,
         tensor.marks,
         tensor.length_of,
-    )  # NaN is not itself
+    )  # repr, because NaN is not equal to itself
 
 
 def _fault(earlier: InputField | None, later: InputField) -> str:

@@ -50,7 +50,7 @@ WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.
 LEAST_SECONDS = 60.0  # validity of a token that states none (Token Authentication Specification, expires_in)
 MOST_SECONDS = 1e9  # a longer validity is ignored
 EARLY_SECONDS = 10.0  # a token is replaced this long before it expires
-MOST_SCOPES = 8  # of a challenge that are requested
+MOST_SCOPES = 8  # most scopes of a challenge that are requested
 MAX_TOKEN = 32 << 10  # characters; servers reject longer headers
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
@@ -135,7 +135,7 @@ class Authenticator:
                 return False
             credentials = docker_config.find_credentials(
                 self._name
-            )  # every time: the passwords of cloud registries last for hours
+            )  # read every time, because passwords of cloud registries expire after hours
             if credentials is None or not credentials.username or credentials.basic == self._basic:
                 return False
             self._basic = credentials.basic

@@ -71,7 +71,7 @@ def find_credentials(registry: str) -> Credentials | None:
     config = _read(path)
     key = HUB_KEY if registry == "docker.io" else registry
     helpers = config.cred_helpers or {}
-    helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty one is none, as in Docker
+    helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty helper name means no helper, as in Docker
     if helper and (credentials := _run_helper(helper, key, path)):
         return credentials
     hosts = HUB_HOSTS if registry == "docker.io" else {registry}
@@ -91,7 +91,7 @@ def _read(path: Path) -> _DockerConfig:
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
-        data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
+        data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes a byte order mark
         return json_documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
     except json_documents.UnreadableDocument as error:
         raise Misconfigured(f"{path} cannot be read: {error}", "repair it, or recreate it with docker login") from None

@@ -312,7 +312,7 @@ class Upload:
         if answer.status not in (401, 403) and self._target.stored(self._content):
             return  # another push has stored the same content at the same time, which some registries answer with an error
         if answer.status == 400 and self._methods[0] != ONE_PUT and ONE_PUT in self._methods:
-            self._methods = self._methods[self._methods.index(ONE_PUT) :]  # its stored parts differ from the content
+            self._methods = self._methods[self._methods.index(ONE_PUT) :]  # the stored parts differ from the content
             raise _NextMethod
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 

@@ -39,7 +39,7 @@ _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(by
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG = b"0" * 19  # a shorter integer fits 64 bits
-_INTEGER_DIGITS = 20  # of 2**64 - 1
+_INTEGER_DIGITS = 20  # the number of digits of 2**64 - 1
 
 Document = TypeVar("Document")
 
@@ -110,7 +110,7 @@ def _is_open(type_: Any, visited: set[Any]) -> bool:
         return (type_.le is None and type_.lt is None) or (type_.ge is None and type_.gt is None)
     if isinstance(type_, inspect.StructType):
         if type_.cls in visited:
-            return True  # it may nest in itself
+            return True  # the type may contain itself
         visited = visited | {type_.cls}
         return any(_is_open(field.type, visited) for field in type_.fields)
     parts = [getattr(type_, name, None) for name in ("type", "item_type", "key_type", "value_type")]
