@@ -17,7 +17,7 @@ from model_registry.errors import BadFile, Corrupt, Unreachable
 
 @contextlib.contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive flock on the file `path` while the context is open; wait for it first.
+    """Wait for an exclusive flock on the file `path`, and hold the lock until the context ends.
 
     The file is created if it is missing. The kernel releases the lock if the process dies.
     """
@@ -45,7 +45,7 @@ def try_lock(path: Path) -> Iterator[bool]:
 def open_locked(path: Path, operation: int) -> int:
     """Lock the file `path` and return its descriptor; closing the descriptor releases the lock.
 
-    The file is created if it is missing. `operation` has the flags of flock(2).
+    The file is created if it is missing. `operation` is the operation of flock(2), such as LOCK_EX.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -59,7 +59,8 @@ def open_locked(path: Path, operation: int) -> int:
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
     """Replace the file `path` atomically. If writing or iterating over `content` fails, the previous file stays.
 
-    The new file's modification time is later than `newer_than_ns`, whatever the clock and its resolution (often 4 ms).
+    The new file's modification time is later than `newer_than_ns`, even if the clock has not advanced since. The clock's
+    resolution is often only 4 ms.
     """
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)
@@ -100,7 +101,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Convert an OSError in the context to Unreachable, whose message names `subject` and the file."""
+    """Convert an OSError raised in the context to Unreachable with a message that names `subject` and the file."""
     try:
         yield
     except OSError as error:
@@ -127,9 +128,9 @@ def read_named(description: str, path: Path, limit: int = 1 << 30) -> bytes:
 
 
 def check_paths(paths: Iterable[str]) -> None:
-    """Check that paths are relative, stay inside their folder, and are valid on every file system. Raises Corrupt.
+    """Check that paths are relative, stay inside their folder, and are valid on every file system.
 
-    Two paths that differ only in case are invalid, as are two paths of which one is a parent folder of the other.
+    Raises Corrupt if a path is invalid, if two paths differ only in case, or if one path is a parent folder of another path.
     """
     checked: set[str] = set()
     folders: set[str] = set()
@@ -145,10 +146,10 @@ def check_paths(paths: Iterable[str]) -> None:
 
 
 def is_confined(path: str) -> bool:
-    """Return whether a path is relative and valid on every file system.
+    """Return whether a path is relative, stays inside its folder, and is valid on every file system.
 
-    A valid path has no `.`, `..`, empty part, backslash, colon or control character. It has at most 255 bytes in each part
-    and 1024 bytes in all.
+    A valid path has no backslash, colon or control character, and at most 1024 bytes. No part of the path is empty, `.` or
+    `..`, or longer than 255 bytes.
     """
     if not path or not path.isprintable() or {"\\", ":"} & set(path) or len(path.encode("utf-8", "replace")) > 1024:
         return False

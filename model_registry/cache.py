@@ -1,17 +1,19 @@
 """Caches model versions on the local disk by digest, so that a scorer can load them while the registry is unavailable.
 
-The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files, and below `blobs/` the content that
-proves the files: the requested manifest or index, the manifest selected from an index, and the layers of an image. An entry is
-written under another name and renamed.
+The cache entry of a version is the folder `versions/<hex>/`. It holds the version's files and, in `blobs/`, the content from
+which the files are verified: the requested manifest or index, the manifest selected from an index, and the layers of an image.
+A new entry is written under a temporary name and then renamed.
 
-On every use the manifest is compared with the requested digest (which a policy's signature covers), the layers are compared
-with the manifest, and the files are compared with the manifest's list or with the layers, unpacked again. Nothing else in an
-entry is trusted, so that a process that writes to a shared cache cannot replace a version. The comparison does not cover a
-change between the check and the load directly after it: the permissions of the folder must exclude such a writer.
+On every use the manifest is compared with the requested digest, which is the digest that a signature covers. The files are
+compared with the file list in the manifest. The layers of an image are compared with the manifest and unpacked again, and the
+files are compared with the result. Nothing else in an entry is trusted, so a process that writes to a shared cache cannot
+replace a version. Such a process could still change a file between the check and the load that follows. The permissions of the
+folder must therefore exclude untrusted writers.
 
-A file in `known/` records, for one tag, the version to which the tag last resolved and which worked. A process that uses an
-entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is needed, unused entries
-are removed, the least recently used first. An entry whose version is recorded in `known/` is not removed.
+Each file in `known/` belongs to one tag. It records the version to which the tag last resolved, once that version has proved to
+work. A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If
+space is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
+not removed.
 """
 
 import errno
@@ -42,7 +44,7 @@ from model_registry.untrusted_input.files import open_regular
 log = logging.getLogger(__name__)
 
 MAX_KNOWN_BYTES = 1 << 16  # the largest size of a file in `known/`
-READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # of writes to a read-only cache, such as one in a container image
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)  # errors of writes to a read-only cache, such as one in a container image
 BLOBS = "blobs/sha256"
 FILES = "files"
 
@@ -59,7 +61,7 @@ class Cache:
 
     `max_bytes` limits the size of all versions together, `max_version_bytes` the size of each version. A fetched version is not
     removed before `release` is called or the process ends. The attribute `root` is the folder; other modules store further
-    data about the versions in it.
+    data about the versions in this folder.
     """
 
     def __init__(
@@ -75,14 +77,14 @@ class Cache:
         self._use_locks: dict[str, int] = {}
 
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
-        """Return the version with this manifest digest, from disk if it is intact, else from the store.
+        """Return the version with this manifest digest, from disk if the cached copy is intact, else from the store.
 
-        `version` names the version if its manifest does not.
+        `version` is the version's name to use if the manifest states none.
 
         Raises:
             Unreachable: The version is not cached and the store does not answer, or the disk fails.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
-            Refused: The version is too large, or `package.read` rejects its files.
+            Refused: The version is too large, or `package.read` rejects the version's files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):
@@ -115,9 +117,9 @@ class Cache:
             atomic_files.replace(path, [msgspec.json.encode(saved)])
 
     def load_resolution(self, key: str) -> Resolution | None:
-        """Return the resolution that `save_resolution` last recorded for `key`, without roles.
+        """Return the resolution that `save_resolution` last recorded for `key`.
 
-        Returns None if there is no readable record.
+        The result has no roles. Returns None if there is no readable record.
         """
         saved = _read_resolution(self._resolution_path(key))
         return Resolution(saved.digest, saved.version, saved.revision) if saved and saved.key == key else None
@@ -130,7 +132,7 @@ class Cache:
             manifest = described(store)
             self._make_room(sum(blob.size for blob in package.content(manifest)))
             part = entry.with_suffix(".part")
-            shutil.rmtree(part, ignore_errors=True)  # of a process that died
+            shutil.rmtree(part, ignore_errors=True)  # left by a process that died
             try:
                 (part / FILES).mkdir(parents=True)
                 (part / BLOBS).mkdir(parents=True)
@@ -138,12 +140,12 @@ class Cache:
                     atomic_files.replace(part / BLOBS / digests.hex_digits(digests.from_bytes(data)), [data])
                 package.write(store, manifest, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
-                shutil.rmtree(entry, ignore_errors=True)  # damaged; a process that has it open keeps it
+                shutil.rmtree(entry, ignore_errors=True)  # damaged; files that a process has open stay readable
                 part.rename(entry)
                 atomic_files.sync_directory(entry.parent)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        self._make_room(0)  # an image is larger than its layers say
+        self._make_room(0)  # an unpacked image is larger than the layers, whose sizes were used above
         return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
@@ -170,9 +172,9 @@ class Cache:
                 raise  # on a read-only disk no process removes entries
 
     def _make_room(self, needed_bytes: int) -> None:
-        """Remove unused entries until `needed_bytes` more fit into the limit and on the disk.
+        """Remove unused entries until another `needed_bytes` bytes fit into the cache's limit and on the disk.
 
-        Entries that are in use or recorded in `known/` stay. If they leave too little space, a warning is logged.
+        Entries that are in use or recorded in `known/` stay. If these entries leave too little space, a warning is logged.
         """
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:

@@ -59,7 +59,9 @@ MoveKey = Annotated[
 PasswordFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="The file with the key's password. Default: MODEL_REGISTRY_KEY_PASSWORD.", show_default=False
+        metavar="FILE",
+        help="The file with the key's password. Default: the password in the variable MODEL_REGISTRY_KEY_PASSWORD.",
+        show_default=False,
     ),
 ]
 Keys = Annotated[
@@ -96,7 +98,7 @@ def connection(
     timeout: Annotated[float, typer.Option(help="Seconds to wait for data from the registry.", min=0.1)] = TIMEOUT_SECONDS,
     _: ShowVersion = False,
 ) -> None:
-    """Store model versions in OCI registries, and move the channels that serve them."""
+    """Store model versions in OCI registries, and move channels (tags such as `prod`) to the version to serve."""
     from model_registry.stores.base import StoreOptions
 
     ctx.obj = StoreOptions(plain_http_host or plain_http, ca_file, timeout)
@@ -108,7 +110,7 @@ def open_repository(
     """Parse a reference and open its store without sending a request.
 
     Args:
-        ctx: The context with the options of `connection`.
+        ctx: The context in which `connection` stored the options of the connection.
         text: The reference.
         tag: Whether the reference must have a tag.
         progress: Called with the bytes transferred so far.
@@ -153,8 +155,8 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """Return the one or two names MODEL:VERSION of a version.
 
-    The first has the version tag that the reference or its channel names. The second has the version that the manifest states,
-    if that is another one.
+    The first name has the version tag that the reference or its channel names. If the manifest states a different version, the
+    second name has that version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.
@@ -172,7 +174,7 @@ def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
 
 
 def canary_share(canary: str | None, shadow: str | None) -> int | None:
-    """Return the canary's share in percent, or None without a canary.
+    """Return the canary's share in percent; None if there is no canary.
 
     Raises:
         BadReference: The share is no whole percent from 1 to 99, or there are both a canary and a shadow.

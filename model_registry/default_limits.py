@@ -5,4 +5,4 @@ MAX_BYTES = 32 << 30
 MAX_VERSION_BYTES = 8 << 30
 """The largest size of the files of one version together, in bytes."""
 DEFAULT_DOMAINS = ("com.microsoft",)
-"""Operator domains that a model may use beside ONNX's own: those of every build of ONNX Runtime."""
+"""Operator domains that a model may use besides ONNX's own. Every build of ONNX Runtime has the operators of these domains."""

@@ -1,6 +1,7 @@
-"""Builds the pip command that adds an extra to this distribution, from the source from which the distribution was installed.
+"""Builds the pip command that adds an extra to this distribution.
 
-The distribution is on no package index. If it was installed from a folder, pip finds its extras only in that folder.
+The distribution is on no package index. If it was installed from a folder, pip finds the extras only in that folder, so the
+command names the folder.
 """
 
 import json
@@ -20,7 +21,10 @@ def install_command(*extras: str) -> str:
 
 
 def command_for(installed: Distribution | None, *extras: str) -> str:
-    """Return the pip command that adds extras to a distribution: from its folder if direct_url.json (PEP 610) names one."""
+    """Return the pip command that adds extras to a distribution.
+
+    If direct_url.json (PEP 610) names the folder of the distribution, the command installs from this folder.
+    """
     requirement = f"[{','.join(extras)}]"
     folder, editable = _folder(installed)
     if folder is None:
@@ -29,7 +33,10 @@ def command_for(installed: Distribution | None, *extras: str) -> str:
 
 
 def _folder(installed: Distribution | None) -> tuple[str | None, bool]:
-    """Return the folder from which a distribution was installed (else None), and whether the installation is editable."""
+    """Return the folder from which a distribution was installed, and whether the installation is editable.
+
+    The folder is None if the distribution was not installed from a folder.
+    """
     try:
         origin = json.loads((installed.read_text("direct_url.json") if installed else None) or "{}")
         url = urlsplit(origin["url"])

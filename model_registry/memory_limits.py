@@ -1,7 +1,7 @@
 """Measures the free memory of this machine or container, and limits the memory growth of one process.
 
 A process that exceeds its own limit gets a failed allocation. If the processes of a container exceed the container's limit, the
-kernel kills: on Kubernetes it kills every process of the container (`memory.oom.group`).
+kernel kills processes; on Kubernetes it kills every process of the container (`memory.oom.group`).
 """
 
 import resource
@@ -19,8 +19,8 @@ class Memory:
     """The memory of a machine or control group in bytes.
 
     Attributes:
-        limit: The most that all of its processes together may use.
-        used: The memory that its processes use now, without memory that the kernel can reclaim.
+        limit: The most memory that all processes in the machine or group together may use.
+        used: The memory that these processes use now, without memory that the kernel can reclaim.
     """
 
     limit: int
@@ -28,7 +28,7 @@ class Memory:
 
     @property
     def free(self) -> int:
-        """The bytes that its processes may still allocate."""
+        """The bytes that the processes of the machine or group may still allocate."""
         return max(0, self.limit - self.used)
 
 
@@ -40,7 +40,7 @@ def container_memory(root: Path = ROOT) -> Memory:
 def container_limit(root: Path = ROOT) -> int:
     """Return the lowest limit in bytes among the machine and the control groups of this process.
 
-    Unlike the result of `container_memory`, it does not depend on the memory in use.
+    Unlike the result of `container_memory`, the limit does not depend on the memory in use.
     """
     return min(memory.limit for memory in (_of_machine(root), *_of_groups(root)))
 

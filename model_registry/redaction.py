@@ -1,4 +1,4 @@
-"""Removes credentials from text before it is printed, logged or served. Knows only text: no settings and no I/O."""
+"""Removes credentials from text before the text is printed, logged or served. Uses no settings and does no I/O."""
 
 import re
 

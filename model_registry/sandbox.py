@@ -38,7 +38,7 @@ class SandboxDied(Exception):
 
     Attributes:
         after: The seconds from the request to the death or the timeout.
-        in_time: False for a timeout.
+        in_time: Whether the child died before the timeout. False if it was killed because of the timeout.
     """
 
     def __init__(self, message: str, after: float = 0.0, *, in_time: bool = True) -> None:
@@ -73,7 +73,7 @@ class Sandbox:
     def request(
         self, *question: Any, seconds: float = math.inf, waiting: Callable[[], None] = lambda: None, poll: float = POLL_SECONDS
     ) -> Any:
-        """Send a request to the child and return its answer, or raise the error that the child answered with.
+        """Send a request to the child. Return the answer of the child, or raise the error in the answer.
 
         `waiting` is called every `poll` seconds until the child answers. An error that `waiting` raises ends the wait but not
         the child. Time in which this machine was suspended does not count towards `seconds`.
@@ -82,7 +82,7 @@ class Sandbox:
             SandboxDied: The child died, or did not answer within `seconds` and was killed.
         """
         began = time.monotonic()
-        with contextlib.suppress(OSError):  # the child is dead: reported below
+        with contextlib.suppress(OSError):  # the child is dead, which is reported below
             self._pipe.send(question)
         polls = seconds / poll
         while not connection.wait([self._pipe, self._process.sentinel], poll):
@@ -104,10 +104,10 @@ class Sandbox:
         try:
             raise answer
         finally:
-            del answer  # it keeps this frame, whose callers' keep what they asked
+            del answer  # its traceback would keep this frame and the callers' frames, with the request, in memory
 
     def _print_stacks(self, seconds: float) -> None:
-        """Make the child, which has not answered within `seconds`, print its stacks, and give it PRINT_SECONDS for that."""
+        """Make the child, which did not answer within `seconds`, print its stacks. Wait PRINT_SECONDS for the output."""
         stack_dump.request(self.pid)
         self._process.join(stack_dump.PRINT_SECONDS)
         log.warning("child process %d did not answer within %g s; its stacks are above; killing it", self.pid, seconds)
@@ -138,7 +138,7 @@ def describe_end(code: int | None) -> str:
 
 
 def confine() -> None:
-    """Limit the effects of a crash of this child process; see the module. Call it first in the child.
+    """Limit the effects of a crash of this child process, as the module describes. Must be the first call in the child.
 
     SIGINT is ignored, so that Ctrl-C ends only the parent, which then ends the child.
     """

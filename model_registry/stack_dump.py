@@ -1,8 +1,8 @@
-"""Print the stacks of a process that hangs: on a signal of another process, or by the process itself before it ends.
+"""Prints the stacks of a process that hangs, on a signal from another process or by the process itself before it ends.
 
-faulthandler prints in C, in the order of the threads, without the interpreter lock: also the stack of a thread that holds the
-lock in a call into a library. Stacks of native threads, such as those of librdkafka, are not printed. The module depends on the
-standard library alone, and ends no process.
+faulthandler prints in C, thread by thread, and does not need the interpreter lock. It therefore also prints the stack of a
+thread that holds the lock while it calls a library. Stacks of native threads, such as those of librdkafka, are not printed. The
+module depends on the standard library alone, and ends no process.
 """
 
 import contextlib
@@ -16,9 +16,10 @@ STANDARD_ERROR = 2
 
 
 def print_on_signal() -> None:
-    """From now on, print the stacks of all Python threads to stderr at each SIGUSR1. Call it at the start of a process.
+    """From now on, print the stacks of all Python threads to stderr at each SIGUSR1. Call this at the start of a process.
 
-    A forked process inherits this; a process that executes another program does not. Without this call SIGUSR1 ends a process.
+    A forked process inherits the signal handler; a process that executes another program does not. Without this call, SIGUSR1
+    ends a process.
     """
     faulthandler.register(STACKS_SIGNAL, file=STANDARD_ERROR, all_threads=True)
 

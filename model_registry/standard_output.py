@@ -1,4 +1,4 @@
-"""Handles two conditions of the commands' stdout: its reader closes the pipe, and its encoding is not UTF-8."""
+"""Handles two conditions of a command's stdout: the reader closes the pipe, or the encoding is not UTF-8."""
 
 import contextlib
 import io
@@ -25,6 +25,6 @@ def ended_by_closed_pipe() -> Iterator[None]:
 
 
 def accept_any_text() -> None:
-    """Make stdout escape the characters that its encoding lacks, as stderr does, instead of raising an error."""
+    """Make stdout escape the characters that are not in its encoding, as stderr does, instead of raising an error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

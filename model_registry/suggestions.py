@@ -21,7 +21,7 @@ def question(misspelt: str, valid: Iterable[str]) -> str:
 def file_question(path: Path) -> str:
     """Return `did you mean 'scorer.yaml'?` for a path that does not exist; an empty string if no existing path is similar.
 
-    Only the first part of the path that does not exist is taken as misspelt.
+    Only the first part of the path that does not exist is assumed to be misspelt.
     """
     missing = next((part for part in (*reversed(path.parents), path) if not _exists(part)), None)
     if missing is None:

@@ -1,11 +1,11 @@
 """Channels: tags that name the version to serve. Only promotions and rollbacks move a channel; each move has a history entry.
 
-The *revision* of a channel is the number of its newest history entry. It rises with every move, rollbacks included: a newer
-state has a higher revision, though not always a higher version.
+The *revision* of a channel is the number of its newest history entry. The revision rises with every move, including rollbacks.
+A newer state therefore has a higher revision, though not always a higher version.
 
-Registries have no compare-and-swap: two processes that move one channel at the same time may overwrite each other. The history
-entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per channel
-prevents it.
+Registries have no compare-and-swap, so two processes that move one channel at the same time may overwrite each other. The
+history entry is written before the tag, and both are read back, so that a lost race is detected and reported. One writer per
+channel prevents such races.
 """
 
 import contextlib
@@ -36,13 +36,13 @@ _EXHAUSTED = object()
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """The version to which a tag or digest resolves.
+    """The version to which a tag or digest resolves. A channel resolves to its champion, the version that answers.
 
     Attributes:
-        digest: The manifest digest of the version; for a channel, of its champion.
-        version: The version; for a channel, its champion's.
+        digest: The manifest digest of the version.
+        version: The name of the version, such as 1.4.0.
         revision: The revision of the channel; 0 for a tag that is no channel, and for a digest.
-        roles: The roles of all versions that the channel names, the champion first; empty if there is only one version.
+        roles: The roles of all versions that the channel names, the champion first; empty if the tag names a single version.
     """
 
     digest: str
@@ -57,11 +57,11 @@ class Resolution:
 
 
 def resolve(store: Store, tag: str) -> Resolution:
-    """Resolve a tag or a manifest digest to the version that it names now.
+    """Return the version that a tag or a manifest digest names now.
 
     Raises:
         NotFound: There is no such tag or manifest.
-        Refused: The channel names a manifest to which no history entry moved it.
+        Refused: No history entry records a move of the channel to the manifest that the channel names.
         Corrupt: Stored content is damaged.
         Unreachable: The store does not answer.
     """
@@ -91,7 +91,7 @@ def promote(
     shadow: str | None = None,
     pairs: int = 0,
 ) -> ChannelMove:
-    """Move a channel to a version, or add the version as a canary. An earlier canary or shadow ends.
+    """Move a channel to a version, or add the version as a canary. The move ends an earlier canary or shadow.
 
     If another process moves the channel meanwhile, the move is planned again from the channel's new state.
 
@@ -100,11 +100,11 @@ def promote(
         channel: The channel's name.
         version: The version's tag.
         request: The actor, reason, time and expectations of the move.
-        canary: The percent of the keys that the version answers as a canary beside the current champion; None makes the
+        canary: The percentage of record keys that the version answers as a canary beside the current champion; None makes the
             version the champion.
         shadow: The tag of a version that scores the events of the new champion, and whose scores are not published as answers.
-        pairs: The percent of the keys whose events both the champion and the canary or shadow score, so that the scores can be
-            compared; 0 uses the setting of the process that scores the pairs.
+        pairs: The percentage of record keys whose events are scored by both the champion and the canary or shadow, so that the
+            scores can be compared; 0 leaves the percentage to the setting of the process that scores these events.
 
     Raises:
         BadReference: An argument is malformed.
@@ -162,7 +162,7 @@ def _find_revision(moves: list[ChannelMove], revision: int) -> ChannelMove:
 
 
 def history(store: Store, channel: str, after: int = 0) -> list[ChannelMove]:
-    """Return the moves of a channel with a revision above `after`, oldest first; an empty list if the tag is no channel."""
+    """Return the moves of a channel with a revision above `after`, oldest first; an empty list if there is no such channel."""
     revisions = tags.revisions(store.tags(), channel)
     return [read_move(store, channel, revision) for revision in reversed(revisions) if revision > after]
 
@@ -176,7 +176,7 @@ def iter_completed(store: Store, channel: str, before: int | None = None) -> Ite
     Args:
         store: The repository.
         channel: The channel's name.
-        before: Yield only moves with a lower revision; None yields all.
+        before: Yield only moves with a lower revision than this; None yields all moves.
 
     Raises:
         Unreachable: The store does not answer.
@@ -257,7 +257,7 @@ def _write_tags(store: Store, state: ChannelState, move: ChannelMove, entry: Des
 def _write_entry(
     store: Store, channel: str, state: ChannelState, target: MoveTarget, request: MoveRequest
 ) -> tuple[ChannelMove, Descriptor]:
-    """Store the manifest of a move's history entry with its evidence and signature; `_write_tags` tags it later."""
+    """Store the manifest of a move's history entry, its evidence and its signature. `_write_tags` writes the tag later."""
     document = manifest.EMPTY if request.evidence is None else request.evidence
     evidence = manifest.describe_content(manifest.EMPTY_TYPE if request.evidence is None else EVIDENCE_TYPE, document)
     move = ChannelMove(
@@ -294,8 +294,10 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
     """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
 
-    The caller has written the move, but the channel still names its old target. Without an entry of another process, the store
-    shows the move late; with such an entry, the other process moved the channel back.
+    The caller has written the move, but the channel still names its old target. If the result is True, the other process has
+    moved the channel back. If the result is False, the store is only slow to show the move.
+
+    `digest` is the manifest digest of the history entry that the caller wrote.
     """
     newest = next(iter(tags.revisions(store.tags(), move.channel)), 0)
     if newest == move.revision:
@@ -306,8 +308,8 @@ def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
     """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable.
 
-    A store that does not support deletion keeps the entry. `history.completed_moves` leaves it out, because the channel never
-    named its target.
+    A store that does not support deletion keeps the entry. `history.completed_moves` leaves out such a move, because the
+    channel never named the move's target.
     """
     for _ in store.visibility_attempts():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
@@ -335,7 +337,7 @@ def _read_back(store: Store, move: ChannelMove, entry: Descriptor) -> None:
 
 
 def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | None], None]) -> Iterator[ChannelMove]:
-    """Yield every move of a channel after a revision, and wait for further moves without end.
+    """Yield every move of a channel after a revision, and keep waiting for further moves.
 
     Each poll lists the history tags, because the channel's own tag may move and move back between two polls. A channel that
     does not exist yet is polled until it exists.
@@ -344,7 +346,8 @@ def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | 
         store: The repository.
         name: The channel's name.
         after: Yield moves with a higher revision than this.
-        pause: Called between two polls; must wait. Its argument is the transient error of the last poll, or None.
+        pause: Called between two polls; must wait. The argument is the transient error of the last poll, or None if the poll
+            succeeded.
 
     Raises:
         RegistryError: An error that is not `transient`; transient errors are passed to `pause`.

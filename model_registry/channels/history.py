@@ -1,4 +1,4 @@
-"""Encodes and decodes the moves of channels as history entries, and derives the state to restore from a history.
+"""Encodes and decodes the moves of channels as history entries, and chooses the move that a rollback restores.
 
 A history entry is a small artifact with the actor, time, reason and target of one move as annotations.
 """
@@ -34,20 +34,22 @@ NAMES = {
     "roles": "roles",
     "restores": "restores",
 }
-"""The annotation name of each attribute of a move."""
+"""The name of each attribute of a move in annotations and in signed statements."""
 EVIDENCE = "evidence"
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelMove:
-    """One move of a channel from its previous target to a new one, as a history entry records it.
+    """One move of a channel, as a history entry records it.
+
+    The *target* of a channel is the manifest that the channel's tag names.
 
     Attributes:
         revision: The number of the move, counted from 1 in each channel.
         at: The time, in UTC.
-        from_digest: The previous target; None for the first move.
+        from_digest: The digest of the previous target; None for the first move.
         from_version: The previous champion; None for the first move.
-        to_digest: The new target: a version's manifest, or an index of `roles`.
+        to_digest: The digest of the new target: a version's manifest, or an index of `roles`.
         to_version: The new champion.
         roles: The roles in the index; empty if the target is a single version.
         restores: The revision whose champion a rollback restored; None for a promotion.
@@ -76,7 +78,7 @@ class ChannelMove:
 
 
 def annotation_values(move: ChannelMove) -> dict[str, str]:
-    """Return the values of a move by their names in NAMES, and the digest of the evidence, without values that are None."""
+    """Return the values of a move by the names in NAMES, with the digest of the evidence. None values are left out."""
     values: dict[str, Any] = {name: getattr(move, attribute) for attribute, name in NAMES.items()}
     values["at"] = move.at.isoformat(timespec="milliseconds")
     values["roles"] = msgspec.json.encode(move.roles).decode() if move.roles else None
@@ -85,12 +87,12 @@ def annotation_values(move: ChannelMove) -> dict[str, str]:
 
 
 def model_name(repository: str) -> str:
-    """Return the model's name: the last part of the repository's path, which a copy of the repository is expected to keep."""
+    """Return the model's name, which is the last part of the repository's path. A copy of a repository should keep the name."""
     return repository.rpartition("/")[2]
 
 
 def sign(move: ChannelMove, repository: str, key: PrivateKey) -> bytes:
-    """Sign a move: return a bundle whose statement has all values of the move and the model's name."""
+    """Return a signed bundle that states all values of a move and the model's name."""
     predicate = {"model": model_name(repository), **annotation_values(move)}
     return bundle.build(bundle.build_statement(move.to_digest, bundle.MOVED, predicate), key)
 
@@ -137,10 +139,10 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 
 
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
-    """Return the completed moves: the channel named the target of each of them.
+    """Return the completed moves. A move is completed if the channel has named the target of the move.
 
-    A move is completed if the next move starts from its target. The last move is completed if the channel names its target
-    now. The other moves were interrupted, refused by the registry, or are in progress.
+    This is known from the history: the next move starts from the target, or, for the last move, the channel names the target
+    now. All other moves were interrupted, refused by the registry, or are in progress.
 
     Args:
         moves: All moves of a channel, oldest first.

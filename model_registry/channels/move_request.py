@@ -15,7 +15,7 @@ MAX_TEXT = 4096  # characters of an actor or a reason
 
 @dataclass(frozen=True, slots=True)
 class MoveRequest:
-    """The parameters of a move of a channel, without the version to which the channel moves.
+    """The parameters of a move of a channel, except the version to which the channel moves.
 
     Attributes:
         actor: The person or program that moves the channel, for the history.
@@ -24,7 +24,7 @@ class MoveRequest:
         expected_digest: The manifest digest that the version must have; None accepts any.
         expected_revision: The revision that the channel must have before the move; None accepts any.
         evidence: A JSON document that is stored with the history entry.
-        key: The private key that signs the move; None leaves it unsigned.
+        key: The private key that signs the move; None leaves the move unsigned.
     """
 
     actor: str

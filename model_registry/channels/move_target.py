@@ -45,7 +45,10 @@ def require_complete(store: Store, all_tags: Sequence[str], version: str) -> Des
 def shadow_target(
     store: Store, version: str, champion: Descriptor, shadow: str, candidate: Descriptor, pairs: int
 ) -> MoveTarget:
-    """Store an index of a champion and a shadow, and return it as a target. Raises Refused if both are the same manifest."""
+    """Store an index of a champion and a shadow, and return the index as a target.
+
+    Raises Refused if both are the same manifest.
+    """
     if champion.digest == candidate.digest:
         raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
     document = roles.with_shadow((version, champion), (shadow, candidate), pairs)
@@ -56,9 +59,9 @@ def shadow_target(
 def canary_target(
     store: Store, channel: str, state: ChannelState, version: str, canary: Descriptor, percent: int, pairs: int
 ) -> MoveTarget:
-    """Store an index of the current champion and a canary, and return it as a target.
+    """Store an index of the current champion and a canary, and return the index as a target.
 
-    Raises Refused if there is no champion, or if the canary has the champion's manifest.
+    Raises Refused if there is no champion, or if the canary and the champion are the same manifest.
     """
     if state.champion is None or state.version is None:
         hint = f"promote a champion first: model-registry promote {store.repository} --to VERSION"

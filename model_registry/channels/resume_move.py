@@ -1,7 +1,7 @@
 """Completes an interrupted move of a channel.
 
-A move writes its history entry before the channel's tag, and the process may stop in between. This happens only in a registry
-over HTTP: a store in a folder writes both in one step.
+A move writes its history entry before the channel's tag, and the process may stop in between. Only moves in a registry over
+HTTP can be interrupted, because a store in a folder writes both in one step.
 """
 
 from model_registry.channels import channel
@@ -23,7 +23,7 @@ def is_completed(store: Store, move: ChannelMove) -> bool:
 
 
 def complete(store: Store, move: ChannelMove) -> None:
-    """Move the channel's tag to the target of `move`, which must be the move of its newest history entry.
+    """Move the channel's tag to the target of `move`, which must be the channel's newest move.
 
     Raises:
         Conflict: The channel no longer names the manifest from which the move starts, or a newer history entry exists.

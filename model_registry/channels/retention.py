@@ -1,8 +1,8 @@
 """Decides which versions and history entries of a repository are removed.
 
-Kept are the versions that a channel names, the versions that the newest history entries of a channel name (for rollbacks), by
-default the versions that no channel has ever named, and the signatures and attestations of all kept versions. `plan_removal` is
-a pure function.
+These are kept: the versions that a channel names, the versions that the newest history entries of a channel name (for
+rollbacks), by default the versions that no channel has ever named, and the signatures and attestations of all kept versions.
+`plan_removal` is a pure function.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +40,8 @@ class RepositorySnapshot:
     Attributes:
         tags: The digest of each tag.
         moves: The moves of each channel, oldest first.
-        members: For the digest of each manifest that a channel names: the version digests in it if it is an index of roles,
-            else an empty list.
+        members: The digests of the versions in each manifest that a channel names, by the manifest's digest; an empty list for
+            a manifest that is no index of roles.
     """
 
     tags: Mapping[str, str]
@@ -57,7 +57,7 @@ class Removal:
         versions: The digests of the versions to remove, by tag.
         history: The digests of the history entries to remove, by tag.
         documents: The digests of the untagged indexes of roles to remove.
-        kept: Digests of manifests that must not be deleted, whatever refers to them.
+        kept: Digests of manifests that must not be deleted, even if they belong to a removed version.
     """
 
     versions: Mapping[str, str]
@@ -116,8 +116,8 @@ def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal
 def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
     """Return the digests of the manifests to delete, in the order of deletion.
 
-    History entries are last: the plan follows from them, so that after an interruption the next run of `prune` plans the same
-    removal.
+    History entries are deleted last, because the plan is derived from them. After an interruption, the next run of `prune`
+    therefore plans the same removal.
     """
     subjects = [*removal.versions.values(), *removal.documents]
     belonging = [digest for subject in dict.fromkeys(subjects) for digest in _iter_dependents(store, subject)]
@@ -126,7 +126,7 @@ def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
 
 
 def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
-    """Yield the digests of a manifest's referrers, and of the manifests under the tags that list or hold referrers."""
+    """Yield the digests of a manifest's referrers, and of the manifests under the fallback tags of its referrers."""
     for entry in referrers.listed(store, subject):
         yield entry.digest
     tag = referrers.fallback_tag(subject)
@@ -138,9 +138,9 @@ def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
 
 
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
-    """Return the moves whose history entries are kept.
+    """Return the moves whose history entries are kept: the newest `revisions` moves.
 
-    These are the newest `revisions` moves, and at least all moves from the last one to the `current` target on.
+    The last move to the target `current` is always kept, and so are all moves after that move.
     """
     first = len(moves) - revisions
     current_position = max(
@@ -154,7 +154,7 @@ def _named(move: ChannelMove) -> set[str]:
 
 
 def version_sizes(store: Store, removal: Removal) -> dict[str, int]:
-    """Return the size of each version to remove in bytes, by tag. Blobs that kept versions share are counted too."""
+    """Return the size in bytes of each version to remove, by tag. Blobs that kept versions share are included."""
     return {
         tag: sum(blob.size for blob in resolve_index.describe_version(store, digest).blobs)
         for tag, digest in removal.versions.items()

@@ -1,6 +1,6 @@
-"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow only scores.
+"""Roles of versions in one channel: the champion answers, a canary answers a share of the keys, a shadow scores only.
 
-A channel with a canary or a shadow names an OCI index, whose descriptors carry role and weight as annotations.
+A channel with a canary or a shadow names an OCI index. The index's descriptors carry role and weight as annotations.
 `promote --canary` and `promote --shadow` write this index.
 """
 
@@ -30,9 +30,10 @@ class Role:
     Attributes:
         role: `champion`, `canary` or `shadow`.
         digest: The digest of the version's manifest.
-        weight: The percent of the keys that the version answers; 0 for a shadow.
-        pairs: For a canary or shadow, the percent of the keys whose events both it and the champion score, so that the scores
-            can be compared. 0 uses the setting of the process that scores the pairs.
+        weight: The percentage of record keys that the version answers; 0 for a shadow.
+        pairs: For a canary or shadow, the percentage of record keys whose events are scored by both this version and the
+            champion, so that the scores can be compared. 0 leaves the percentage to the setting of the process that scores
+            these events.
     """
 
     role: str
@@ -43,7 +44,7 @@ class Role:
 
 
 def parse(data: bytes) -> tuple[Role, ...]:
-    """Return the roles in a channel's index, the champion first; an empty tuple if `data` is no such index.
+    """Return the roles in a channel's index, the champion first; an empty tuple if `data` is no index of roles.
 
     Raises:
         Corrupt: The index has an invalid set of roles.
@@ -81,7 +82,7 @@ def _role(entry: Descriptor) -> Role:
 
 
 NamedVersion = tuple[str, Descriptor]
-"""A version and the descriptor of its manifest."""
+"""The name of a version, and the descriptor of the version's manifest."""
 
 
 def with_canary(champion: NamedVersion, canary: NamedVersion, percent: int, pairs: int = 0) -> bytes:
@@ -110,7 +111,7 @@ def _document(*parts: tuple[str, int, int, NamedVersion]) -> bytes:
 
 
 def parse_percent(text: str) -> int:
-    """Parse the share of a canary (`5%` or `5`), a whole percent from 1 to 99. Raises BadReference."""
+    """Parse a canary's share, such as `5%` or `5`: a whole percentage from 1 to 99. Raises BadReference."""
     number = text.strip().removesuffix("%").rstrip()
     if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
         hint = "write --canary 5%; without --canary the version answers all keys"

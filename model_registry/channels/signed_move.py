@@ -69,7 +69,7 @@ def _unsigned(move: ChannelMove, reason: str) -> Refused:
 
 
 class MoveAdmission:
-    """Decides whether a state of a channel may be served. This class accepts every state: signed moves are not required."""
+    """Decides whether a state of a channel may be served. This class accepts every state; it requires no signed moves."""
 
     signed = False
 
@@ -78,7 +78,7 @@ class MoveAdmission:
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Return without an error: an earlier state of a channel, to which a scorer falls back, is accepted."""
+        """Do nothing, because every earlier state of a channel, to which a scorer falls back, is accepted."""
 
 
 class SignedMoveAdmission(MoveAdmission):
@@ -100,7 +100,7 @@ class SignedMoveAdmission(MoveAdmission):
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:
         """Return the id of the key that signed the move to the state `resolution`.
 
-        Returns None if `channel` is a digest: a digest has no moves.
+        Returns None if `channel` is a digest, because a digest has no moves.
 
         Raises:
             Refused: No trusted key signed the move, or a state with a higher revision was accepted before.
@@ -116,7 +116,7 @@ class SignedMoveAdmission(MoveAdmission):
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
         """Check an earlier state of a channel, to which a scorer falls back.
 
-        Its revision may be lower than the highest accepted revision. Raises as `check` does.
+        The state's revision may be lower than the highest accepted revision. Raises as `check` does.
         """
         self._verified(store, channel, resolution, now)
 
@@ -156,7 +156,10 @@ class SignedMoveAdmission(MoveAdmission):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the predicate of a stored statement; None if no trusted key signed it, or it is not about this channel."""
+        """Return the predicate of a stored statement about this channel.
+
+        Returns None if no trusted key signed the statement, or if the statement is about another channel.
+        """
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)
             statement, _ = signatures.check(data, str(claimed.predicate.get("to")), self._policy.move_keys, now)

@@ -50,7 +50,7 @@ def read_state(store: Store, channel: str) -> ChannelState:
 
 
 def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
-    """Read the move of a revision, whose history tag is in the store's list of tags.
+    """Read the move with this revision. The move's history tag must be in the store's list of tags.
 
     Raises:
         Corrupt: The history tag names a manifest that is not this history entry.
@@ -64,7 +64,7 @@ def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
 def _resolve_listed(store: Store, tag: str) -> str:
     """Return the digest that a tag from the store's list of tags names.
 
-    Retries while the tag is not found: the replica that answers may show the tag later than the replica that sent the list.
+    Retries while the tag is not found, because not every replica of a registry shows a listed tag at once.
     """
     missing = NotFound("")
     for _ in store.visibility_attempts():

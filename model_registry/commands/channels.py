@@ -74,7 +74,8 @@ def promote(
 ) -> None:
     """Point a channel at a version, or add the version as a canary.
 
-    An earlier canary or shadow ends. Each move has the next revision. `scorer promote` also sends the move to the scorers.
+    The move ends an earlier canary or shadow, and gets the channel's next revision number. `scorer promote` also notifies the
+    scorers of the move.
     """
     from model_registry.channels import channel as channels
 
@@ -95,9 +96,9 @@ def rollback(
     password_file: PasswordFile = None,
     json: Json = False,
 ) -> None:
-    """Point a channel at the version that it served before, as a new revision.
+    """Point a channel at the version that the channel named before.
 
-    Canary and shadow end. Another rollback returns to the version before that.
+    The move is a new revision and ends a canary or shadow. Another rollback returns to the version before that one.
     """
     from model_registry.channels import channel as channels
 
@@ -139,7 +140,7 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function from a move to the id of the key in `paths` that signed it, or to None if none of the keys did."""
+    """Return a function that returns the id of the key in `paths` that signed a move; None if none of these keys signed it."""
     from model_registry.channels import signed_move
 
     keys = trusted_keys(paths)
@@ -244,7 +245,7 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation; required in scripts.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete versions that neither a channel nor its last moves name, with their signatures, after a confirmation."""
+    """Delete the versions that no channel names now or named in its last moves, and their signatures, after a confirmation."""
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)

@@ -27,7 +27,10 @@ def init(
     example: Example = None,
     labels: LabelsFile = None,
     into: Into = None,
-    op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
+    op_domain: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DOMAIN", help="Allow ONNX operators of this custom domain, such as ai.onnx.contrib; repeatable."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Draft the package of a model; gaps that need a decision are marked FILL IN. Existing files are not overwritten."""

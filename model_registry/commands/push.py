@@ -1,4 +1,4 @@
-"""The command `push`: checks a folder and stores it as a version."""
+"""The command `push`: checks a folder and stores the folder as a version."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -49,7 +49,10 @@ def push(
     revision: Annotated[str, typer.Option(metavar="COMMIT", help="The revision of the training code.")] = "",
     licenses: Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")] = "",
     device: Annotated[list[Device] | None, typer.Option(help="Allow this device only; repeatable.")] = None,
-    op_domain: Annotated[list[str] | None, typer.Option(metavar="DOMAIN", help="Allow operators of this domain.")] = None,
+    op_domain: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DOMAIN", help="Allow ONNX operators of this custom domain, such as ai.onnx.contrib; repeatable."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check a folder's model, signature and golden examples, and store the folder as a version.
@@ -145,7 +148,7 @@ def _base(ctx: typer.Context, text: str) -> "BaseImage":
 
 
 def _annotations(pairs: list[str], **options: str) -> dict[str, str]:
-    """Return the annotations of `--annotation KEY=VALUE`, and of the options with an OCI annotation key (`--licenses`).
+    """Return the annotations from `--annotation KEY=VALUE`, and from options that set an OCI annotation (such as `--licenses`).
 
     Raises BadReference for a malformed pair or a reserved key.
     """

@@ -40,7 +40,7 @@ def pull(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     json: Json = False,
 ) -> None:
-    """Write a version's files into a folder, with every byte verified. For a channel, pull the version that it names."""
+    """Write a version's files into a folder, and verify every byte. For a channel, pull the version that the channel names."""
     from model_registry import package
 
     with progress_bars() as progress:
@@ -75,7 +75,10 @@ def list_versions(ctx: typer.Context, repo: Repo, json: Json = False) -> None:
 
 
 def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, json: Json = False) -> None:
-    """Show a version's files, inputs, outputs and attestations, or (--diff) its differences. The model is not read."""
+    """Show a version's files, inputs, outputs and attestations, or its differences from another version (--diff).
+
+    The model itself is not read.
+    """
     import msgspec
 
     from model_registry import package
@@ -112,7 +115,10 @@ def inspect(ctx: typer.Context, ref: Ref, diff: Diff = None, key: Keys = None, j
 
 
 def _attestations(store: "Store", digest: str, key: list[Path] | None) -> list[dict[str, Any]]:
-    """Return the attestations of a version as `inspect` prints them; one is "verified" if a key in `key` signed it."""
+    """Return the attestations of a version as `inspect` prints them.
+
+    An attestation is "verified" if a key in `key` signed it.
+    """
     from model_registry.signing import attestation
 
     attestations = attestation.list_attestations(store, digest, trusted_keys(key), datetime.now(UTC))

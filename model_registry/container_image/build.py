@@ -1,8 +1,8 @@
 """Builds container images that contain a package under /models: the layers of a base image and one more layer with the files.
 
-The added layer has the same bytes for the same files: its entries are sorted and have no times or owners. The layer hides the
-content of the base image under /models. An annotation of the layer states this, so that a reader of the package need not read
-the other layers. Format: OCI image-spec, layer.md and config.md.
+The added layer has the same bytes for the same files, because its entries are sorted and have no times or owners. The layer
+hides the content of the base image under /models. An annotation of the layer states this, so that a reader of the package need
+not read the other layers. Format: OCI image-spec, layer.md and config.md.
 """
 
 import gzip
@@ -31,7 +31,7 @@ _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass(frozen=True, slots=True)
 class BaseImage:
-    """The image on which to build: its config, its layers, and the store that has them. The default is the empty image."""
+    """The image on which to build: its config, its layers, and the store that holds them. By default the image is empty."""
 
     store: Store | None = None
     layers: tuple[Descriptor, ...] = ()
@@ -125,7 +125,7 @@ def _config(base: Mapping[str, Any], diff_id: str, annotations: Mapping[str, str
 
 
 def _as_oci(layer: Descriptor) -> Descriptor:
-    """Return a layer's descriptor with OCI's media type: a manifest must not mix Docker's media types with OCI's."""
+    """Return a layer's descriptor with OCI's media type, because a manifest must not mix Docker's media types with OCI's."""
     packing = manifest.compression(layer)
     return msgspec.structs.replace(layer, media_type=_LAYER_TYPE + (f"+{packing}" if packing else ""))
 

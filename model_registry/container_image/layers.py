@@ -1,7 +1,7 @@
 """Reads tar archives from image layers as streams: without seeking, in constant memory, with a bound on every length and count.
 
 `tarfile` reads extended headers of any size into memory, so only its parser of the 512-byte header is used. Formats: POSIX
-pax and GNU tar; RFC 1952 and RFC 8878 around them.
+pax and GNU tar, compressed with gzip (RFC 1952) or Zstandard (RFC 8878).
 """
 
 import io
@@ -28,12 +28,12 @@ MemberKind = Literal["file", "folder", "link", "special"]
 
 @dataclass(slots=True)
 class UnpackLimits:
-    """The remaining limits of the content of all layers of an image together. Reading a layer reduces them.
+    """Limits for the content that may still be read from all layers of an image together. Reading a layer reduces the limits.
 
     Attributes:
         members: The number of archive entries that may still be read.
         unpacked_bytes: The number of unpacked bytes that may still be read.
-        ratio: The most unpacked bytes per packed byte of one layer; it stays constant.
+        ratio: The largest allowed ratio of unpacked to packed bytes of one layer. Reading does not reduce this limit.
     """
 
     members: int = 1_000_000
@@ -91,7 +91,10 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimi
 
 
 def _gunzip(source: ChunkReader) -> Iterator[bytes]:
-    """Yield the content of all gzip members of a stream: parallel compressors write several. Zero bytes may follow the last."""
+    """Yield the content of all gzip members of a stream, because parallel compressors write several members.
+
+    Zero bytes may follow the last member.
+    """
     engine = None
     rest = b""
     streams = 0
@@ -169,9 +172,9 @@ _WITHOUT_CONTENT = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.C
 
 
 def _header(source: ChunkReader) -> tarfile.TarInfo | None:
-    """Return the next header; None at the end mark, a block of zeros.
+    """Return the next header; None at the end mark, which is a block of zeros.
 
-    Raises Corrupt if the stream ends before the mark: the archive is truncated.
+    Raises Corrupt if the stream ends before the mark, because the archive is then truncated.
     """
     block = _exactly(source, BLOCK)
     if not block.strip(b"\0"):
@@ -186,7 +189,7 @@ def _header(source: ChunkReader) -> tarfile.TarInfo | None:
 
 
 def _member(header: tarfile.TarInfo, stated: dict[str, str], source: ChunkReader) -> ArchiveMember:
-    """Return the entry that a header and the preceding extended headers (their values are `stated`) describe."""
+    """Return the entry that a header describes. `stated` has the values of the extended headers before this header."""
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
         if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):

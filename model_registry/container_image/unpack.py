@@ -1,8 +1,10 @@
 """Unpacks the package inside a container image: the files that a process in the container would see under /models.
 
 The layers are read as streams from the lowest to the highest. Only regular files under /models are written to the disk. A link
-or device file under /models is recorded but never followed or created. If it is still in the package after the last layer, the
-version is refused: a package needs no links, and following them makes unpacking dangerous. Format: OCI image-spec, layer.md.
+or device file under /models is recorded but never followed or created. If the link or device file is still in the package after
+the last layer, the version is refused, because a package needs no links and following links makes unpacking dangerous.
+
+Format: OCI image-spec, layer.md.
 """
 
 import contextlib
@@ -27,12 +29,12 @@ MODEL = "model.onnx"
 WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
-"""Annotation of a layer that hides the content of the lower layers under /models; the lower layers then need not be read."""
+"""Annotation of a layer that hides the content of the lower layers under /models, so that those layers need not be read."""
 _HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
 
 
 Blob = Callable[[Descriptor], Iterator[bytes]]
-"""Yields a layer's bytes and verifies their digest at the end: a store's `blob`."""
+"""A function, such as a store's `blob`, that yields a layer's bytes and verifies their digest at the end."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class _TreeEntry:
     """The entry at a path under /models.
 
     Attributes:
-        kind: Its kind: file, folder, link or special file.
+        kind: The kind of the entry: file, folder, link or special file.
         layer: The position of the layer that has the entry.
         stored_at: The file on disk that holds the content of a file; None for other entries, and if files are only hashed.
         content: The descriptor of the content of a file; None for other entries.
@@ -74,12 +76,15 @@ def unpack(
         for member in layers.members(layers.unpack(packed, manifest.compression(layer), limits), limits):
             tree.add(member, number)
         for _ in packed:
-            pass  # to its end, where its digest is verified
+            pass  # read to the end, where the digest is verified
     return tree.move_files(tree.package(version.name), folder)
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
-    """Return the layers that may contribute to /models: those from the last layer with the annotation WHOLE on, else all."""
+    """Return the layers that may contribute to /models.
+
+    These are the last layer with the annotation WHOLE and all layers above it; all layers if none has the annotation.
+    """
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
     return all_layers[opaque_positions[-1] :] if opaque_positions else all_layers
@@ -88,8 +93,8 @@ def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
 class _ModelsTree:
     """The content of /models after the layers that were added so far.
 
-    Until `move_files`, files are stored in `folder` under numbers instead of names. `move_files` syncs them to disk, so that an
-    image that is refused earlier costs no sync.
+    Until `move_files` is called, files are stored in `folder` under numbers instead of names. Only `move_files` syncs the files
+    to disk, so that an image that is refused earlier costs no sync.
     """
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
@@ -124,7 +129,9 @@ class _ModelsTree:
     def package(self, name: str) -> str:
         """Return the path of the package's folder: /models if it holds a model, else a folder in /models that holds one.
 
-        If several folders in /models hold a model, it is the folder with this name. Raises Refused if there is no such folder.
+        If several folders in /models hold a model, the folder called `name` is chosen.
+
+        Raises Refused if no folder holds a model, or if several do and none is called `name`.
         """
         if (model_path := f"{ROOT}/{MODEL}") in self._entries:
             return model_path.rpartition("/")[0]
@@ -189,7 +196,7 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove the entries of lower layers below a path; with `itself` also the entry at the path."""
+        """Remove the entries of lower layers below a path; if `itself` is true, also the entry at the path."""
         prefix = path + "/" if path else ""
         for entry_path in [
             entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)

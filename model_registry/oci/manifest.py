@@ -47,7 +47,7 @@ _LAYER = re.compile(  # a layer of a container image; foreign and nondistributab
 
 
 class Platform(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The operating system and CPU architecture for which a manifest in an index is meant."""
+    """The operating system and CPU architecture that a manifest in an index is meant for."""
 
     os: str = ""
     architecture: str = ""
@@ -107,7 +107,7 @@ class VersionManifest:
     """The parsed manifest of a model version.
 
     Attributes:
-        name: The model's name; empty if the manifest does not state one, which manifests of other tools may not.
+        name: The model's name; empty if the manifest states none, as manifests of other tools may.
         version: The version; empty if the manifest does not state one.
         created: The creation time in the manifest; None if there is none.
         files: The files; empty for a container image, whose files are in its layers.
@@ -139,7 +139,7 @@ _Document = TypeVar("_Document", Manifest, ImageIndex)
 
 
 def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
-    """Decode untrusted JSON as the type `into`. Raises Corrupt, whose message starts with `description`."""
+    """Decode untrusted JSON as the type `into`. Raises Corrupt with a message that starts with `description`."""
     try:
         return json_documents.decode(data, into)
     except json_documents.UnreadableDocument as error:
@@ -166,7 +166,7 @@ def is_index(data: bytes) -> bool:
 
 
 def contents(data: bytes) -> tuple[Descriptor, ...]:
-    """Return the descriptors that a manifest (of config and layers) or an index (of manifests) lists. Raises Corrupt."""
+    """Return the descriptors in a manifest (config and layers) or in an index (manifests). Raises Corrupt."""
     if is_index(data):
         return parse_index(data).manifests
     parsed = parse(data)
@@ -207,7 +207,7 @@ def check(descriptor: Descriptor) -> Descriptor:
 
 
 def parse_version(data: bytes) -> VersionManifest:
-    """Parse the manifest of a model version. Raises Corrupt if it describes no model version, or has unsafe file paths."""
+    """Parse the manifest of a model version. Raises Corrupt if it describes no model version or has unsafe file paths."""
     manifest = parse(data)
     annotations = manifest.annotations
     files: tuple[VersionFile, ...] = ()

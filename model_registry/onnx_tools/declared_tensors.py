@@ -24,7 +24,8 @@ class ModelTensor:
 
     Attributes:
         name: The name in the model.
-        dtype: Numpy's name of the dtype; UNKNOWN; or a description, such as MAPS, if the input or output is no tensor.
+        dtype: Numpy's name of the dtype; UNKNOWN if the model states none; or a description, such as MAPS, if the input or
+            output is no tensor.
         shape: The size of each dimension. An open dimension is None, a name or a negative number.
     """
 
@@ -58,7 +59,7 @@ def is_tensor(output: ModelTensor) -> bool:
 
 
 def remedy(output: ModelTensor) -> str:
-    """Return how to export a model again of which `is_tensor` rejects this output."""
+    """Return advice on how to export the model again if `is_tensor` rejects this output of the model."""
     if output.dtype == MAPS:
         options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
         return f"export it without ZipMap ({options}), or let `model-registry init` remove it, as for CatBoost"
@@ -75,7 +76,7 @@ def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
 
 
 def is_name(size: object) -> bool:
-    """Return whether the size of a dimension is a name that looks like a person's choice, not like an exporter's."""
+    """Return whether the size of a dimension is a name that a person seems to have chosen, not a generated name."""
     return isinstance(size, str) and not MADE_UP.search(size)
 
 
@@ -95,7 +96,7 @@ def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
 
 
 def shape_fault(tensor: ModelTensor) -> str | None:
-    """Return the reason why an input cannot be fed with batches of events; None if its first dimension is an open batch."""
+    """Return the reason why an input cannot be fed with batches of events; None if the first dimension has no fixed size."""
     if not tensor.shape:
         constant = '{"tensor": ..., "dtype": ..., "value": ..., "batch": false}'
         hint = f'feed it a constant, {constant}, or one event at a time, fields and "batch": false'
@@ -122,7 +123,7 @@ def input_fault(stated: TensorInput, tensor: ModelTensor) -> str | None:
 
 
 def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
-    """Return the key of signature.json that may correct a shape that does not fit, as text; empty if there is none."""
+    """Return advice on the key of signature.json that may correct a shape that does not fit; empty if there is no such key."""
     if not tensor.shape or is_open(tensor.shape[0]) is not stated.batch:
         batch_note = "has no batch dimension" if stated.batch else "has one"
         return f'; "batch" says whether the tensor has a batch dimension, and the model\'s {batch_note}'
@@ -133,10 +134,11 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Return a message about an output whose length is that of an input of varying length; None if there is none.
+    """Return a message about the first output that is as long as an input of varying length; None if there is no such output.
 
     The scores would then have a different shape for each event. Equal names of dimensions in the model show which lengths are
-    equal. An output whose `shape` allows this for a model that takes one event at a time is valid.
+    equal. If the model takes one event at a time, an output is valid if the signature's `shape` for the output has a varying
+    length.
     """
     varying = [tensor for tensor in signature.fed if tensor.varies]
     names = {inputs[tensor.tensor].shape[tensor.full_shape.index(VARIES)]: tensor.tensor for tensor in varying}
@@ -199,7 +201,8 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 def with_batch_dimension(shape: Shape) -> Shape:
     """Return the shape of an output for one event with a batch dimension of size 1.
 
-    The result is empty if the model states no shape, or an open first dimension, which may or may not be the batch.
+    The result is empty if the model states no shape, and also if the first dimension is open, because such a dimension
+    may or may not be the batch.
     """
     if not shape or is_open(shape[0]):
         return ()

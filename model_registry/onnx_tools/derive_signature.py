@@ -1,8 +1,9 @@
 """Derives a signature from the inputs and outputs of a model, or drafts a skeleton of it if the model is ambiguous.
 
 A dimension is *open* if the model states no size for it. A model is unambiguous if the batch is the only open dimension of
-every input, and its only output is a float tensor of any shape. Each input is then fed by the event field of the same name: an
-array with as many elements as the input's row, or a scalar if the shape is (B,), or (B, 1) and the model has further inputs.
+every input, and its only output is a float tensor of any shape. Each input is then fed by the event field of the same name. The
+field is a scalar if the input's shape is (B,), or if the shape is (B, 1) and the model has further inputs. Otherwise the field
+is an array with as many elements as the input's row.
 
 A *gap* in a skeleton is a placeholder text (FILL IN) for a decision that the user must make.
 """
@@ -25,7 +26,7 @@ class Underivable(SignatureError):
 
     Attributes:
         gaps: A text for each decision that the user must make.
-        skeleton: The draft of the signature as JSON, with gaps for what the model does not state.
+        skeleton: The draft of the signature as JSON, with a placeholder for each value that the model does not state.
     """
 
     def __init__(self, todo: Sequence[str], skeleton: str) -> None:
@@ -54,17 +55,17 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open one.
+    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open dimension.
 
-    Returns None if `shape` is left out: for an output of fewer than two dimensions after the batch, and for a shape beyond
-    MAX_RANK or MAX_WIDTH.
+    Returns None if the signature should state no `shape`, because the output has fewer than two dimensions after the batch, or
+    because the shape exceeds MAX_RANK or MAX_WIDTH.
     """
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the signature's input for a tensor whose only open dimension is the batch; one field feeds it.
+    """Build the signature's input for a tensor whose only open dimension is the batch. The input has one field.
 
     `alone` states whether the model has no other input.
     """
@@ -90,7 +91,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """Return the advice how to state a row with open dimensions in the signature."""
+    """Return advice on how to state a row with open dimensions in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{advice}; one of them may vary from event to event, -1"
@@ -122,7 +123,7 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
     """Draft an input as a tensor of varying length, or as the mask of such a tensor.
 
-    Returns None unless the open dimensions of the input are its batch and exactly one other.
+    Returns None unless the input has exactly two open dimensions, the batch and one more.
     """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
@@ -137,26 +138,26 @@ def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dic
 
 
 def mask(tensor: ModelTensor, masked: ModelTensor) -> dict[str, Any]:
-    """Draft `tensor` as the mask of the input `masked`, with a gap for whether the mask is 1 at values or at padding."""
+    """Draft `tensor` as the mask of the input `masked`. A placeholder asks whether the mask is 1 at values or at padding."""
     gap = f"{BLANK}: values if the mask is 1 (true) at values, padding if it is 1 (true) at padding"
     return {"tensor": tensor.name, "dtype": tensor.dtype, "mask_of": masked.name, "marks": gap}
 
 
 def pad_gap(dtype: str) -> str:
-    """Return the gap for the value with which a tensor of this dtype is padded."""
+    """Return the placeholder for the padding value of a tensor with this dtype."""
     example = '""' if dtype == "string" else "false" if dtype == "bool" else "0"
     return f"{BLANK}: the value that the model was trained to see as padding, such as {example}; without pad nothing is padded"
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs of which a tensor may be the mask, by its name and its shape; empty if it is no mask."""
+    """Return the inputs that a tensor may be the mask of, judged by its name and shape; empty if the tensor is no mask."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
 
 
 def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft an input from the model alone, with gaps for what the model does not state; `inputs` are all of its inputs."""
+    """Draft an input from the model alone, with placeholders for unknown values. `inputs` are all inputs of the model."""
     return _varying_skeleton(tensor, inputs) or tensor_skeleton(tensor, len(inputs) == 1)
 
 

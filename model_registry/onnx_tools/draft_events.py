@@ -44,7 +44,7 @@ def read(path: Path) -> list[Event]:
 
 
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
-    """Return the scalars and arrays in the events by path. Each path has one value per event, None for an event without value.
+    """Return the scalars and arrays in the events by path. Each path has one value per event; None if the value is missing.
 
     Paths lead into objects, and into the first elements of an array of objects.
     """
@@ -72,7 +72,7 @@ def _leaves(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
 
 def _event(path: Path, number: int, line: bytes) -> Event:
     try:
-        event = json_documents.ANY.decode(line)  # and can be written again, as a golden example
+        event = json_documents.ANY.decode(line)  # a decoded event can be written as a golden example
     except json_documents.UnreadableDocument as error:
         _fail(path, number, f"no JSON: {error}")
     if not isinstance(event, dict):

@@ -65,9 +65,9 @@ def draft_inputs(
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
-    """Replace the drafts of inputs that are named as masks and are not fed by a field: draft these inputs as masks.
+    """Draft inputs as masks if their names are those of masks and no field feeds them; replace their earlier drafts.
 
-    Whether a mask is 1 at values or at padding, and the value of the padding, are gaps.
+    Placeholders ask whether a mask is 1 at values or at padding, and which value the padding has.
     """
     varying = {
         name for name, document in documents.items() if VARIES in document.get("shape", ()) and document.get("batch", True)
@@ -81,9 +81,10 @@ def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) 
 
 
 def _file(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any] | None:
-    """Draft a uint8 input whose only dimension is open as a field of bytes, such as a file; None for other inputs.
+    """Draft an input as a field of bytes, such as a file.
 
-    Such a model takes one event at a time.
+    Returns None unless the input has the dtype uint8 and a single dimension, which is open. A model with such an input takes
+    one event at a time.
     """
     if tensor.dtype != "uint8" or len(tensor.shape) != 1 or not is_open(tensor.shape[0]):
         return None
@@ -164,7 +165,7 @@ def _mismatch_reason(drafting: Drafting, tensor: ModelTensor) -> str:
 
 
 def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
-    """Return the shapes of those values that are arrays with a valid shape."""
+    """Return the shapes of the values that are arrays with a valid shape."""
     shapes: list[Sequence[int]] = []
     for array in (value for value in values if isinstance(value, list)):
         with contextlib.suppress(ValueError):
@@ -173,9 +174,10 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 
 
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the only free array that fits a tensor.
+    """Return the path of the array that fits a tensor, among the arrays that feed no tensor yet.
 
-    Returns None if no array or several arrays fit the tensor, or if the array fits another nameless tensor too.
+    Returns None if no array or several arrays fit the tensor. Also returns None if the array fits another tensor for which no
+    field has the tensor's name.
     """
     free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
@@ -186,7 +188,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """Return a gap for the order of the fields in a row, and the fields of which the row may consist."""
+    """Return a placeholder for the order of the fields in a row, followed by the fields that may be in the row."""
     scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -197,7 +199,7 @@ def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
 
 
 def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft the field at a path, with a gap for its default if some example events lack the field."""
+    """Draft the field at a path, with a placeholder for the default value if some example events lack the field."""
     name = str(path[0]) if len(path) == 1 else next(str(step) for step in reversed(path) if isinstance(step, str))
     name = json_path.format_path(path) if name in drafting.names else name
     drafting.names.add(name)
@@ -209,7 +211,7 @@ def _field(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any]:
-    """Draft the shape and the field of a tensor whose rows are in the events as bytes in base64."""
+    """Draft the shape and the field of a tensor whose rows are bytes in base64 in the events."""
     fed = _field(drafting, tensor, path)
     row = list(tensor.shape[1:])
     encoding = 'bytes in base64; where the record\'s value is nothing but the bytes, add "from": "value" to the field'
@@ -218,7 +220,10 @@ def _bytes(drafting: Drafting, tensor: ModelTensor, path: Path) -> dict[str, Any
 
 
 def _is_bytes(values: Sequence[Any], tensor: ModelTensor) -> bool:
-    """Return whether each value is base64 of the bytes of one row of a tensor of fixed shape with at least two elements."""
+    """Return whether each value is one row of the tensor as bytes in base64.
+
+    The result is False unless the tensor has a fixed shape and at least two elements in a row.
+    """
     row = tensor.shape[1:]
     if tensor.dtype not in DTYPES or tensor.dtype == "string" or math.prod(map(_fixed, row)) < 2:
         return False
@@ -256,7 +261,7 @@ def _is_array(drafting: Drafting, path: Path) -> bool:
 def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
     """Return whether a tensor accepts all values of a field.
 
-    The values must be scalars of its dtype, rows as bytes in base64, or arrays that fit its shape.
+    The values must be scalars of the tensor's dtype, rows as bytes in base64, or arrays that fit the tensor's shape.
     """
     present = _present(values)
     row = tensor.shape[1:]
@@ -276,9 +281,9 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the common shape of the arrays among values for a tensor with this row; an empty list if they do not fit.
+    """Return the common shape of the arrays in `values`, for a tensor with this row; an empty list if the arrays do not fit.
 
-    It has -1 for the tensor's open dimension if the lengths of the arrays differ there.
+    The shape has -1 for the tensor's open dimension if the arrays have different lengths in this dimension.
     """
     shape = _first_shape(values, row)
     opened = [at for at, size in enumerate(row) if is_open(size)]
@@ -291,14 +296,14 @@ def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
 
 
 def _longest(values: Sequence[Any], shape: Sequence[int]) -> int:
-    """Return the largest length of the arrays among values in the dimension for which `shape` has -1."""
+    """Return the largest length of the arrays in `values`, measured in the dimension that is -1 in `shape`."""
     return max(length_in(value, tuple(shape)) or 0 for value in _present(values) if isinstance(value, list))
 
 
 def _first_shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the shape of the first array among values; an empty list if it does not fit a tensor with this row.
+    """Return the shape of the first array in `values`; an empty list if the array does not fit a tensor with this row.
 
-    A flat array gets the shape of the row if that shape is fixed and has as many elements.
+    For a flat array the result is the shape of the row, if that shape is fixed and has as many elements as the array.
     """
     try:
         shape = shape_of_value(_present(values)[0])

@@ -22,7 +22,7 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 
     An open first dimension of an output is either the length of the answer or a batch of one. The dimension is taken as the
     length if an input has the same open first dimension. If no input has an open first dimension, it is taken as the length if
-    its name is not a usual name of a batch. In all other cases the draft has a gap.
+    its name is not a usual name of a batch. In all other cases the draft has a placeholder.
 
     Raises:
         Refused: No output can be read.
@@ -48,7 +48,7 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
             output["shape"] = row if tensor.name in answer_length else gap
         elif "top" not in output:
             tensor = next(candidate for candidate in rows if candidate.name == output["tensor"])
-            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # as long as the event
+            if len(tensor.shape) == 2 and tensor.shape[1] in sizes:  # the output is as long as the event
                 output.pop("index", None)
                 output["shape"] = [VARIES]
     return document
@@ -57,8 +57,8 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 def _is_count(size: object) -> bool:
     """Return whether the first dimension of an output has a name that is no usual name of a batch.
 
-    Such a name stands for the length of the answer. A usual name of a batch decides nothing: converters leave the batch open
-    even for a model that takes one event at a time.
+    Such a name stands for the length of the answer. A usual name of a batch decides nothing, because converters leave the batch
+    open even for a model that takes one event at a time.
     """
     return is_name(size) and not is_batch(size)
 
@@ -67,8 +67,8 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
     """Draft the keys `output`, `labels` and `decision` of signature.json.
 
     Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. An open first dimension is a
-    batch. A first dimension of size 1 is a batch with `alone` (the model takes one event at a time), or if no output has an
-    open first dimension.
+    batch. A first dimension of size 1 is a batch if the model takes one event at a time (`alone`), or if no output has an open
+    first dimension.
 
     Raises:
         Refused: No output remains, or no remaining output can be a score.
@@ -100,7 +100,7 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the top classes of the only output that has a column for each label, and the other outputs as they are.
 
-    If not exactly one output has such columns, the name of the output is a gap.
+    If no output or several outputs have such columns, a placeholder stands for the name of the output.
     """
     fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]
     fitting = fitting or [tensor for tensor in floats if len(tensor.shape) == 2 and is_open(tensor.shape[1])]

@@ -47,7 +47,7 @@ class DraftedPackage:
         files: The names of the written files.
         notes: Messages about the choices that were made.
         gaps: The placeholders that the user must replace, with their positions.
-        commands: The commands with which the user continues.
+        commands: The commands that the user runs next.
     """
 
     files: list[str]
@@ -101,13 +101,14 @@ def _write(
 
 
 def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Path) -> tuple[Path, list[str]]:
-    """If the model ends with a ZipMap, write a copy without the ZipMap into the scratch folder.
+    """If the model ends with the operator ZipMap, write a copy without this operator into the scratch folder.
 
     Returns:
         The path of the copy and a note about the change; the path of the given model and no note if nothing was changed.
 
     Raises:
-        Refused: The library `onnx` is not installed, the folder already has the model, or the copy gives other numbers.
+        Refused: The library `onnx` is not installed, the folder already has the model, or the copy computes different
+            probabilities.
     """
     zipped = any(output.dtype == declared_tensors.MAPS for output in onnx_file.outputs)
     if not zipped or not remove_zipmap.is_in(onnx_file) or onnx_file.external:
@@ -159,7 +160,8 @@ def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[st
 def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Return the text of golden.jsonl with the first valid events; empty if there are no events.
 
-    The examples have the model's scores if the signature is complete and ONNX Runtime is installed; else the scores are gaps.
+    The examples have the model's scores if the signature is complete and ONNX Runtime is installed; otherwise the scores are
+    placeholders.
     """
     if not events:
         return ""

@@ -16,10 +16,10 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs; their first axis is made open if every input names its batch and every output has a fixed first axis.
+    """Return the outputs, with an open first axis if every input names its batch and every output has a fixed first axis.
 
-    If only the inputs were declared as dynamic, exporters write the batch size of their example into the outputs. Whether the
-    model really takes batches is checked by the batch probe later.
+    If only the inputs were declared as dynamic, exporters write the batch size of the example input into the outputs. The batch
+    probe later checks whether the model really takes batches.
     """
     fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
     if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
@@ -28,7 +28,7 @@ def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> li
 
 
 def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return the reason why the model takes one event at a time, by its shapes.
+    """Return the reason, derived from the shapes of inputs and outputs, why the model takes one event at a time.
 
     The text is empty if the model takes batches, or bytes such as a file, which `draft_inputs.inputs` handles.
     """
@@ -61,8 +61,8 @@ def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[Mode
 def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """Return the inputs that are fed by events, not by constants.
 
-    These are the inputs with a first axis of size 1 or an open axis. If no input has such an axis, they are all inputs that
-    have an axis.
+    These are the inputs with a first axis of size 1 or an open axis. If there are no such inputs, all inputs that have an axis
+    are returned.
     """
     shaped = [tensor for tensor in inputs if tensor.shape]
     return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
@@ -73,7 +73,7 @@ def reason_for_single_lengths(
 ) -> str:
     """Return the reason why events must be fed one at a time because of their lengths; an empty string if there is none.
 
-    The reason is that every output is as long as an input of varying length: the answers to events of different lengths then
+    The reason is that every output is as long as an input of varying length, so that the answers to events of different lengths
     have different shapes. `drafted` are the drafts of the inputs, which state the lengths that vary.
     """
     varying = [tensor for tensor, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
@@ -88,7 +88,7 @@ def reason_for_single_lengths(
 def with_unit_batch(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], *, lengths: bool
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
-    """Return the inputs and outputs of a model that takes one event at a time, with size 1 for the axes of the batch.
+    """Return the inputs and outputs of a model that takes one event at a time, with each batch axis set to size 1.
 
     If the answers are as long as the events (`lengths`), the batch is the open first axis. Otherwise the batch is the named
     axis that is the first axis of an output and another axis of an input.
@@ -105,11 +105,11 @@ def with_unit_batch(
 
 
 def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
-    """Return the tensor from which an input is drafted.
+    """Return the tensor from which an input is drafted: the input, with a batch added if `alone` is true.
 
-    For an input that is fed one event at a time (`alone`), it is a tensor with an added open batch before the axes of the
-    input. If the input has a first axis of size 1 and at most one other axis, the batch replaces the first axis, because events
-    contain a number or a flat array there. Without `alone` the input is returned unchanged.
+    `alone` states whether the input is fed one event at a time. The open batch is then added before the axes of the input. If
+    the input has a first axis of size 1 and at most one other axis, the batch replaces the first axis, because events contain a
+    number or a flat array for such an input.
     """
     if not alone:
         return tensor
@@ -120,14 +120,14 @@ def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
 def draft_single_input(
     document: dict[str, Any], tensor: ModelTensor, drafted: ModelTensor, *, only: bool = False
 ) -> dict[str, Any]:
-    """Return the draft of an input. A draft with an added batch (see `add_open_batch`) is changed to one event at a time.
+    """Return the draft of an input. If `add_open_batch` added a batch, change the draft to an input for one event at a time.
 
     Args:
         document: The draft of the input.
         tensor: The input of the model.
         drafted: The tensor that `add_open_batch` returned for the input.
-        only: Whether the model has no other input. Otherwise an input with a first axis of size 1, whose name no field of the
-            example events has, becomes a constant.
+        only: Whether the model has no other input. If false, the input becomes a constant if the first axis has size 1 and no
+            field of the example events has the input's name.
     """
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document

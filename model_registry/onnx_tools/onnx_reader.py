@@ -1,7 +1,7 @@
 """Reads the inputs, outputs, operators, opsets and references to external weights of an ONNX file without reading its weights.
 
 The library `onnx` would need up to twice the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB
-on disk. This module reads the same facts from the file's structure and skips the weights. Field numbers: onnx/onnx.proto.
+on disk. This module reads only the file's structure and skips the weights. Field numbers: onnx/onnx.proto.
 """
 
 import mmap
@@ -57,7 +57,7 @@ class External:
 
 @dataclass(slots=True)
 class OnnxFile:
-    """The facts that `read` takes from an ONNX file.
+    """The content of an ONNX file without its weights, as `read` returns it.
 
     Attributes:
         ir_version: The version of the ONNX file format.
@@ -79,7 +79,7 @@ class OnnxFile:
 
 
 def read(path: Path) -> OnnxFile:
-    """Read the facts of an ONNX file.
+    """Read the inputs, outputs, operators, opsets and references to external weights of an ONNX file.
 
     Raises:
         Corrupt: The file is not an ONNX file; the message names the file.
@@ -96,7 +96,7 @@ def read(path: Path) -> OnnxFile:
 
 
 def parse(data: mmap.mmap | bytes) -> OnnxFile:
-    """Read the facts from the bytes of an ONNX file. Raises Corrupt."""
+    """Parse the bytes of an ONNX file as `read` does. Raises Corrupt."""
     onnx_file = _Reader(Buffer(data)).model()
     if not onnx_file.opsets or not onnx_file.outputs:
         raise Corrupt(f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs")
@@ -104,7 +104,7 @@ def parse(data: mmap.mmap | bytes) -> OnnxFile:
 
 
 class _Reader:
-    """Reads a file once and collects its facts; each method reads one type of ONNX's Protobuf messages."""
+    """Reads a file once and collects the attributes of OnnxFile. Each method reads one type of ONNX's Protobuf messages."""
 
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
@@ -203,7 +203,7 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record external weights under every location that they state: of two locations, readers use different ones."""
+        """Record external weights under every stated location, because readers differ in the location that they use."""
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))
@@ -279,5 +279,5 @@ class _Reader:
 
 
 def _domain(name: str) -> str:
-    """Return the name of a domain, but '' for 'ai.onnx': both are names of ONNX's own domain."""
+    """Return the name of a domain; '' for 'ai.onnx', because both are names of ONNX's own domain."""
     return "" if name == "ai.onnx" else name

@@ -1,6 +1,6 @@
 """Finds the library onnxruntime-extensions for models that use its operators (tokenizers, strings, images).
 
-The module `safety` decides by the allowed domains whether a model may use these operators.
+The module `safety` decides from the allowed domains whether a model may use these operators.
 """
 
 from model_registry.errors import Refused

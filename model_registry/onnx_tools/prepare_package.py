@@ -1,6 +1,6 @@
 """Checks the folder of a package before a push: the model must be safe, have a signature, and give its golden scores.
 
-It also derives the requirements that a scorer must meet to run the model.
+The module also derives the requirements that a scorer must meet to run the model.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ class PreparedPackage:
             `remote`.
         remote: Whether the model runs on a model server. Such a model is checked only when a scorer loads the version.
         files: The files in the folder that belong to the package.
-        left_out: The files in the folder that do not belong to the package. A subfolder stands for its files, with a final
-            slash.
+        left_out: The files in the folder that do not belong to the package. The files in a subfolder are listed as one entry,
+            the name of the subfolder with a final slash.
     """
 
     package: Package
@@ -61,7 +61,7 @@ class MissingScores(Refused):
 
 
 def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that loads a model, in this process; return its result."""
+    """Call `work`, a function that loads a model, in this process, and return its result."""
     return work(*arguments)
 
 
@@ -74,8 +74,8 @@ def prepare(
         folder: The folder of the package.
         devices: The devices on which the model may run; a scorer must have one of them. Empty allows any device.
         op_domains: The operator domains that are allowed in addition to the standard ones.
-        run: Calls a function that loads the model. `sandbox.run_apart` does so in a child process, so that a crash of the model
-            becomes Refused.
+        run: Calls a function that loads the model. `sandbox.run_apart` calls the function in a child process, so that a crash
+            of the model becomes Refused.
 
     Raises:
         Corrupt: The model is not an ONNX file.
@@ -136,7 +136,7 @@ def _is_for_people(path: str) -> bool:
 
 
 def _read(folder: Path, signature: Signature) -> Package:
-    """Read the package in a folder. Raises Refused as `package.read` does, and for a golden.jsonl without examples."""
+    """Read the package in a folder. Raises Refused as `package.read` does, and if golden.jsonl has no examples."""
     contents = package.read(folder, signature)
     if not contents.golden and (folder / package.GOLDEN).exists():
         raise Refused(f"{folder / package.GOLDEN} has no example", f'write events with the score "{BLANK}", or remove the file')
@@ -148,7 +148,7 @@ def _ran(contents: Package, signature: Signature, stated: OnnxFile, run: Callabl
 
     Raises:
         MissingScores: An example has a placeholder instead of a score.
-        Refused: The model does not run, or a score differs from its example.
+        Refused: The model does not run, or a score differs from the golden example.
     """
     try:
         if _unanswered(contents):
@@ -181,7 +181,7 @@ def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, 
 
 
 def tolerance(score: Any) -> float:
-    """Return the absolute tolerance for a score on another machine: 1e-4, multiplied by its largest number if above 1."""
+    """Return the absolute tolerance for a score on another machine: 1e-4 times its largest number, but at least 1e-4."""
     return float(f"{CLOSE * max(1.0, _largest(score)):.0e}")
 
 

@@ -20,7 +20,7 @@ FIXED32 = 5
 _WIDTHS = {FIXED64: 8, FIXED32: 4}
 
 Span = tuple[int, int]
-"""The positions of the first byte of a field's value, and of the byte after its last."""
+"""The positions of the first byte of a field's value and of the byte after the value."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) 
 def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span | int]]:
     """Yield the number and the value of each field: an integer for a varint, a span for a value with a length prefix.
 
-    Fields of fixed width are skipped. `skip` is used, and Corrupt is raised, as by `messages`.
+    Fields of fixed width are skipped. `skip` is used as in `messages`. Raises Corrupt.
     """
     at, end = span
     while at < end:

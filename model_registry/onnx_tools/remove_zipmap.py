@@ -1,7 +1,7 @@
 """Removes the final ZipMap of a classifier, so that the probabilities are a tensor instead of a sequence of maps.
 
-ZipMap is an operator that labels probabilities with class names. CatBoost always exports it, scikit-learn's exporter by
-default. This module needs the library `onnx`, which may not be installed.
+ZipMap is an operator that labels probabilities with class names. CatBoost always exports it, and
+scikit-learn's exporter does so by default. This module needs the library `onnx`, which may not be installed.
 """
 
 from dataclasses import dataclass

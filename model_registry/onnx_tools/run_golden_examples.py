@@ -41,18 +41,18 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
         model: A file that `safety.check` accepted.
         signature: The signature that defines the model's inputs and scores.
         examples: The golden examples; if there are none, the model must score an event of zeros and empty strings.
-        stated: The facts that `safety.check` read from the file; None leaves out the checks that need them.
+        stated: The content of the file as `safety.check` returned it; None skips the checks that need it.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
-        Refused: The model does not load or run, a score depends on its batch, or a score differs from its example.
+        Refused: The model does not load or run, a score depends on its batch, or a score differs from the golden example.
     """
     loaded = LoadedOnnxModel(model, signature, stated)
     events = [example.event for example in examples]
     loaded.probe(events)
     if not examples:
         loaded.check_neutral()
-    alone = signature.batch_tolerance is not None  # a score that depends on its batch is that of the event alone
+    alone = signature.batch_tolerance is not None  # a score that may depend on its batch is compared for the event alone
     scores = [loaded.answers([event])[0] for event in events] if alone else loaded.answers(events)
     for row, (example, answer) in enumerate(zip(examples, scores, strict=True), start=1):
         if not agrees(example.score, answer, example.tolerance):
@@ -65,7 +65,7 @@ def run(model: Path, signature: Signature, examples: Sequence[GoldenExample], st
 
 
 class LoadedOnnxModel:
-    """A model that is loaded in ONNX Runtime; its inputs and scores are those of a signature.
+    """A model that is loaded in ONNX Runtime. A signature defines the model's inputs and scores.
 
     Raises:
         ImportError: ONNX Runtime is not installed.
@@ -73,10 +73,12 @@ class LoadedOnnxModel:
     """
 
     def __init__(self, model: Path, signature: Signature, stated: OnnxFile | None = None) -> None:
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import: nothing is collected, written or sent
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # read at import, so that ONNX Runtime collects and sends nothing
         import onnxruntime as ort
 
-        ort.set_default_logger_severity(4)  # errors are raised; those of variations in a probe are none
+        ort.set_default_logger_severity(
+            4
+        )  # log no errors, because they are raised and the probe expects some variations to fail
         self.version = str(ort.__version__)
         self._signature = signature
         self._assembler = InputAssembler(signature)
@@ -92,9 +94,9 @@ class LoadedOnnxModel:
         return self._answers(decoded(self._signature, events)) if events else []
 
     def check_neutral(self) -> None:
-        """Check that the model scores an event of zeros and empty strings, as a scorer does without golden examples.
+        """Check that the model scores an event of zeros and empty strings. Raises Refused if the model does not.
 
-        Raises Refused if it does not.
+        A scorer makes the same check if a version has no golden examples.
         """
         try:
             self._answers(neutral_rows(self._signature))
@@ -128,8 +130,8 @@ class LoadedOnnxModel:
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
         """Check that outputs for which the model declares a fixed first dimension nevertheless have a row for each event.
 
-        The model scores copies of the event; without an event, neutral rows. Their number differs from every declared first
-        dimension, so that an output with the declared number of rows is detected.
+        The model scores copies of the event, or rows of zeros and empty strings without an event. The number of copies differs
+        from every declared first dimension, so that an output with the declared number of rows is detected.
 
         Args:
             event: A sequence with one event, or an empty sequence.
@@ -171,7 +173,7 @@ class LoadedOnnxModel:
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
         """Raise Refused if an output that is read as a whole row has another length than the file declares.
 
-        ONNX Runtime does not check this: it uses the shape that it infers instead of the declared shape.
+        ONNX Runtime does not check this, because it uses the shape that it infers instead of the declared shape.
         """
         declared = self._declared.get(name, ())
         whole_row = any(

@@ -11,7 +11,7 @@ from model_registry.onnx_tools.onnx_reader import OnnxFile
 
 RUNTIMES = ((23, 11, "1.23"), (25, 13, "1.24"), (26, 13, "1.25"))  # highest opset of ONNX, IR version, first ONNX Runtime
 OPSET, IR, RUNTIME, DEVICE = (f"io.scorestream.needs.{key}" for key in ("opset", "ir", "onnxruntime", "device"))
-"""The annotations: the opsets by domain, the ONNX IR version, the first ONNX Runtime that runs both, and the devices.
+"""The annotations for the opsets by domain, the ONNX IR version, the oldest ONNX Runtime that runs both, and the devices.
 
 A missing annotation means that there is no such requirement.
 """
@@ -27,7 +27,7 @@ _SYNTAX = {
 def derive_requirements(model: OnnxFile, devices: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the requirements of a model as annotations.
 
-    They have no minimum version of ONNX Runtime if no entry of RUNTIMES covers the model's opset and IR version.
+    The annotations state no oldest ONNX Runtime if no entry of RUNTIMES covers the model's opset and IR version.
     """
     opset = model.opsets.get("", 0)
     enough = [version for highest, ir, version in RUNTIMES if opset <= highest and model.ir_version <= ir]
@@ -56,6 +56,6 @@ def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, dev
 
 
 def _parts(version: str) -> tuple[int, ...]:
-    """Return the numbers at the start of a version: (1, 23) for "1.23.dev"; empty if there are none."""
+    """Return the numbers at the start of a version, such as (1, 23) for "1.23.dev"; empty if there are no numbers."""
     begin = _VERSION.match(version)
     return tuple(int(part) for part in begin.group().split(".")) if begin else ()

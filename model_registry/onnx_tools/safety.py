@@ -17,17 +17,17 @@ from model_registry.onnx_tools.onnx_reader import External, OnnxFile
 from model_registry.package.signature import Signature
 
 OLDEST_OPSET = 7  # the oldest opset that ONNX Runtime promises to run (onnxruntime.ai/docs/reference/compatibility)
-MEMORY = "_ORT_MEM_ADDR_"  # with this in the path, ONNX Runtime takes the offset as a memory address of the process
+MEMORY = "_ORT_MEM_ADDR_"  # if the path contains this, ONNX Runtime takes the offset as a memory address of the process
 STANDARD = ("", "ai.onnx.ml")
 
 
 def check(model: Path, signature: Signature | None, domains: Collection[str] = DEFAULT_DOMAINS) -> OnnxFile:
-    """Check that a model may be loaded, and return the facts of its file.
+    """Check that a model may be loaded, and return the content of its file without the weights.
 
     Args:
         model: The ONNX file. The folder of the file is the package, in which external data must be.
-        signature: The signature that must fit the model's inputs and outputs; None checks none.
-        domains: The allowed operator domains beside the standard ones.
+        signature: The signature that must fit the model's inputs and outputs; None skips this check.
+        domains: The operator domains that are allowed in addition to the standard ones.
 
     Raises:
         Corrupt: The file is not an ONNX file.

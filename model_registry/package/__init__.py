@@ -102,7 +102,8 @@ def read_signature(folder: Path) -> Signature | None:
 def signature_of(store: Store, version: VersionManifest) -> Signature | None:
     """Read and parse the signature of a version in a store. Raises SignatureError.
 
-    Returns None if the version has no signature.json, and for a container image, whose files are in its layers.
+    Returns None if the version has no signature.json. Also returns None for a container image, because the image's files are in
+    the layers.
     """
     blob = next((file.content for file in version.files if file.path == SIGNATURE), None)
     return parse_signature(b"".join(store.blob(blob))) if blob else None
@@ -212,7 +213,7 @@ def pull(store: Store, digest: str, folder: Path, *, version: str = "") -> Packa
     Raises:
         NotFound: The version or its content is missing.
         Corrupt: Content does not have its digest.
-        Refused: The folder is not empty, or `read` refuses its files.
+        Refused: The folder is not empty, or `read` rejects the version's files.
         Unreachable: The store or the disk fails.
     """
     version_manifest = resolve_index.describe_version(store, digest, version=version)
@@ -248,7 +249,8 @@ def verify(folder: Path, store: Store, version_manifest: VersionManifest, max_by
 
     Args:
         folder: The folder.
-        store: The store with the layers of an image, which are unpacked to learn its files; unused for other versions.
+        store: The store with the layers of an image. The layers are unpacked to list the image's files. Unused for other
+            versions.
         version_manifest: The manifest of the version.
         max_bytes: The largest size of the files in an image.
 
@@ -290,7 +292,7 @@ def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
 def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
     """Return whether the tag `version` names the manifest `target`; False if there is no such tag.
 
-    With `written`, a process has just written the tag, and the tag is resolved even if the store's list lacks it.
+    If `written` is true, the tag was written a moment ago. It is then resolved even if the store's list of tags lacks it.
 
     Raises:
         Refused: The tag names other content, or is a channel.

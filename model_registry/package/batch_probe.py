@@ -26,14 +26,14 @@ from model_registry.package.signature import Signature, TensorInput
 SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of FEWEST events
 FEWEST = 2
 MOST_GOLDEN = 3
-FACTORS = (0.5, 1.25)  # by which the numbers of a golden example are multiplied for its variations
+FACTORS = (0.5, 1.25)  # variations of a golden example multiply its numbers by these factors
 MOST_ROWS = 64  # largest batch of the probe, in events
 LENGTHS = (12, 20)  # lengths of generated events
 DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for numbers up to 1, relative for larger numbers
 DIFFERENCE_HALF = 5e-3  # the same for float16 outputs, and on devices that multiply with as few bits (TF32)
 
 Run = Callable[[Tensors], Mapping[str, NDArray[Any]]]
-"""Runs the model once: takes (B, n) rows by tensor name and returns the outputs by tensor name. See
+"""A function that runs the model once. It takes (B, n) rows by tensor name and returns the outputs by tensor name. See
 `scorer.backends.base.Model.run`."""
 
 
@@ -143,7 +143,7 @@ class _Probe:
         self._end = clock() + SECONDS
 
     def run_alone(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
-        """Run each event alone, without padding if the model can; return the events that the model answers."""
+        """Run each event alone, if possible without padding, and return the events that the model answers."""
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
             if len(events) >= FEWEST and self._is_time_over():
@@ -224,7 +224,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """Yield the largest difference of each event and output, if it exceeds the allowed difference."""
+        """Yield the largest difference of each event and output whose largest difference is not allowed."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -330,7 +330,10 @@ def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
 
 
 def _neutral(signature: Signature, tensor: TensorInput, length: int) -> NDArray[Any]:
-    """Return a tensor's row of zeros or empty strings; if its length varies, of this length or the largest allowed one."""
+    """Return a tensor's row of zeros or empty strings.
+
+    A row of varying length has the length `length`, or the largest allowed length if that is smaller.
+    """
     row = neutral_rows(signature)[tensor.tensor]
     if not tensor.varies:
         return row
@@ -366,7 +369,7 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
             length if the signature allows it.
 
     Returns:
-        The variation; None if no length changes, or if a tensor of varying length is fed by bytes: a file cannot be resized.
+        The variation; None if no length changes, or if bytes feed a tensor of varying length, because a file cannot be resized.
     """
     resized = dict(rows)
     varying = [tensor for tensor in signature.fed if tensor.varies]
@@ -397,7 +400,7 @@ def _grouped(events: Sequence[_ProbedEvent], key: Callable[[_ProbedEvent], Any])
 
 
 def _unpadded_axes(signature: Signature) -> list[int]:
-    """Return the indices of the axes without padding: events must have equal lengths on them to be run together."""
+    """Return the indices of the axes without padding. Events must have equal lengths on these axes to be run together."""
     axes = list(dict.fromkeys((tensor.axis, tensor.pad is None) for tensor in signature.fed if tensor.varies))
     return [at for at, (_, unpadded) in enumerate(axes) if unpadded]
 

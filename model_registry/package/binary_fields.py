@@ -22,12 +22,12 @@ def item_size(dtype: str) -> int:
 
 
 def size(field: InputField) -> int:
-    """Return the size of a field of numbers in bytes; if its length varies, the largest size."""
+    """Return the size of a field of numbers in bytes; the largest size if the field's length varies."""
     return (field.array or 1) * item_size(field.dtype)
 
 
 def count_elements(name: str, dtype: str, shape: list[int] | None, length: int | None) -> int | None:
-    """Return how many numbers the bytes of a field hold; None for a string tensor, for which the bytes are one text.
+    """Return how many numbers the bytes of a field hold; None for a string tensor, because the bytes are then one text.
 
     Args:
         name: The field's name, for messages.
@@ -64,7 +64,7 @@ def to_base64(data: bytes) -> str:
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Return the reason why bytes are no valid value of a field of bytes; None if they are."""
+    """Return the reason why bytes are no valid value of a field of bytes; None if they are valid."""
     if field.dtype == "string":
         try:
             data.decode()
@@ -79,7 +79,7 @@ def find_fault(data: bytes, field: InputField) -> str | None:
 
 
 def _size_fault(count: int, field: InputField) -> str | None:
-    """Return the reason why a field's value cannot have this number of bytes; None if it can."""
+    """Return the reason why a field's value cannot have this number of bytes; None if the number is valid."""
     if not field.varies:
         expected = f"{size(field)} were expected ({field.array or 1} of {field.dtype})"
         return f"{count} bytes, and {expected}" if count != size(field) else None
@@ -91,7 +91,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is."""
+    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is valid."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

@@ -66,7 +66,7 @@ def format_error(error: ValidationError, document: str) -> str:
 
 
 def check_unique(names: Iterable[str], description: str) -> None:
-    """Raise ValueError if a name is repeated; the message starts with `description`, which says what the names are."""
+    """Raise ValueError if a name is repeated; the message starts with `description`, such as "field"."""
     if repeated := next((name for name, count in Counter(names).items() if count > 1), None):
         raise ValueError(f"{description} {repeated!r} is repeated")
 

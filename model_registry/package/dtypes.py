@@ -56,7 +56,7 @@ def check_dtype(value: Any) -> Any:
 
 
 def parse_element(raw: Any, dtype: str) -> Any:
-    """Convert a valid JSON value to Python: for a float dtype to a float ("nan" to NaN); other values, and None, unchanged."""
+    """Convert a valid JSON value of a float dtype to a float ("nan" to NaN). Return other values, and None, unchanged."""
     if dtype not in FLOAT_LIMITS or raw is None:
         return raw
     return math.nan if raw == "nan" else float(raw)

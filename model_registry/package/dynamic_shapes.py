@@ -90,7 +90,7 @@ def _check_derived(tensor: Any) -> None:
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
-    """Raise ValueError if the tensors on one axis contradict each other, or a mask or lengths belong to a fixed tensor."""
+    """Raise ValueError if tensors with one axis contradict each other, or if a mask or lengths belong to a fixed shape."""
     varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
     for tensor in varying.values():
         first = next(other for other in varying.values() if other.axis == tensor.axis)
@@ -126,7 +126,7 @@ def accepts_arrays_of(new: InputField, old: InputField) -> bool:
 
 
 def find_unequal_lengths(old: Signature, new: Signature) -> tuple[str, str] | None:
-    """Return the names of two fields whose arrays must have equal lengths in `new`, but not in `old`; None without such."""
+    """Return the names of two fields whose arrays must have equal lengths in `new` but not in `old`; None if there are none."""
     old_arrays = {field.name: (old_tensor, field) for old_tensor in old.fed for field in old_tensor.fields if field.array}
     firsts: dict[str, str] = {}
     for new_tensor in (candidate for candidate in new.fed if candidate.varies):

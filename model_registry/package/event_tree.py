@@ -7,14 +7,14 @@ from typing import Any
 from model_registry.package.json_path import Step, format_path
 
 Tree = dict[Step, "Tree | str"]
-"""The parts of an object by name, or of an array by index. A part is a tree, or at the end of a path the name of the field."""
+"""The parts of an object by name, or of an array by index. A part is a tree or, at the end of a path, the name of a field."""
 
 MAX_PARTS = 4_096  # objects, arrays and array elements: each becomes a type of the decoder
 KINDS = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
 
 
 class WrongStep(ValueError):
-    """A path leads through a value that is no object or array as the path requires. The message names position and type."""
+    """A value on a path is no object or array although the path requires one. The message states the position and the type."""
 
 
 def look_up(event: Any, path: Sequence[Step]) -> Any:
@@ -54,7 +54,7 @@ def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
 
 
 def path_conflict(root: Tree, path: Sequence[Step]) -> str:
-    """Return why no event can have both a field at this path and the fields of a tree; empty if an event can.
+    """Return why no event can have a field at this path and the fields of a tree; empty if there is no conflict.
 
     The text continues a message that ends with the path.
     """
@@ -69,7 +69,7 @@ def path_conflict(root: Tree, path: Sequence[Step]) -> str:
 def build_event(values: Iterable[tuple[Sequence[Step], Any]]) -> dict[str, Any]:
     """Build an event with these values at their paths; array elements without a value are null.
 
-    The paths must not conflict, as those of one tree.
+    No two paths may conflict. `build_tree` checks this.
     """
     event: dict[str, Any] = {}
     for path, value in values:
@@ -86,12 +86,12 @@ def is_array(part: Tree) -> bool:
 
 
 def length(part: Tree) -> int:
-    """Return the length that an array must have at least to have all parts of a tree."""
+    """Return the minimum length of an array that has all parts of a tree."""
     return max(step for step in part if isinstance(step, int)) + 1
 
 
 def _put(part: Any, step: Step, value: Any) -> Any:
-    """Set the element `step` of an object or array to a value unless it has a value; return the element's value."""
+    """Set the element `step` of an object or array to a value if the element has none, and return the element's value."""
     if isinstance(step, str):
         return part.setdefault(step, value)
     part.extend([None] * (step + 1 - len(part)))
@@ -101,7 +101,7 @@ def _put(part: Any, step: Step, value: Any) -> Any:
 
 
 def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
-    """Return why step number `at` of a path conflicts with `part`, the tree before this step; empty if it does not."""
+    """Return why step number `at` of a path conflicts with `part`, the tree at the end of the earlier steps; empty if not."""
     step = path[at]
     is_last = at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):

@@ -23,7 +23,7 @@ def check_source(raw: Any) -> Any:
 
 
 def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
-    """Raise ValueError if a field with these properties cannot be read from this source; None stands for the event."""
+    """Raise ValueError if a field with these properties cannot be read from `source`; None stands for the event."""
     if source is None:
         return
     if path is not None:
@@ -74,7 +74,7 @@ def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
 
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
-    """Return a function from a field to its predecessor in an older signature; it returns None if there is none.
+    """Return a function that returns a field's predecessor in an older signature; None if the field has no predecessor.
 
     The predecessor is the older field with the same source and path, else the older field with the same name.
     """

@@ -1,4 +1,4 @@
-"""Golden examples (`golden.jsonl`): events with their expected scores, with which a version is checked before it serves."""
+"""Golden examples (`golden.jsonl`): events with expected scores, used to check a version before it is served."""
 
 import math
 from collections.abc import Sequence
@@ -76,7 +76,8 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
 def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
     """Raise Refused if there is no example although the model must not be run without one.
 
-    This holds for a model with a field of bytes of varying length, such as a file: zeros in place of a file may crash it.
+    A model with a field of bytes of varying length, such as a file, must not be run without examples, because a file of zeros
+    may crash it.
     """
     if not examples and (
         field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)
@@ -121,8 +122,8 @@ def _field_fault(field: InputField, event: dict[str, Any]) -> str | None:
 def is_score(value: object, depth: int = MAX_RANK + 1) -> bool:
     """Return whether a value has the form of a score.
 
-    A score is a number, a text, a boolean, an array (which may be nested) of these or of classes, or an object with one of
-    these for each output name.
+    A score is a number, a text, a boolean or an array, or an object with one of these for each output name. The elements of an
+    array are numbers, texts, booleans, classes or arrays.
     """
     if isinstance(value, list):
         return depth > 0 and all(

@@ -72,7 +72,7 @@ def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
 
 
 def array_from_bytes(data: bytes, field: InputField) -> NDArray[Any]:
-    """Return the numbers in a field's valid bytes without a copy: as (n,), or in the field's shape if its length varies."""
+    """Return the numbers in a field's valid bytes without a copy, as (n,), or in the field's shape if the length varies."""
     stored = np.dtype(field.dtype).newbyteorder("<")
     numbers = np.frombuffer(data, stored).astype(field.dtype, copy=False)
     shape = field.shape or ()

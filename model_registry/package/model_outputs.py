@@ -22,8 +22,8 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
     """Select the values that the signature's outputs read from the model's output tensors, for a batch.
 
     Returns:
-        For each output, by its name in the score, an array (B,) or (B, ...). If the answers to events that were run one at a
-        time have different shapes, it is an object array (B,) of their arrays.
+        For each output, by the output's name in the score, an array (B,) or (B, ...). If events were run one at a time and the
+        answers have different shapes, the array is an object array (B,) with one array per event.
 
     Raises:
         OutputMismatch: An output does not fit the signature, or is too large.
@@ -42,7 +42,7 @@ def read_outputs(signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> d
 
 
 def _sizes(column: NDArray[Any]) -> NDArray[np.int64]:
-    """Return an array (B,): the number of elements in the answer to each event."""
+    """Return the number of elements in the answer to each event, as an array (B,)."""
     if is_ragged(column):
         return np.fromiter((row.size for row in column), np.int64, len(column))
     return np.full(len(column), column.size // max(1, len(column)), np.int64)

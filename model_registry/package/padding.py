@@ -44,7 +44,7 @@ def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[i
 
     Args:
         counts: The number of rows by bucket length.
-        run: The fixed cost of a run in steps. Buckets are merged only if this adds fewer steps of padding.
+        run: The fixed cost of a run in steps. Buckets are merged only if the merge adds fewer steps of padding than this.
 
     Returns:
         For each bucket length, the length to which its rows are padded.
@@ -77,7 +77,7 @@ class PaddedRun:
 class LengthPlan:
     """Plans the runs of a batch for one signature, and pads the tensors of a run.
 
-    It handles the tensors of varying length, and the masks and lengths that are derived from them. For a model that takes one
+    Handles the tensors of varying length, and the masks and lengths that are derived from them. For a model that takes one
     event at a time, each event is a run.
     """
 
@@ -164,7 +164,7 @@ class LengthPlan:
         return self._axes[axis][0].pad is not None
 
     def _size(self, axis: str, length: int) -> int:
-        """Return the length to which a length on this axis is padded; the same length without padding."""
+        """Return the length to which a length on this axis is padded; `length` itself if the signature states no padding."""
         return bucket(length, self._axes[axis][0].fields[0].max_length) if self._padded(axis) else length
 
     def _key(self, lengths: Sequence[int]) -> tuple[int, ...]:
@@ -226,7 +226,9 @@ def _one_by_one(runs: Sequence[PaddedRun], tensors: Tensors, run: Callable[[Tens
     for padded_run in runs:
         for name, part in run({name: tensor[padded_run.rows] for name, tensor in tensors.items()}, padded_run.steps).items():
             if np.shape(part)[:1] != (1,):
-                raise ValueError(f"output {name!r} has shape {np.shape(part)}, not one row for each of 1 events")
+                raise ValueError(
+                    f"output {name!r} has shape {np.shape(part)} for a batch of one event; its first dimension must be 1"
+                )
             parts.setdefault(name, []).append(part)
     return {name: _joined(rows) for name, rows in parts.items()}
 
@@ -247,7 +249,7 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 
 
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
-    """Add a first dimension of size 1 to the outputs of a model for one event, so that they are those of a batch of one.
+    """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
     An output that already has a first dimension of 1 is unchanged, unless the number of dimensions in the signature shows that
     this dimension is not a batch.
@@ -272,7 +274,10 @@ def _padded(rows: NDArray[Any], tensor: TensorInput, size: int) -> NDArray[Any]:
 
 
 def _mask(tensor: TensorInput, lengths: NDArray[np.int64], size: int) -> NDArray[Any]:
-    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding, or inverted if it marks padding."""
+    """Return the mask (B, *shape) of rows with these lengths: 1 at values and 0 at padding.
+
+    If the mask marks padding, it is 0 at values and 1 at padding.
+    """
     shape = tensor.shape or ()
     marked = (np.arange(size) < lengths[:, None]) ^ (tensor.marks == PADDING)
     mask = marked.astype(tensor.dtype)

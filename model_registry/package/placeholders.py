@@ -37,7 +37,7 @@ def find_in_document(document: Any, place: str = "") -> Iterator[tuple[str, str]
 def find_in_folder(folder: Path) -> list[str]:
     """Return a line with position and text for each placeholder in a package's signature.json and README.md.
 
-    A signature.json that is no valid JSON counts as one without placeholders.
+    A signature.json that is no valid JSON is taken to have no placeholders.
     """
     return [
         *(f"signature.json: {place} is {text!r}" for place, text in _in_json(_start(folder / "signature.json"))),

@@ -71,7 +71,7 @@ def find_fault(value: object, shape: Sequence[int], check: Callable[[object], st
 
 
 def _kind(value: object) -> str:
-    """Describe a value in a few words, whatever its size or depth."""
+    """Describe a value in a few words, even if the value is large or deeply nested."""
     if isinstance(value, list | tuple | dict):
         return "an object" if isinstance(value, dict) else "an array"
     return f"{value!r:.60}"
@@ -113,8 +113,8 @@ def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[obje
 def length_in(value: Any, shape: Shape) -> int | None:
     """Return the length of a flat or nested list along the axis of the shape that varies.
 
-    In a nested list, the length is measured along the first entries. Returns None if a flat list does not have a whole number
-    of steps, see `step_size`.
+    In a nested list, the length is measured along the first entries. Returns None if a flat list does not have a
+    multiple of `step_size` elements.
     """
     if len(shape) > 1 and is_nested(value):
         for _ in range(shape.index(VARIES)):
@@ -170,7 +170,7 @@ def fits(stated: Sequence[int | None], declared: Sequence[int | str | None]) -> 
 
 
 def may_be_equal(first: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
-    """Return whether two shapes may be equal: their ranks are equal, and their sizes are, where neither is open."""
+    """Return whether two shapes may be equal: they have the same rank, and each pair of sizes is equal or has an open size."""
     return len(first) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(first, other, strict=True))
 
 
@@ -180,7 +180,7 @@ def map_elements(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
-    """Raise ValueError unless the value of a constant has this shape, or is one element with which the shape is filled."""
+    """Raise ValueError unless the value of a constant has this shape, or is a single element to fill the shape."""
     if value is None:
         raise ValueError("the key 'fields' is missing (a constant has 'value' in its place)")
     expected = shape if isinstance(value, list) else ()
@@ -189,12 +189,12 @@ def check_constant(value: Any, shape: Sequence[int], dtype: str) -> None:
 
 
 def check_fields(shape: Sequence[int], fields: int, array: str | None, length: int | None) -> None:
-    """Raise ValueError unless a tensor's fields have as many elements in total as its shape.
+    """Raise ValueError unless a tensor's fields have as many elements in total as the tensor's shape.
 
     Args:
         shape: The tensor's shape without the batch.
-        fields: The number of its fields.
-        array: The name of its only field if that is an array; None if its fields are scalars.
+        fields: The number of the tensor's fields.
+        array: The name of the tensor's only field if that field is an array; None if the fields are scalars.
         length: The length that signature.json states for the array field; None if none is stated.
     """
     width = math.prod(shape)

@@ -30,8 +30,8 @@ class InputField:
     Attributes:
         name: The field's name, unique in a signature.
         dtype: Numpy's name of the dtype of the tensor that the field feeds, or "string".
-        required: Whether an absent or null value is an error. If not, `default` replaces the value; an optional field of
-            varying length is then empty.
+        required: Whether an absent or null value is an error. If not, `default` replaces the value, or a field of varying
+            length is empty.
         default: The value that replaces an absent value, or every element of an absent array.
         array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
         shape: The shape in which the elements of an array may also be nested, with -1 for a length that varies; None allows
@@ -83,13 +83,14 @@ class TensorInput:
         dtype: Numpy's name of the tensor's dtype, or "string".
         fields: The fields that feed the tensor; empty for a constant, a mask or a tensor of lengths.
         shape: The shape of a row, with -1 for a length that varies from event to event; None stands for (width,).
-        value: The value of a constant: one element that fills the row, or nested tuples of the row's shape.
+        value: The value of a constant: one element that fills the row, or nested tuples of the row's shape; None for other
+            tensors.
         batch: Whether the tensor has a batch dimension. If a tensor that is no constant has none, the model takes one event at
             a time.
-        pad: The value with which shorter rows are padded; if None, only rows of equal lengths are run together.
+        pad: The value with which shorter rows are padded; None allows only rows of equal lengths in one run.
         axis: The name of the varying length: tensors with the same axis have equal lengths in each event.
-        mask_of: For a mask, the name of the tensor of varying length whose padding it marks; else None.
-        length_of: For a tensor of lengths, the name of the tensor of varying length; else None.
+        mask_of: For a mask, the name of the tensor of varying length whose padding the mask marks; else None.
+        length_of: For a tensor of lengths, the name of the tensor of varying length that is measured; else None.
         marks: Where a mask is 1 (true): at `values` or at `padding`.
     """
 
@@ -122,7 +123,7 @@ class TensorInput:
 
     @property
     def full_shape(self) -> tuple[int | None, ...]:
-        """The shape of the tensor with its batch dimension, if it has one, as None."""
+        """The shape of the tensor. None stands for the batch dimension, if the tensor has one."""
         return (None, *self.row) if self.batch else self.row
 
 
@@ -134,8 +135,8 @@ class Output:
         name: The key of the part in the score; None if the score has only this part.
         tensor: The name of the model's output tensor.
         index: The column of the tensor that is read; None reads the whole row.
-        shape: The dimensions of the tensor after the batch, with -1 for any length; None states none, and a row of one element
-            is then read as a number.
+        shape: The dimensions of the tensor after the batch, with -1 for any length; None if not stated. A row of one element is
+            then read as a number.
         top: The number of a row's largest elements to read, in descending order, each with its label; None reads all elements.
         labels: The names of the tensor's columns if they differ from the signature's labels; else None.
     """
@@ -152,7 +153,7 @@ class Output:
 class Decision:
     """A decision by threshold: the label for a score of at least `threshold`, and the label for a lower score.
 
-    `output` is the name of the output that is compared; None if there is only one.
+    `output` is the name of the output that is compared; None if the signature has only one output.
     """
 
     threshold: float
@@ -165,7 +166,7 @@ class Decision:
 class Argmax:
     """A decision by the largest number of a row: the label of its column, or `below` if the number is below `threshold`.
 
-    `output` is the name of the output with the row; None if there is only one.
+    `output` is the name of the output with the row; None if the signature has only one output.
     """
 
     threshold: float | None = None
@@ -221,8 +222,8 @@ class Signature:
     def labelled(self) -> bool:
         """Whether an event gets the label of its row's largest element although the signature has no decision.
 
-        This is the case if there are labels, and either there is one output, or no output has a `top`, whose classes the labels
-        may name instead.
+        The signature must have labels. It must also have only one output, or no output with `top`, because the labels could
+        otherwise name the classes of the output with `top`.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone

@@ -134,7 +134,7 @@ class _Tensor(DocumentPart):
             raise ValueError(f"field {array.name!r}: {ARRAY}")
 
     def _row(self) -> list[int]:
-        """Return the shape of a constant: as the document states it, else that of the value."""
+        """Return the shape of a constant: the shape in the document, or the shape of the value if the document states none."""
         return shapes.shape_of_value(self.value) if self.shape is None else self.shape
 
     def read(self) -> TensorInput:
@@ -278,7 +278,7 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
 
 
 def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
-    """Return the output to which the decision applies. Raises ValueError if the decision names none or a wrong one."""
+    """Return the output to which the decision applies. Raises ValueError if this output is unclear or unknown."""
     names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:
@@ -292,7 +292,7 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
 
 
 def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argmax | None, *, alone: bool) -> None:
-    """Raise ValueError if the decision does not fit the output to which it applies. `alone`: whether it is the only output."""
+    """Raise ValueError if the decision does not fit the output to which it applies. `alone` is true for the only output."""
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")

@@ -1,4 +1,4 @@
-"""Compares two versions, and decides whether every valid event of the older one is valid for the newer one. Pure."""
+"""Compares two versions, and decides whether every valid event of the older one is valid for the newer one. Has no I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class VersionDifference:
         added: Paths of files that only the newer version has, sorted.
         removed: Paths of files that only the older version has, sorted.
         changed: Paths of files whose content differs, sorted.
-        signature: The differences in inputs, outputs, labels and decision, a line each.
+        signature: The differences in inputs, outputs, labels and decision, one line for each difference.
         breaks: Reasons why events of the older version may be invalid for the newer one.
         unknown: The reason why the signatures cannot be compared; empty if they can.
     """
@@ -136,7 +136,7 @@ def _answers(old: Signature, new: Signature) -> list[str]:
 
 
 def describe_output(signature: Signature, output: Output) -> str:
-    """Describe an output of the signature: the part of the model's output tensor that it reads, and the tensor's name."""
+    """Describe an output of the signature: the name of the model's output tensor, and the part of the tensor that is read."""
     if output.index is not None:
         return f"a number, column {output.index} of {output.tensor}"
     if output.top:
@@ -148,14 +148,14 @@ def describe_output(signature: Signature, output: Output) -> str:
 
 
 def describe_labels(labels: Sequence[str] | None) -> str:
-    """Return the first MAX_LABELS labels and the number of further labels as text; "none" without labels."""
+    """Return the first MAX_LABELS labels and the number of further labels as text; "none" if there are no labels."""
     if not labels:
         return "none"
     return ", ".join(labels[:MAX_LABELS]) + (f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else "")
 
 
 def describe_decision(signature: Signature) -> str:
-    """Describe the rule by which the decision follows from a score; "none" without a rule."""
+    """Describe the rule that derives the decision from a score; "none" if there is no rule."""
     rule = signature.decision
     where = f" of {rule.output}" if rule and rule.output else ""
     if isinstance(rule, Argmax):
@@ -183,7 +183,7 @@ def _input_key(tensor: TensorInput) -> tuple[object, ...]:
         tensor.mask_of,
         tensor.marks,
         tensor.length_of,
-    )  # NaN is not itself
+    )  # repr, because NaN is not equal to itself
 
 
 def _fault(earlier: InputField | None, later: InputField) -> str:
@@ -206,7 +206,7 @@ def _fault(earlier: InputField | None, later: InputField) -> str:
 
 
 def _path_conflict_reason(events: event_tree.Tree, earlier: InputField | None, later: InputField) -> str:
-    """Return why no event with the older version's fields can have the new field `later` at its path; empty if one can."""
+    """Return why an event of the older version cannot also have the new field `later`; empty if the paths do not conflict."""
     fault = "" if earlier or later.source else event_tree.path_conflict(events, later.steps)
     return f"field {later.name} is read at {json_path.format_path(later.steps)}{fault}" if fault else ""
 

@@ -1,7 +1,7 @@
-"""Decides by the policy and a version's signatures whether the version may be loaded, before any of its content is read.
+"""Decides from the policy and a version's signatures whether the version may be loaded, before the version's content is read.
 
 The signed bundle that led to an acceptance is cached on disk, so that the version is accepted again while the registry is
-unavailable. A cached bundle is not trusted: like a bundle from the registry, it is verified with the policy's keys each time.
+unavailable. A cached bundle is not trusted. It is verified with the policy's keys each time, like a bundle from the registry.
 """
 
 import logging
@@ -60,9 +60,9 @@ class PolicyAdmission(Admission):
         return signer
 
     def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
-        """Return the id of the trusted key that signed a passed comparison of a manifest.
+        """Return the id of the trusted key that attested that a version passed its comparison with the champion.
 
-        Returns None if the policy requires no comparison. Raises as `check` does.
+        Returns None if the policy requires no such comparison. Raises as `check` does.
         """
         if not self._policy.compared:
             return None
@@ -109,7 +109,7 @@ class PolicyAdmission(Admission):
 
 
 def admission(policy: Path | None, cache: Path) -> Admission:
-    """Return the admission for a policy file; for None, the admission that accepts every version.
+    """Return the admission for a policy file. If `policy` is None, the admission accepts every version.
 
     Accepted bundles are cached below the cache folder. Raises BadFile if the policy cannot be read.
     """

@@ -27,10 +27,10 @@ class Attestation:
 
     Attributes:
         type: The URI of the predicate's type.
-        predicate: The content of the statement. Without a trusted signature it is only a claim.
+        predicate: The content of the statement. Without a trusted signature the content is only a claim.
         referrer: The digest of the manifest that stores the attestation.
         key_id: The id of the trusted key that signed the attestation; None if no trusted key did.
-        fault: The reason why the attestation is not verified; empty if it is.
+        fault: The reason why the attestation is not verified; empty if it is verified.
     """
 
     type: str
@@ -69,9 +69,9 @@ def attest(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], 
 
 
 def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> list[Attestation]:
-    """Return the attestations of a manifest, with and without a trusted signature. Plain signatures are left out.
+    """Return the attestations of a manifest, whether or not a trusted key signed them.
 
-    Unreadable attestations are left out too.
+    Plain signatures and unreadable attestations are left out.
 
     Raises:
         Unreachable: The store does not answer.
@@ -81,9 +81,10 @@ def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now
 
 
 def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
-    """Yield the attestations of a manifest one by one, as `list_attestations` returns them and with its errors.
+    """Yield the attestations that `list_attestations` returns, one by one. Raises the same errors.
 
-    This bounds the memory: any writer to the store may have added hundreds of attestations of a megabyte each.
+    Reading one attestation at a time bounds the memory, because any writer to the store may have added hundreds of attestations
+    of a megabyte each.
     """
     parsed = (_read(stored, digest, keys, now) for stored in signatures.collect(store, digest))
     return (stored for stored in parsed if stored is not None and stored.type != bundle.SIGNED)

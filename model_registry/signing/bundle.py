@@ -1,7 +1,7 @@
 """Builds and parses Sigstore bundles (JSON, bundle format v0.3), the files in which cosign 3 stores one signed statement.
 
-An in-toto statement (attestation spec v1) states a *predicate* about the content with a digest, the *subject*. A signature of a
-version is a statement with an empty predicate. The statement is the payload of a DSSE envelope
+An in-toto statement (attestation spec v1) states a *predicate*, such as test results, about a *subject*, which is the digest of
+some content. A signature of a version is a statement with an empty predicate. The statement is the payload of a DSSE envelope
 (github.com/secure-systems-lab/dsse, protocol v1). The cryptographic signature covers the *pre-authentication encoding* of the
 payload's type and bytes, so that it can be verified before the payload is parsed.
 """
@@ -115,7 +115,8 @@ def encoded(payload_type: str, payload: bytes) -> bytes:
 def build(payload: bytes, key: PrivateKey) -> bytes:
     """Sign an encoded statement and return the bundle.
 
-    The bundle's field `hint` holds the key's fingerprint in base64, by which tools find the key; readers do not trust it.
+    The bundle's field `hint` holds the key's fingerprint in base64, so that tools can find the key. Readers do not trust the
+    hint.
     """
     sig = key.sign(encoded(PAYLOAD_TYPE, payload))
     document = {  # bytes are written as base64

@@ -1,7 +1,7 @@
-"""Evaluates attestations of comparisons, which state whether a version passed a comparison with the champion of that time.
+"""Evaluates comparison attestations, which state whether a version passed a comparison with the champion of that time.
 
-A comparison is about the digest of a version's manifest. It is therefore valid for the same content in any repository and under
-any name.
+A comparison attestation is about the digest of a version's manifest. The attestation is therefore valid for the same content in
+any repository and under any name.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from model_registry.signing.signatures import StoredBundle, TrustedKey
 def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
     """Return the pair (key id, fault) for a stored bundle.
 
-    If a trusted key signed a passed comparison of this manifest, the pair has the id of the key and an empty fault. Otherwise
-    the pair has an empty id and the reason. Both are empty if the bundle is no comparison.
+    If a trusted key attested that this manifest passed a comparison, the pair has the id of the key and an empty fault.
+    Otherwise the pair has an empty id and the reason. Both are empty if the bundle is no comparison attestation.
     """
     if stored.fault or not _claims_comparison(stored.data):
         return "", ""
@@ -41,7 +41,7 @@ def not_passed(repository: str, digest: str, policy: Path, faults: Sequence[str]
 
 
 def _claims_comparison(data: bytes) -> bool:
-    """Return whether the statement in a bundle has the type of a comparison. Does not verify the signature."""
+    """Return whether the statement in a bundle has the type of a comparison attestation. Does not verify the signature."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type == predicates.COMPARISON
     except Corrupt:

@@ -22,9 +22,9 @@ _HASH = ec.ECDSA(hashes.SHA256())
 
 
 def _signing() -> ec.ECDSA:
-    """Return the algorithm for signing: deterministic ECDSA (RFC 6979), so that signing the same data twice gives equal bytes.
+    """Return the signing algorithm: deterministic ECDSA (RFC 6979), so that signing the same data twice gives equal bytes.
 
-    With OpenSSL before 3.2, which lacks deterministic ECDSA, it is the algorithm with a random number per signature.
+    OpenSSL before 3.2 lacks deterministic ECDSA. The result is then ECDSA with a random number for each signature.
     """
     try:
         return ec.ECDSA(hashes.SHA256(), deterministic_signing=True)
@@ -155,7 +155,7 @@ def read_public(path: Path) -> PublicKey:
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:
-    """Create a file that does not exist yet; it has the permissions `mode` before data is written."""
+    """Create a file that does not exist yet, with the permissions `mode` from the start, and write the data."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as stream:

@@ -1,6 +1,6 @@
 """Checks the predicates (contents) of attestations. TYPES lists the checked types; predicates of other types are not checked.
 
-A predicate is checked before it is signed, and after it is read: any account may have stored it.
+A predicate is checked before it is signed. It is checked again after it is read, because any account may have stored it.
 """
 
 import math
@@ -21,7 +21,7 @@ HINT = "model_registry/docs/attestations.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
-    """Raise BadFile if a predicate does not have the form of its type, or states another manifest digest than this.
+    """Raise BadFile if a predicate does not have the form of its type, or states another manifest digest than `digest`.
 
     A predicate of a type that is not in TYPES is not checked.
     """

@@ -25,9 +25,9 @@ EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
 def listed(store: Store, digest: str) -> list[Descriptor]:
-    """Return the descriptors that the lists of a manifest's referrers contain, unverified.
+    """Return the descriptors in the lists of a manifest's referrers. The descriptors are not verified.
 
-    Raises Unreachable, and Corrupt for an unreadable list.
+    Raises Unreachable if the store does not answer, and Corrupt if a list is unreadable.
     """
     entries_by_digest = {entry.digest: entry for entries in _iter_referrer_lists(store, digest) for entry in entries}
     return list(entries_by_digest.values())
@@ -36,7 +36,7 @@ def listed(store: Store, digest: str) -> list[Descriptor]:
 def _iter_referrer_lists(store: Store, digest: str) -> Iterator[list[Descriptor]]:
     """Yield the list of the referrers API, if the store has that API, then the list under the fallback tag.
 
-    A registry can have both lists: an entry under the tag may be older than the registry's API.
+    A registry can have both lists, because entries under the tag may date from before the registry had the API.
     """
     answer = store.referrers(digest)
     if answer is not None:
@@ -57,11 +57,11 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 
 
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
-    """Yield the referrers of one artifact type, each as its descriptor with its manifest, or with the error of reading it.
+    """Yield the descriptor of each referrer of one artifact type, with its manifest or the error of reading the manifest.
 
     At most MAX_READ manifests are read. Entries that the list states with another type are skipped without reading their
     manifests. Entries without a type are read; an entry with the type of the empty config counts as one without a type, because
-    some registries list that. Raises as `listed` does.
+    some registries list the type of the config. Raises as `listed` does.
     """
     for number, entry in enumerate(_candidates(store, digest, artifact_type)):
         if number == MAX_READ:
@@ -82,9 +82,9 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
 
 
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
-    """Yield, for each list, the entries of an artifact type and then the entries without a type.
+    """Yield, for each list of referrers, the entries of an artifact type and then the entries without a type.
 
-    The second list is requested only when the entries of the first list are used up.
+    The second list is requested only after all entries of the first list were yielded.
     """
     yielded: set[str] = set()
     for entries in _iter_referrer_lists(store, digest):
@@ -119,8 +119,8 @@ def build(store: Store, digest: str, artifact_type: str, layers: tuple[Descripto
 def refer(store: Store, document: bytes) -> Descriptor:
     """Store a referrer's manifest from `build`, and make sure that it is in the list of its subject's referrers.
 
-    Its layers must already be stored. If the store does not confirm that its referrers API lists the manifest, the manifest is
-    added to the list under the fallback tag (distribution-spec 1.1, "Pushing Manifests with Subject").
+    The referrer's layers must already be stored. If the store does not confirm that its referrers API lists the manifest, the
+    manifest is added to the list under the fallback tag (distribution-spec 1.1, "Pushing Manifests with Subject").
 
     Raises:
         NotFound: A layer or the subject is missing.
@@ -166,7 +166,7 @@ def _is_listed(store: Store, subject: str, pushed: Descriptor, artifact_type: st
 
 
 def _is_hidden(store: Store, subject: str) -> bool:
-    """Return whether the store resolves the fallback tag to the subject itself, so that it can hold no list."""
+    """Return whether the store resolves the fallback tag to the subject itself, so that the tag cannot hold a list."""
     try:
         return store.resolve(fallback_tag(subject)).digest == subject
     except NotFound:

@@ -12,7 +12,7 @@ from model_registry.untrusted_input.files import open_regular
 
 log = logging.getLogger(__name__)
 
-MAX_ENTRIES = 1000  # of about 2 KB each
+MAX_ENTRIES = 1000  # bundles of about 2 KB each
 
 
 class SignatureCache:

@@ -1,6 +1,6 @@
 """Signatures of versions: signed statements about a manifest's digest and names, stored as referrers of the manifest.
 
-A name has the form MODEL:VERSION. It is the name of the subject in the statement. A signature without a name is valid for the
+A name has the form MODEL:VERSION and is the name of the subject in the statement. A signature without a name is valid for the
 content under every name. A signature with names is valid only for the content under one of these names. cosign writes no names
 and ignores them.
 
@@ -45,7 +45,7 @@ class StoredBundle:
     Attributes:
         referrer: The digest of the manifest that stores the bundle.
         data: The bytes of the bundle, unverified; empty if they cannot be read.
-        fault: The reason why the bundle cannot be read; empty if it can.
+        fault: The reason why the bundle cannot be read; empty if it can be read.
     """
 
     referrer: str

@@ -1,4 +1,4 @@
-"""Authorizes requests to a registry with Basic credentials, or with Bearer tokens for the scopes of a request.
+"""Authorizes requests to a registry, with Basic credentials or with Bearer tokens for the scopes of a request.
 
 The *realm* is the URL from which tokens are fetched; the registry names it in its challenge. Credentials are sent only to the
 registry itself, to a realm on the registry's own or well-known host, and to a realm on a host in MODEL_REGISTRY_REALM_HOSTS
@@ -27,7 +27,7 @@ MOST_PARTS = 50
 
 
 def parse_challenges(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Parse a WWW-Authenticate header: return its schemes in order, each with its parameters.
+    """Return the schemes in a WWW-Authenticate header in order, each with the parameters of the scheme.
 
     Names of schemes and parameters are in lower case. The rest of the header after a malformed part is ignored.
     """
@@ -50,11 +50,11 @@ WELL_KNOWN_REALMS = {"registry-1.docker.io": "auth.docker.io", "registry.gitlab.
 LEAST_SECONDS = 60.0  # validity of a token that states none (Token Authentication Specification, expires_in)
 MOST_SECONDS = 1e9  # a longer validity is ignored
 EARLY_SECONDS = 10.0  # a token is replaced this long before it expires
-MOST_SCOPES = 8  # of a challenge that are requested
+MOST_SCOPES = 8  # most scopes of a challenge that are requested
 MAX_TOKEN = 32 << 10  # characters; servers reject longer headers
 
 Fetch = Callable[[httpx.Request], tuple[int, bytes]]
-"""Sends a request without following redirects; returns the status and the body of the response, cut to a limited size."""
+"""A function that sends a request without following redirects, and returns the response's status and body (cut to a limit)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _TokenResponse(msgspec.Struct):
 
     @property
     def seconds(self) -> float:
-        """The seconds for which the token is valid; LEAST_SECONDS if the realm states less, nothing, or no number."""
+        """The seconds for which the token is valid; LEAST_SECONDS if the realm states fewer or no usable number."""
         try:
             stated = float(self.expires_in or 0)
         except ValueError:
@@ -79,7 +79,7 @@ class _TokenResponse(msgspec.Struct):
 
 
 class Authenticator:
-    """Provides the Authorization header of requests to one registry. It fetches and keeps tokens; threads may share it.
+    """Provides the Authorization header of requests to one registry, and fetches and keeps tokens. Threads may share it.
 
     `name` is the registry as references and Docker's configuration name it; `origin` is the URL of its API.
     """
@@ -108,15 +108,15 @@ class Authenticator:
         return f"Bearer {token.value}" if token and self._clock() < token.until else None
 
     def answer(self, challenge: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
-        """Get the credentials for which a challenge asks, so that `header` returns them.
+        """Get the credentials that a challenge asks for, so that `header` returns them.
 
-        Returns False if there are no credentials other than those in `sent`: repeating the request would not help.
+        Returns False if there are no credentials other than those in `sent`, so that repeating the request would not help.
 
         Args:
             challenge: The WWW-Authenticate header of the response.
             scopes: The scopes of the request.
             sent: The Authorization header of the rejected request; None if the request had no such header.
-            general: Whether the challenge came from `/v2/` instead of this request; its scopes are then ignored.
+            general: Whether the challenge came from `/v2/` instead of this request. The challenge's scopes are then ignored.
 
         Raises:
             Refused: The realm must not receive the credentials.
@@ -135,7 +135,7 @@ class Authenticator:
                 return False
             credentials = docker_config.find_credentials(
                 self._name
-            )  # every time: the passwords of cloud registries last for hours
+            )  # read every time, because passwords of cloud registries expire after hours
             if credentials is None or not credentials.username or credentials.basic == self._basic:
                 return False
             self._basic = credentials.basic
@@ -178,9 +178,9 @@ class Authenticator:
 
 
 def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
-    """Return a URL with `https` instead of `http` if `origin` has https and the URL has no port; other URLs unchanged.
+    """Return a URL with `https` instead of `http` if `origin` has https and the URL has no port. Return other URLs unchanged.
 
-    A registry behind a proxy that terminates TLS names its own URLs with `http`.
+    This is needed because a registry behind a proxy that terminates TLS names its own URLs with `http`.
     """
     if url.scheme == "http" and origin.scheme == "https" and url.port is None:
         return url.copy_with(scheme="https", port=origin.port if url.host == origin.host else None)
@@ -190,8 +190,8 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
     """Return the scopes of a challenge for resources other than those of `scopes`.
 
-    A registry behind a proxy that rewrites paths names the repository differently in its challenge. Some registries require
-    scopes for further resources.
+    There are such scopes if a registry is behind a proxy that rewrites paths, because the challenge then names the repository
+    differently, and if a registry requires scopes for further resources.
     """
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [
@@ -202,7 +202,7 @@ def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
 
 
 def realm_hosts(environment: Mapping[str, str]) -> list[str]:
-    """Return the hosts (`host` or `host:port`) that may receive the credentials of any registry, from REALM_HOSTS."""
+    """Return the hosts (`host` or `host:port`) in MODEL_REGISTRY_REALM_HOSTS, which may receive any registry's credentials."""
     return [host.strip() for host in environment.get(REALM_HOSTS, "").split(",") if host.strip()]
 
 

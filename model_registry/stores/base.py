@@ -8,7 +8,7 @@ from typing import BinaryIO, Protocol
 from model_registry.oci.manifest import Descriptor
 
 Progress = Callable[[Descriptor, int], None]
-"""A callback that is called with a blob's descriptor and the number of bytes transferred so far; often, from any thread."""
+"""A callback with a blob's descriptor and the number of bytes transferred so far, called often and from any thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class StoreOptions:
     """Options of stores in remote registries. A store in a folder ignores them.
 
     Attributes:
-        plain_http: Where to use HTTP without TLS: True for loopback hosts, or a list of the hosts (`host:port`); False never.
+        plain_http: Where to use HTTP without TLS: True for loopback hosts, False for no host, or a list of hosts (`host:port`).
         ca_file: PEM certificates to trust in addition to the system's (or those of SSL_CERT_FILE).
         timeout_seconds: The time in which the registry must send at least `retry.PROGRESS_BYTES` or a complete response.
         progress: Called with the bytes of a blob transferred so far.
@@ -114,13 +114,13 @@ class Store(Protocol):
         """
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
-        """Delete manifests in this order, and all tags that name them, if the tags still name the digests in `expect`.
+        """Delete manifests in this order, and all tags that name them, if every tag still names the digest in `expect`.
 
         Content that no remaining manifest needs is deleted too. Content that was written in the last `grace_seconds` is kept,
         because it may belong to a push in progress.
 
         Returns:
-            The bytes freed; None if the store frees them later by itself.
+            The bytes freed; None if the store frees the space later by itself.
 
         Raises:
             Conflict: A tag was moved or created meanwhile. A store in a folder then has deleted nothing; an HTTP registry may

@@ -71,7 +71,7 @@ def find_credentials(registry: str) -> Credentials | None:
     config = _read(path)
     key = HUB_KEY if registry == "docker.io" else registry
     helpers = config.cred_helpers or {}
-    helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty one is none, as in Docker
+    helper = helpers.get(key, helpers.get(registry, config.creds_store))  # an empty helper name means no helper, as in Docker
     if helper and (credentials := _run_helper(helper, key, path)):
         return credentials
     hosts = HUB_HOSTS if registry == "docker.io" else {registry}
@@ -91,7 +91,7 @@ def _read(path: Path) -> _DockerConfig:
     except OSError as error:
         raise Misconfigured(f"{path}: {error.strerror}", "make it readable, or set DOCKER_CONFIG to another folder") from None
     try:
-        data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes one
+        data = data.removeprefix(codecs.BOM_UTF8)  # PowerShell writes a byte order mark
         return json_documents.decode(data, _DockerConfig) if data.strip() else _DockerConfig()
     except json_documents.UnreadableDocument as error:
         raise Misconfigured(f"{path} cannot be read: {error}", "repair it, or recreate it with docker login") from None
@@ -103,7 +103,7 @@ def _host(name: str) -> str:
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an `auths` entry; None for an empty entry, whose credentials a credential helper has."""
+    """Return the credentials in an `auths` entry; None for an empty entry, because a helper then has the credentials."""
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines
@@ -117,7 +117,7 @@ def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None
 
 
 def _run_helper(helper: str, key: str, path: Path) -> Credentials | None:
-    """Run `docker-credential-HELPER get` for a registry and return its credentials; None if it has none."""
+    """Run `docker-credential-HELPER get` for a registry and return the credentials; None if the helper has none."""
     program = f"docker-credential-{helper}"
     if not _HELPER.fullmatch(helper):
         raise Misconfigured(f"{path} names the credential helper {helper!r}", "a helper is letters, digits, '.', '_' and '-'")

@@ -1,6 +1,6 @@
 """Sends HTTP requests to one OCI registry, with credentials, redirects to allowed URLs, and retries.
 
-Knows nothing of blobs and manifests.
+The module does not depend on what the requests transfer, such as blobs or manifests.
 """
 
 import itertools
@@ -92,7 +92,10 @@ def _error_text(error: object) -> str:
 
 
 def content_encoding(response: httpx.Response) -> str:
-    """Return the Content-Encoding of a response in lower case, or an empty string. Proxies may encode without request."""
+    """Return the Content-Encoding of a response in lower case; an empty string if the body is not encoded.
+
+    A proxy may encode a response although the client has not asked for it.
+    """
     stated = str(response.headers.get("Content-Encoding", "")).strip().lower()
     return "" if stated == "identity" else stated
 
@@ -100,11 +103,11 @@ def content_encoding(response: httpx.Response) -> str:
 def decoded_body(response: httpx.Response) -> Iterator[bytes]:
     """Yield the body of a response after decoding its content encoding. Decoded pieces have at most PIECE bytes.
 
-    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip: some mirrors
-    decode the content but keep the header.
+    A body that does not start with gzip's magic number is returned unchanged, even if the header states gzip, because
+    some mirrors decode the content but keep the header.
 
     Raises:
-        Corrupt: The encoding is neither gzip nor deflate, or the body is damaged.
+        Corrupt: The encoding is neither gzip nor deflate, or the body cannot be decoded.
         httpx.TransportError: The connection failed.
     """
     stated = content_encoding(response)
@@ -169,7 +172,7 @@ HIDING = frozenset({401, 403, 404})  # statuses that may change with credentials
 USER_AGENT = "scorestream-model-registry"
 
 Body = Callable[[], Iterable[bytes]]
-"""Returns the bytes to send, from the start at each call."""
+"""A function that returns the bytes to send. Every call returns them from the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class OciClient:
     def request(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
         """Send a request, with retries, and return the response with at most `limit` + 1 bytes of its body.
 
-        Only for requests that may be repeated.
+        Call this only for requests that may be repeated.
 
         Raises:
             Unreachable: Every attempt failed, or got a response with one of `retry.STATUSES`.
@@ -240,7 +243,7 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def request_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Make one attempt at a request and return the response, its body cut as by `request`.
+        """Make one attempt at a request and return the response, with the body cut as in `request`.
 
         A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
         """
@@ -272,10 +275,10 @@ class OciClient:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """Return a URL from a response of the registry if the client may request it. Raises Refused otherwise.
+        """Return a URL from a response of the registry if the client may request that URL. Raises Refused otherwise.
 
-        If the registry is reached over https but names its own URL with http, the returned URL has https: the registry is
-        behind a proxy that terminates TLS.
+        If the registry is reached over https but names its own URL with http, the returned URL has https, because the
+        registry is then behind a proxy that terminates TLS.
         """
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
@@ -361,7 +364,7 @@ class OciClient:
         return self._send(call, url, self._auth.header(call.scopes))
 
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
-        """Return whether to send the request again, because its response asks for credentials that are available now.
+        """Return whether to send a request again, because the credentials that the response asks for are available now.
 
         Raises as `Authenticator.answer` does.
         """
@@ -378,7 +381,7 @@ class OciClient:
     def _ping(self) -> str:
         """Return the challenge in the response to `/v2/`; an empty string if there is none.
 
-        For registries that answer a request for private content with 404 instead of a challenge.
+        This is needed for registries that answer a request for private content with 404 instead of a challenge.
         """
         if self._challenge is None:
             response = self._open(self._client.build_request("GET", self._origin.join("/v2/")))
@@ -420,9 +423,9 @@ def _is_throttled(response: httpx.Response) -> bool:
 
 
 def _is_about_a_blob(call: OciRequest) -> bool:
-    """Return whether a request is a HEAD for a blob, which only checks for its existence.
+    """Return whether a request is a HEAD for a blob, which only checks whether the blob exists.
 
-    A 403 or 404 to such a request is no reason to get credentials: before a push the blob is usually missing, and the POST that
+    A 403 or 404 to such a request is no reason to get credentials. Before a push the blob is usually missing, and the POST that
     follows shows whether credentials are missing.
     """
     return call.method == "HEAD" and "/blobs/" in str(call.url)

@@ -158,7 +158,7 @@ def proxy_of(url: httpx.URL) -> str:
 
 
 def _proxy(text: str) -> httpcore.Proxy:
-    """Parse the value of HTTPS_PROXY. Raises Misconfigured; its message omits the value, which may contain a password."""
+    """Parse the value of HTTPS_PROXY. Raises Misconfigured, without the value in the message: it may contain a password."""
     try:
         url = httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL:

@@ -144,11 +144,11 @@ class LayoutStore:
         return freed
 
     def referrers(self, digest: str) -> list[Descriptor] | None:  # noqa: ARG002 - the protocol's
-        """Return None; see `Store`. A folder has no referrers API; its referrers are listed under the fallback tag."""
+        """Return None; see `Store`. A folder has no referrers API; referrers are listed under the fallback tag."""
         return None
 
     def _holds(self, path: Path, content: Descriptor) -> bool:
-        """Return whether the file at `path` has the digest and size of `content`. A push replaces a damaged file."""
+        """Return whether the file at `path` has the digest and size of `content`. If not, a push replaces the file."""
         try:
             with open_regular(path) as stream:
                 return digests.from_stream(stream) == (content.digest, content.size)
@@ -222,9 +222,9 @@ class LayoutStore:
 def find_unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Iterator[Path]:
     """Yield the files below `blobs` that may be deleted.
 
-    A file is kept if a manifest in `roots` is or refers to it. A file that was written at `older_than` (Unix seconds) or later
-    is kept with the content to which it refers, because it may be part of a push in progress. Old partial files of dead
-    processes are yielded too.
+    A file is kept if it is a manifest in `roots`, or if such a manifest refers to it directly or indirectly. A file that was
+    written at `older_than` (Unix seconds) or later is kept with all content that the file refers to, because it may be part of
+    a push in progress. Old partial files of dead processes are yielded too.
     """
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}

@@ -29,8 +29,8 @@ from model_registry.untrusted_input import json_documents
 PAGE = 1000  # requested number of tags per page
 MOST_PAGES = 200
 VISIBILITY_PAUSES = (0.1, 0.3, 0.9, 1.7)
-"""Pauses between the checks whether a registry shows pushed content or a moved tag. Registries with replicas or caches show a
-write late, as does docker-registry while other clients push the same content. Measured lags are about a second."""
+"""Seconds between the checks whether a registry shows pushed content or a moved tag. Registries with replicas or caches show a
+write late. So does docker-registry while other clients push the same content. Measured lags are about a second."""
 LAST_PAUSE_SECONDS = 1.0  # further wait after moving tags, if the registry did not show a write immediately
 NO_QUERY = frozenset({400, 405, 406, 416, 501})  # statuses of registries that do not know the parameters of a list
 NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registries without the referrers API
@@ -38,7 +38,7 @@ NO_REFERRERS = frozenset({400, 404, 405, 406, 410, 501})  # statuses of registri
 RECENT_SECONDS = 10.0
 MOST_RECENT = 64
 _NONE: frozenset[int] = frozenset()
-_NO_LIST = frozenset({404})  # of a repository without tags
+_NO_LIST = frozenset({404})  # the answer for a repository without tags
 _TYPES = (manifest.MANIFEST_TYPE, manifest.INDEX_TYPE, manifest.DOCKER_MANIFEST_TYPE, manifest.DOCKER_INDEX_TYPE)
 _ACCEPT = {"Accept": ", ".join(_TYPES)}
 _MEDIA_TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}/[a-zA-Z0-9][a-zA-Z0-9!#$&^_.+-]{0,126}")  # RFC 6838
@@ -221,8 +221,8 @@ class RemoteStore:
     def push_blob(self, content: Descriptor, stream: BinaryIO) -> None:
         """Store a blob; see `Store`.
 
-        Raises Corrupt also if the registry already holds the blob with another size: a registry does not replace damaged
-        content.
+        Raises Corrupt also if the registry already holds the blob with another size, because a registry does not replace
+        damaged content.
         """
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
         self._written = True
@@ -251,7 +251,7 @@ class RemoteStore:
     def _missing(self, data: bytes) -> NotFound | Denied | None:
         """Return the error for the first missing blob of a manifest; None if all blobs are stored.
 
-        The error is Denied if the registry answers 403: some registries do so for a blob that was just pushed.
+        The error is Denied if the registry answers 403, because some registries answer 403 for a blob that was just pushed.
         """
         try:
             for digest in {content.digest for content in manifest.contents(data)}:
@@ -270,7 +270,7 @@ class RemoteStore:
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Move tags; see `Store`.
 
-        Raises Conflict also if a tag names another manifest after it was written: another writer moved the tag too.
+        Raises Conflict also if a tag names another manifest after it was written, because another writer then moved it too.
         """
         for tag in to:
             if not is_tag(tag):
@@ -341,14 +341,15 @@ class RemoteStore:
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Return whether a response of the referrers API means that there is no list of referrers.
 
-        A 403 means this if the account may read the repository: some registries answer 403 for missing content.
+        A 403 means that there is no list if the account may read the repository, because some registries answer 403 for missing
+        content.
         """
         if answer.status == 200:
             return not _is_list(answer.body, digest)
         return answer.status in NO_REFERRERS or (answer.status == 403 and self._is_readable(digest))
 
     def _is_readable(self, digest: str) -> bool:
-        """Return whether the account may read the repository; if unknown, try to read the manifest with this digest."""
+        """Return whether the account may read the repository. If this is not known yet, try to read the manifest `digest`."""
         if not self._readable:
             with suppress(RegistryError):
                 self.manifest(digest)
@@ -359,7 +360,7 @@ class RemoteStore:
 
         The content of the manifest was stored a moment ago. If the registry reports the content as missing, another push of
         the same content is in progress, and the write is retried. If the registry refuses the write but the tag names its
-        target, the tag was moved: the response to an earlier attempt was lost.
+        target, the tag was moved, and the response to an earlier attempt was lost.
 
         Raises:
             Refused: The registry does not allow the tag to move.
@@ -440,8 +441,8 @@ class RemoteStore:
         Args:
             url: The URL of the content.
             digest: The digest of the content.
-            unknown: A status besides 404 that counts as "not stored". Before a push this is 403: the push then shows whether
-                access is denied.
+            unknown: A status besides 404 that counts as "not stored". Before a push this is 403, because the push itself shows
+                whether access is denied.
         """
         digests.hex_digits(digest)
         answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))
@@ -454,9 +455,9 @@ class RemoteStore:
         return _stated_size(answer)
 
     def _size_by_get(self, url: str, digest: str) -> str | None:
-        """Return the size as `_size` does, but by a GET request for one byte.
+        """Return the size as `_size` does, but send a GET request for one byte instead of a HEAD request.
 
-        For URLs that are signed for GET only, and for proxies that omit the length in responses to HEAD.
+        This is needed for URLs that are signed for GET only, and for proxies that omit the length in responses to HEAD.
         """
         with self._client.stream(OciRequest("GET", url, self._pull, _ACCEPT | {"Range": "bytes=0-0"})) as response:
             answer = read_response(response, 0)
@@ -469,7 +470,7 @@ class RemoteStore:
         return str(answer.headers.get("Content-Range", "")).rpartition("/")[2].replace("*", "")
 
     def _document(self, url: str | httpx.URL, description: str, name: str) -> OciResponse:
-        """Request the document that `name`, a tag or digest, names; return the response, a 200 or 404.
+        """Request the document at `url` and return the response, a 200 or 404. `name` is the tag or digest of the document.
 
         A 403 that means "does not exist" is returned as a 404, see `_is_absent`.
 
@@ -496,8 +497,8 @@ class RemoteStore:
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
         """Return whether a response means that a tag or digest does not exist.
 
-        A 404 means this. A 403 does if the account can read the repository and the list of tags lacks the name: some
-        registries answer 403 for missing content, so as not to reveal which content exists.
+        A 404 always means this. A 403 means this if the account can read the repository and the list of tags lacks the name,
+        because some registries answer 403 for missing content, so as not to reveal which content exists.
         """
         if answer.status != 403:
             return answer.status == 404
@@ -508,7 +509,7 @@ class RemoteStore:
         return self._readable and not listed
 
     def _remember(self, digest: str, data: bytes) -> None:
-        """Keep a manifest in memory for RECENT_SECONDS: a replica of the registry may not show the manifest yet."""
+        """Keep a manifest in memory for RECENT_SECONDS, because a replica of the registry may not show the manifest yet."""
         self._recent[digest] = (self._timing.clock() + RECENT_SECONDS, data)
         for old in list(self._recent)[:-MOST_RECENT]:
             self._recent.pop(old, None)
@@ -538,7 +539,7 @@ def _check_expected(tag: str, actual: str | None, expect: Mapping[str, str | Non
 
 
 def _is_list(body: bytes, subject: str) -> bool:
-    """Return whether a response body is a list of referrers by its form, and not the subject's own manifest.
+    """Return whether a response body has the form of a list of referrers, and is not the subject's own manifest.
 
     The entries of the list are not checked.
     """

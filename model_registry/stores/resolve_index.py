@@ -1,7 +1,7 @@
 """Resolves a digest to the manifest of a version: the manifest with this digest, or a manifest selected from an image index.
 
-A model runs on any platform. Therefore the entry without a platform is selected, else the entry for linux/amd64, else the only
-entry.
+A model runs on any platform. Therefore the entry without a platform is preferred, then the entry for linux/amd64, then the only
+entry of an index.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
     """Return the parsed manifest of a version, always with a model name and a version.
 
     If the manifest states no model name, the name is the last part of `repository` (by default the store's repository). If the
-    manifest states no version, the version is `version`, or the first 12 digits of the digest if that is empty.
+    manifest states no version, the version is `version`, or the first 12 digits of the digest if `version` is empty.
 
     Raises:
         Corrupt: The manifest is not that of a model version.
@@ -34,9 +34,9 @@ def describe_version(store: Store, digest: str, *, version: str = "", repository
 
 
 def select_manifest(store: Store, digest: str) -> bytes:
-    """Return the bytes of the manifest with this digest; if it is an index, of the manifest selected from it.
+    """Return the bytes of the manifest with this digest. If the digest is that of an index, select a manifest from the index.
 
-    Raises Refused if the index has no suitable manifest, and the errors of the store.
+    Raises Refused if the index has no suitable manifest. Also raises the errors of the store.
     """
     data = store.manifest(digest)
     if not manifest.is_index(data):

@@ -65,7 +65,7 @@ class UploadTarget:
 
 
 class _HashedSource:
-    """The bytes of the blob to send. Each byte is hashed when it is read first; reading it again needs a seekable stream."""
+    """The bytes of the blob to send. Each byte is hashed when it is first read. Reading it again needs a seekable stream."""
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream = stream
@@ -125,7 +125,7 @@ class _HashedSource:
 
 
 class _NextMethod(Exception):
-    """The registry rejected the size or form of a request; another of the `upload_methods` may work."""
+    """The registry rejected the size or form of a request. Another method from `upload_methods` may work."""
 
 
 class Upload:
@@ -246,7 +246,7 @@ class Upload:
             self._methods = [method for method in self._methods if method in accepted]
 
     def _find_offset(self) -> None:
-        """Read from the registry how many bytes of the upload it has. Forget the upload if it is lost or empty."""
+        """Ask the registry how many bytes of the upload it has stored. Forget the upload if it is lost or has no bytes."""
         assert self._url is not None
         answer = self._client.request_once(OciRequest("GET", self._url, self._scopes))
         stored_range = _RANGE.fullmatch(answer.headers.get("Range", ""))
@@ -260,8 +260,8 @@ class Upload:
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes from the offset up to `end` in one PATCH request.
 
-        With `first` the offset is not one that an earlier PATCH of this attempt left, so that 416 rejects the request's size
-        or form; otherwise 416 means that the registry lost the offset.
+        `first` is true for the first PATCH request of an attempt. The status 416 then rejects the size or form of the request.
+        For a later request, 416 means that the registry lost the offset.
         """
         assert self._url is not None
         begin = self._offset
@@ -312,7 +312,7 @@ class Upload:
         if answer.status not in (401, 403) and self._target.stored(self._content):
             return  # another push has stored the same content at the same time, which some registries answer with an error
         if answer.status == 400 and self._methods[0] != ONE_PUT and ONE_PUT in self._methods:
-            self._methods = self._methods[self._methods.index(ONE_PUT) :]  # its stored parts differ from the content
+            self._methods = self._methods[self._methods.index(ONE_PUT) :]  # the stored parts differ from the content
             raise _NextMethod
         raise answer.error(f"PUT of {self._content.digest}, {size} bytes")
 
@@ -341,7 +341,7 @@ class Upload:
                 self._progress(self._content, done)
 
     def _cancel(self) -> None:
-        """Cancel the upload in the registry. Errors are ignored: the registry removes abandoned uploads later."""
+        """Cancel the upload in the registry. Errors are ignored, because the registry removes abandoned uploads later."""
         if self._url is not None:
             with contextlib.suppress(AttemptFailed, RegistryError):
                 self._client.request_once(OciRequest("DELETE", self._url, self._scopes))

@@ -14,7 +14,7 @@ class NotRegular(OSError):
 def open_regular(path: Path) -> BinaryIO:
     """Open a file for reading without blocking on special files.
 
-    A FIFO without a writer blocks an ordinary open forever. With O_NONBLOCK it opens at once; regular files ignore the flag.
+    An ordinary open of a FIFO without a writer blocks forever. O_NONBLOCK avoids the wait; regular files ignore the flag.
 
     Raises:
         NotRegular: The path names anything but a regular file.

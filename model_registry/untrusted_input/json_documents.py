@@ -3,7 +3,8 @@
 msgspec and the standard library raise RecursionError for a document of about 1,000 nested levels. A value of some hundred
 levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
 therefore limits the depth, the size and the integers of a document before it returns a value. The document is not scanned for
-depth and integers if its type has no untyped parts and no unbounded integers: msgspec then rejects or skips all other values.
+depth and integers if its type has no untyped parts and no unbounded integers, because msgspec then rejects or skips all other
+values.
 """
 
 import functools
@@ -38,7 +39,7 @@ _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(by
 _OTHERS = bytes(byte for byte in range(256) if byte not in b"[{]}")
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG = b"0" * 19  # a shorter integer fits 64 bits
-_INTEGER_DIGITS = 20  # of 2**64 - 1
+_INTEGER_DIGITS = 20  # the number of digits of 2**64 - 1
 
 Document = TypeVar("Document")
 
@@ -109,7 +110,7 @@ def _is_open(type_: Any, visited: set[Any]) -> bool:
         return (type_.le is None and type_.lt is None) or (type_.ge is None and type_.gt is None)
     if isinstance(type_, inspect.StructType):
         if type_.cls in visited:
-            return True  # it may nest in itself
+            return True  # the type may contain itself
         visited = visited | {type_.cls}
         return any(_is_open(field.type, visited) for field in type_.fields)
     parts = [getattr(type_, name, None) for name in ("type", "item_type", "key_type", "value_type")]

@@ -59,7 +59,7 @@ class _Loader(yaml.SafeLoader):
 def load(text: bytes | str) -> Any:
     """Return the values of a YAML document.
 
-    Raises UnreadableDocument. Its message names the line of a syntax error but does not show the line's content.
+    Raises UnreadableDocument. The error's message names the line of a syntax error but does not show the line's content.
     """
     try:
         return yaml.load(text, _Loader)
