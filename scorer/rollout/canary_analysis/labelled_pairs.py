@@ -1,6 +1,6 @@
-"""Sum the differences between both versions' squared errors, over the pairs whose events have a label. In bounded memory.
+"""Sum the differences between both versions' squared errors, over the pairs whose events have a label.
 
-Requires labels of two classes and scores that are probabilities: one number, or one for each class.
+The memory is bounded. Requires labels of two classes and scores that are probabilities: one number, or one for each class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class LabelledSums:
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
         reason: Why there is no pair; empty if there is one.
-        settings: The section `labels` of the settings with which labels were read.
+        settings: The section `labels` of the settings that were used to read the labels.
     """
 
     cells: Cells
@@ -102,7 +102,7 @@ class LabelledPairs:
             until: The offsets at which to stop reading labels, by partition; None for all labels that the topic has now.
 
         Raises:
-            Fatal: With code 2 if no topic of labels is configured or if it does not exist.
+            Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.
         """
         answered = self.newest()
         label_settings = settings.labels.model_dump()
@@ -133,7 +133,7 @@ class LabelledPairs:
 
 
 def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the candidate's squared errors minus the champion's, by cell; no pairs unless there are two classes. Pure."""
+    """Return the candidate's squared errors minus the champion's, by cell; empty cells unless there are two classes. Pure."""
     newest_labels = labels.rows.newest()
     classes = labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):

@@ -42,8 +42,8 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
         id: The id of the event.
         score: The score; None if there is none.
         decision: The decision; None if there is none.
-        fallback: Why another version answered instead of the responsible one; in a shadow answer, why it has no score; None
-            otherwise.
+        fallback: Why another version answered instead of the responsible one, or why a shadow answer has no score; otherwise
+            None.
     """
 
     digest: str
@@ -131,7 +131,7 @@ class PairDifferences:
     scores: NDArray[np.float64]
 
     def values_of(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
-        """Return `value` of each pair's difference, (n,); 0 for a pair that does not count."""
+        """Call `value` with the difference of each pair, and return the results, (n,); 0 for a pair that does not count."""
         return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
     def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:
