@@ -28,7 +28,7 @@ class RegistryFeed:
         self._thread.start()
 
     def poll_now(self) -> None:
-        """Poll immediately; called after a move by this console."""
+        """Poll immediately; called after this console has moved a channel."""
         self._wake.set()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """The documents that a training run attests: provenance, evaluation and comparison, as far as the console shows them.
 
-Every user with write access to the registry can write them, so every text, list and number is bounded. Other keys are ignored.
-deploy/training/README.md describes the documents.
+Every user with write access to the registry can write such documents, so every text, list and number is bounded. Keys that are
+not declared here are ignored. deploy/training/README.md describes the documents.
 """
 
 from collections.abc import Mapping
@@ -127,7 +127,13 @@ class TrialScore(msgspec.Struct, frozen=True):
 
 
 class SearchRung(msgspec.Struct, frozen=True):
-    """One rung of the search: the trials that were trained for `budget` trees or epochs, and those `kept` for the next rung."""
+    """One rung of a successive-halving search.
+
+    Attributes:
+        budget: The number of trees or epochs that each trial was trained for.
+        trials: The trials with their scores.
+        kept: The numbers of the trials that continue in the next rung.
+    """
 
     budget: Count
     trials: Annotated[list[TrialScore], Meta(max_length=MAX_TRIALS)] = []
@@ -150,9 +156,9 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
-    """A hyperparameter search by rungs.
+    """A hyperparameter search by successive halving.
 
-    The search trained `spent` trees or epochs in total. Without stopping trials early, it would have trained `unstopped`.
+    The search trained `spent` trees or epochs in total. If it had not stopped trials early, it would have trained `unstopped`.
     """
 
     metric: Text = ""
