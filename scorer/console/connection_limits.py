@@ -1,7 +1,7 @@
 """Limits of the console's HTTP connections: their number, and the time to send a request.
 
-uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects all requests, and its keep-alive time-out
-starts only after a first response and stops at the next received byte.
+uvicorn limits neither of them. Its setting `limit_concurrency` counts idle connections, too, and at the limit all requests are
+rejected. Its keep-alive time-out starts only after a first response and stops at the next received byte.
 """
 
 import asyncio

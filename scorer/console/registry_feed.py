@@ -75,7 +75,7 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return a channel; it is read from the registry only if it has moved since the last poll."""
+        """Return a channel; the registry is read only if the channel has moved since the last poll."""
         try:
             validator = self._store.validator(name)
         except NotFound:

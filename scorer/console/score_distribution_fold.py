@@ -58,7 +58,7 @@ class Histogram:
 
     Attributes:
         edges: The edges of the bins: one edge more than there are bins.
-        shares: By version, the share of its scores in each bin; a version's shares sum to 1.
+        shares: For each version, the share of the version's scores in each bin; the shares of a version sum to 1.
     """
 
     edges: list[float]

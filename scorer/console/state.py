@@ -212,7 +212,7 @@ class ConsoleState:
             self._add(decided)
 
     def add_output(self, digest: str, name: str | None) -> None:
-        """Record the name of a version's decision output, None if unknown, and add the scores that were held for it."""
+        """Record the name of a version's decision output (None if unknown), and add the held scores of the version."""
         for record in self.outputs.resolve(digest, name):
             self._add(record)
         self.changed()

@@ -182,7 +182,7 @@ def flow_data(state: ConsoleState) -> dict[str, Any]:
 
 
 def regions(state: ConsoleState, now: float) -> list[Region]:
-    """Return a row for each region and each channel that its scorers follow."""
+    """Return a row for each combination of a region and a channel that scorers of the region follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for scorer in state.scorers.listed(now):
         groups.setdefault((scorer.status.region, scorer.status.tag), []).append(scorer)

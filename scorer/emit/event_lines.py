@@ -36,7 +36,7 @@ BINARY = {
 
 
 class Readable(Protocol):
-    """The interface of the input: that of a file opened in binary mode, reduced to `readline`."""
+    """The interface of the input: the method `readline` of a file opened in binary mode."""
 
     def readline(self, size: int, /) -> bytes:
         """Return at most `size` bytes of the next line, including its line end; empty at the end of the file."""

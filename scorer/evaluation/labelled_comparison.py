@@ -37,7 +37,7 @@ class BothAnswers:
         champion: comparison.EventAnswers,
         candidate: comparison.EventAnswers,
     ) -> None:
-        """Add the answers of both versions to events of a partition; events without a score of either version are left out."""
+        """Add the answers of both versions to events of a partition; an event counts only if both versions scored it."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
             event_id(

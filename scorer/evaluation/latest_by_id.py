@@ -53,7 +53,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices of the ids that both tables have, (k,) each: those in this table, and those in `other`."""
+        """Return the row indices of the ids that both tables have, (k,) each: first in this table, then in `other`."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))

@@ -12,7 +12,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The scores from `low` to `high`: their number, the mean `score`, and the share `true` of positive outcomes."""
+    """The scores from `low` to `high`: their number `count`, their mean `score`, and the share `true` of positive outcomes."""
 
     low: float
     high: float

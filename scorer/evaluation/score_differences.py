@@ -17,7 +17,7 @@ from scorer.evaluation.score_pair_sample import PairSample
 
 LARGEST = 20  # the number of largest differences that are kept with their events
 EXAMPLES = 5  # events that are kept for each reason of dead letters that only the candidate writes
-SAMPLE = 200_000  # pairs of scores whose distributions are compared; the standard error of these is below 0.003
+SAMPLE = 200_000  # pairs of scores whose distributions are compared, with a standard error below 0.003
 
 
 class Event(NamedTuple):

@@ -207,7 +207,7 @@ class LineageReader:
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
         """Return the offset of the next score of an event in the partition of `place`, and the offset of that event.
 
-        None if the NEAR offsets from `start` on hold no such score.
+        The result is None if the NEAR offsets from `start` on hold no such score.
         """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:

@@ -196,7 +196,10 @@ class Metrics:
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]
     ) -> None:
-        """Count a published batch: the reason of its size, events by outcome, dead letters by reason, and seconds by stage."""
+        """Count a published batch: what limited its size, events by outcome, dead letters by reason, and seconds by stage.
+
+        A stage is a processing step of the batch, such as decoding.
+        """
         self.batches.inc()
         self.batch_events.observe(events)
         self.limited.add({limited: 1})

@@ -1,7 +1,7 @@
 """How far the scorers have applied a move of their channel, according to their status records. Pure.
 
-A scorer has `flipped` if it serves the move's revision, has `refused` if it rejected a version of the move, and else is
-`waiting`.
+A scorer has `flipped` if it serves the move's revision, has `refused` if it rejected a version of the move, and is `waiting`
+otherwise.
 """
 
 from collections.abc import Iterable

@@ -57,7 +57,7 @@ class VersionAttestations:
 
     Attributes:
         fault: The reason why the attestations cannot be read; empty if they can.
-        attested: The time of the first attestation in UTC. It comes from the registry, and no signature covers it.
+        attested: The time of the first attestation in UTC. The time comes from the registry, and no signature covers it.
     """
 
     version: str

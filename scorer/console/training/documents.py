@@ -83,7 +83,7 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference on a slice: the rows in which the field `field` has the value `value`; `rows` is their number."""
+    """The difference on a slice, which has the `rows` rows whose field `field` has the value `value`."""
 
     field: Text
     value: Scalar
@@ -147,7 +147,7 @@ class SearchTrial(msgspec.Struct, frozen=True):
 
 
 class BestTrial(msgspec.Struct, frozen=True):
-    """The trial that was selected, with its parameters and the budget of trees or epochs of its score."""
+    """The selected trial: its parameters, its score, and the number of trees or epochs (`budget`) of that score."""
 
     trial: Count
     score: Number | None = None
@@ -205,7 +205,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The annotations of an input: the offset range of a partition, or the version and revision of a model."""
+    """The annotations of an input: the offset range of a partition, or a model's version and channel revision."""
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")

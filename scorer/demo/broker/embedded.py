@@ -213,7 +213,7 @@ class EmbeddedBroker:
             self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this broker, identified by its cluster id, responds; return False if its process ends before."""
+        """Wait until this broker, identified by its cluster id, responds; return False if its process ends first."""
         # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)

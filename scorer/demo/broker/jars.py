@@ -1,9 +1,9 @@
 """The jars of Apache Kafka for the embedded broker, from the user's disk or Maven, checked against their hashes.
 
-`broker_jars.txt` lists the jars (SHA-256, bytes, coordinates). Each jar is taken from a cache (`<user
-cache>/scorestream/maven`) or from the local Maven repository. The Maven client jgo downloads missing jars from Maven Central or
-from the mirror in `~/.m2/settings.xml`. Proxies and `~/.netrc` work as for every program that uses requests. A file with the
-paths of all jars speeds up later starts.
+`broker_jars.txt` lists the jars (SHA-256, bytes, coordinates). Each jar is taken from the folder `scorestream/maven` in the
+user's cache or from the local Maven repository. The Maven client jgo downloads missing jars from Maven Central or from the
+mirror in `~/.m2/settings.xml`. Proxies and `~/.netrc` work as for every program that uses requests. A file with the paths of
+all jars speeds up later starts.
 """
 
 import fcntl

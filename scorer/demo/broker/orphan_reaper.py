@@ -1,7 +1,7 @@
 """Kill an embedded broker and remove its folder when its owner process ends in any way.
 
 The owner holds the only write end of a pipe; the reaper, a small process in its own session, reads the other end. When the
-owner has ended, by SIGKILL or otherwise, the reaper reads the end of the file. It then kills the last watched broker and
+owner has ended, by SIGKILL or otherwise, the reaper reaches the end of its input. It then kills the last watched broker and
 removes the folder. A parent-death signal would depend on the thread that started the broker, could not be cancelled for a
 detached broker, and would leave the folder. This file is also the program of the reaper, so it uses the standard library only.
 """

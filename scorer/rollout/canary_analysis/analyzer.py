@@ -171,9 +171,9 @@ class CanaryAnalyzer:
     def cells(self, now: float) -> dict[str, Cells]:
         """Return the sums of each rule's differences by cell (see `key_strata`), by rule name.
 
-        Each measurement of the errors against labels reads all labels again, so it runs at most every LABEL_SECONDS. In
-        between, the sums of the rule `brier` are based on older offsets than the other sums; the report contains the offsets of
-        both.
+        Each measurement of the errors against labels reads all labels again, so labels are read at most every LABEL_SECONDS. In
+        between, the sums of the rule `brier` are based on older offsets than the other sums. The report contains the offsets of
+        all sums.
 
         Args:
             now: The time in seconds of any monotonic clock.
@@ -191,7 +191,7 @@ class CanaryAnalyzer:
         """Measure the errors of the pairs read so far against labels.
 
         Args:
-            until: For each partition of labels, the offset at which to stop; None for all labels.
+            until: For each partition of labels, the end offset of reading; None for all labels.
 
         Raises:
             Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
@@ -256,7 +256,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those read to their end offset, and slow ones while the other side may catch up."""
+        """Return the partitions to pause: those read to the end offset, and slow ones while the other side may catch up."""
         left = self._missing()
         return {
             each

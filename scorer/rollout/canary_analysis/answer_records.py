@@ -175,7 +175,7 @@ def _is_plain(score: Any) -> bool:
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
-    """Decode the records in one call; return None if one of them is rejected or consists of white space."""
+    """Decode the records in one call; return None if a record is rejected or consists of white space."""
     with contextlib.suppress(*DECODE_ERRORS):
         decoded = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
         if len(decoded) == len(records):

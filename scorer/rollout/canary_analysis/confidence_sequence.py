@@ -12,11 +12,11 @@ import numpy as np
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 TUNED = 30.0
-"""The interval is tuned for a sum of this variance: that of 3,000 pairs if one pair in a hundred has a difference."""
+"""The variance for which the interval is optimized: 3,000 pairs, one in a hundred of them with a difference."""
 UNSEEN = 1.0
 """Added to the variance of a sum: one squared difference of the largest size.
 
-Without it, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
+Without UNSEEN, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
 """
 
 

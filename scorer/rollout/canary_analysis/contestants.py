@@ -91,7 +91,7 @@ def find_contestants(
 def _newest(
     bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
 ) -> list[tuple[str, ContestVersion]]:
-    """Return the role and the version of each of a topic's newest readable records, the newest first."""
+    """Return the role and the version of a topic's newest readable records, the newest record first."""
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }

@@ -78,7 +78,7 @@ class PendingRecords:
         return len(self.records)
 
     def add(self, offsets: Offsets, records: Tickets) -> None:
-        """Add records, given in any order of their offsets."""
+        """Add records in any order of their offsets."""
         self.offsets = np.concatenate([self.offsets, offsets])
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():

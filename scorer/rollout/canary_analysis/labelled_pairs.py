@@ -56,8 +56,8 @@ class LabelledSums:
 class LabelledPairs:
     """The pairs of at most `most` events, kept until their labels are read.
 
-    Beyond `most` events, those with the lowest hashes of their ids are kept. The kept events therefore depend neither on the
-    order of reading nor on when their labels arrive.
+    Beyond `most` events, those with the lowest hashes of their ids are kept. Therefore, neither the order of reading nor the
+    arrival times of labels change which events are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -99,7 +99,7 @@ class LabelledPairs:
             bus: The reader for the topic of labels.
             settings: The settings with the topic of labels and the classes.
             reached: The offsets up to which answers were read, by partition; they are stored in the result.
-            until: The offsets at which to stop reading labels, by partition; None for all labels that the topic has now.
+            until: The end offsets of reading labels, by partition; None for all labels that the topic has now.
 
         Raises:
             Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.

@@ -93,7 +93,7 @@ class PairSums:
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions whose deciding output is unknown, so their scores do not count; empty if none."""
+        """A message that names the versions whose deciding output is unknown, so their scores do not count; else empty."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def add_records(self, records: FetchedRecords) -> None:

@@ -88,9 +88,9 @@ class PairDifference(NamedTuple):
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
     """Return the difference of a pair, or None if the pair does not count.
 
-    A pair does not count in these cases: an answer is of another version, as around a cut-over; a status is not an answer of a
-    version; a process died; the shadow did not run the champion. If one version answered because the other failed
-    (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
+    A pair does not count in these cases: the two answers are not those of champion and candidate, as around a version change; a
+    status is not an answer of a version; a process died; the shadow did not run the champion. If one version answered because
+    the other failed (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
     """
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None

@@ -56,7 +56,8 @@ class StepAnalyzer:
 
         Args:
             settings: The settings.
-            to_end: Whether each analysis reads to the end of the topics; otherwise it ends after the requested seconds.
+            to_end: Whether each analysis reads to the end of the topics; otherwise the analysis ends after the requested
+                seconds.
         """
         self._settings = settings
         self._to_end = to_end

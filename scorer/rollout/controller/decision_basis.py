@@ -1,4 +1,4 @@
-"""The records that a logged decision is based on, and whether they suffice to repeat the decision. Pure."""
+"""The records that a logged decision is based on, and whether the records suffice to repeat the decision. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

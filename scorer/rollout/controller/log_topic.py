@@ -55,7 +55,7 @@ class RolloutLogTopic:
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """Read the topic to its end, and yield the log of all rollouts."""
+    """Read the topic of rollouts to its end, and yield the log of all rollouts."""
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 

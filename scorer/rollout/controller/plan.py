@@ -198,7 +198,7 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """Parse a plan from its values; `name` is its source. Raises Fatal (2) with one line per fault."""
+    """Parse a plan from its values; `name` is the source in messages. Raises Fatal (2) with one line per fault."""
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:

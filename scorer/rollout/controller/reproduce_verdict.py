@@ -1,4 +1,4 @@
-"""Verify a logged decision: read the records that it is based on again, repeat the analysis, and compare the results."""
+"""Verify a logged decision: read its records again, repeat the analysis, and compare the results."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -69,9 +69,9 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: With code 2 if there is no such entry, if its decision is based on no pairs, or if the decision is based on
-            topics that the settings do not name. With code 1 if the decision cannot be verified, because records were removed
-            or the entry does not name all of them.
+        Fatal: With code 2 if the rollout has no such entry, if the entry's decision is based on no pairs, or if the decision is
+            based on topics that the settings do not name. With code 1 if the decision cannot be verified, because records were
+            removed or the entry does not name all of them.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
