@@ -50,7 +50,8 @@ def model_registry() -> None:
 def check_packages() -> None:
     """End the process with code 2 if another distribution has overwritten modules of `model_registry`, or hides them.
 
-    If this distribution has overwritten modules of another one, its own commands work, and only a warning is printed.
+    If this distribution has overwritten modules of another one, the commands of this distribution work, and only a warning is
+    printed.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)
@@ -70,8 +71,8 @@ def check_packages() -> None:
 def _rivals(own: metadata.Distribution) -> Iterator[metadata.Distribution]:
     """Yield the other distributions that install a package `model_registry`.
 
-    Reading the file lists of all distributions takes 0.3 s, so it is done only if Python would import a package that is not
-    ours.
+    Reading the file lists of all distributions takes 0.3 s, so the lists are read only if Python would import a package that is
+    not ours.
     """
     candidates = metadata.distributions(name=RIVAL) if _is_ours(own) else metadata.distributions()
     yield from (one for one in candidates if one.name != own.name and _recorded(one))
@@ -94,7 +95,7 @@ def _imported() -> Path | None:
 
 
 def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Find the files that both distributions install and that differ, and check whose content is on the disk.
+    """Find the files that both distributions install with different content, and check whose content is on the disk.
 
     Returns:
         The files with the content of `other`, and the files with the content of `own`.

@@ -1,7 +1,7 @@
 """`scorer bench`: measure a model by batch size on this machine, without a broker.
 
-It uses the code of `scorer run`: the version is loaded, checked and warmed up, and batches of JSON events that match its
-signature are decoded, scored and encoded.
+The command uses the code of `scorer run`: the version is loaded, checked and warmed up, and batches of JSON events that match
+its signature are decoded, scored and encoded.
 """
 
 import math
@@ -140,7 +140,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
 
 def measure(settings: Settings, folder: Package | None) -> BenchReport:
-    """Measure the package `folder`, or if it is None the version that the settings name.
+    """Measure the package `folder`, or the version that the settings name if `folder` is None.
 
     Raises:
         Fatal: The version is rejected.
@@ -217,7 +217,7 @@ def _batch(topic: str, events: list[ExampleRecord]) -> Batch:
 
 
 def as_tables(report: BenchReport) -> Group:
-    """Return the table of costs and its conclusions; bars of times have a logarithmic scale, bars of throughput a linear."""
+    """Return the table of costs and its conclusions; bars of times have a logarithmic scale, bars of throughput do not."""
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
         table.add_column(column, justify="right", no_wrap=True, min_width=7)

@@ -51,7 +51,9 @@ def check(
     path: Config,
     flags: Set = None,
     create: Annotated[bool, typer.Option("--create", help="Create the missing topics.")] = False,
-    partitions: Annotated[int, typer.Option(help="The number of partitions of input topics that --create creates.", min=1)] = 6,
+    partitions: Annotated[
+        int, typer.Option(help="The number of partitions of each input topic that --create creates.", min=1)
+    ] = 6,
     as_json: Json = False,
 ) -> None:
     """Check a scorer before its start: broker, topics, rights, model, golden examples and sample events."""
@@ -96,7 +98,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
 def _broker(
     settings: Settings, admin: AdminClient, create: bool, partitions: int
 ) -> Generator[Finding, None, dict[str, DescribedTopic]]:
-    """Check topics, rights and group settings; return the topics that this client may use, empty if a check failed."""
+    """Check topics, rights and group settings; return the topics that this client may use, an empty dict if a check failed."""
     try:
         described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
         plans = topics.missing(settings, described, partitions) if create else []
@@ -159,7 +161,7 @@ def _topics(settings: Settings, described: dict[str, topics.DescribedTopic], exi
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
     """Check the session timeout of the group protocol KIP-848, which only the broker sets.
 
-    The broker's default would delay by 45 s that another scorer takes over after a crash.
+    With the broker's default, another scorer takes over only 45 s after a crash.
     """
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:

@@ -1,6 +1,6 @@
 """`scorer compare`: score retained events with champion and candidate and compare the scores.
 
-It joins no consumer group and writes nothing.
+The command joins no consumer group and writes nothing.
 """
 
 import contextlib
@@ -46,13 +46,15 @@ def compare(
     end: To = None,
     events: Annotated[
         int | None,
-        typer.Option(help=f"Only the newest events, this many. Default: {NEWEST:,} without a time range, else all.", min=1),
+        typer.Option(
+            help=f"Compare only this number of newest events. Default: {NEWEST:,} without a time range, else all.", min=1
+        ),
     ] = None,
     max_errors: Annotated[
         float, typer.Option(help="Largest share of events that only the candidate dead-letters.", parser=parse_share)
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Largest share of events with another decision.", parser=parse_share)
+        float, typer.Option(help="Largest share of events on which the decisions differ.", parser=parse_share)
     ] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Largest population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_cost: Annotated[

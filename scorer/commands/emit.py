@@ -1,6 +1,6 @@
 """`scorer emit`: write events from JSON lines to the input topic, optionally at a steady rate.
 
-On every exit it reports how many events the broker has confirmed and how to continue.
+On every exit the command reports how many events the broker has confirmed and how to continue.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def _opened(file: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _progress(file: Path) -> Iterator[Progress]:
-    """Show the progress on stderr if stderr is a terminal; yield the callback that updates it."""
+    """Show the progress on stderr if stderr is a terminal; yield the callback that updates the progress."""
     size = file.stat().st_size if file.is_file() else None
     columns = (TextColumn("writing"), BarColumn(), TextColumn("{task.fields[events]:,} events"), TimeElapsedColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:

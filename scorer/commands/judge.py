@@ -1,6 +1,6 @@
 """`scorer judge`: decide from events scored by both versions whether a candidate may be promoted.
 
-It joins no consumer group and writes nothing.
+The command joins no consumer group and writes nothing.
 """
 
 import contextlib
@@ -66,25 +66,29 @@ def judge(
         str | None, typer.Option(help="The candidate, a tag or a digest.", show_default="the shadow's newest, or the canary")
     ] = None,
     max_errors: Annotated[
-        float, typer.Option(help="Margin for the share of failed events, minus the champion's.", parser=parse_share)
+        float, typer.Option(help="Margin for the candidate's share of failed events minus the champion's.", parser=parse_share)
     ] = USUAL.errors,
     max_flips: Annotated[
-        float, typer.Option(help="Margin for the share of events with another decision.", parser=parse_share)
+        float, typer.Option(help="Margin for the share of events on which the decisions differ.", parser=parse_share)
     ] = USUAL.flips,
     max_psi: Annotated[float, typer.Option(help="Limit of the population stability index of the scores.", min=0.0)] = USUAL.psi,
     max_brier: Annotated[
         float | None,
         typer.Option(
-            help="Margin for the Brier score on labelled events, minus the champion's.", min=0.0, show_default="not judged"
+            help="Margin for the candidate's Brier score minus the champion's, on labelled events.",
+            min=0.0,
+            show_default="not judged",
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Repeat every second until there is a verdict.")] = False,
-    bake: Annotated[str | None, typer.Option(help="With --follow: the bake time before a candidate passes (15m).")] = None,
+    bake: Annotated[
+        str | None, typer.Option(help="With --follow: how long to observe a candidate before it passes (15m).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Decide from events that both versions scored whether a candidate may be promoted.
 
-    Prints promote, roll back or hold, with reasons. The default time is the last hour. Exit code 0 for promote, else 1.
+    Prints promote, roll back or hold, with reasons. The default time range is the last hour. Exit code 0 for promote, else 1.
     """
     if follow and end is not None:
         raise typer.BadParameter("--follow has no end time; leave --to out", param_hint="--to")
@@ -132,9 +136,9 @@ def _bake_seconds(bake: str | None, follow: bool) -> int:
 def _contestants(
     settings: Settings, window: TimeRange, given: Sequence[ContestVersion | None], follow: bool
 ) -> tuple[dict[Partition, Bounds], Contestants | None]:
-    """Return the offset ranges to read, and the two versions; None if their records do not name two versions.
+    """Return the offset ranges to read, and the two versions, or None if the records do not name two versions.
 
-    With `follow` it waits until they do.
+    With `follow` this function waits until the records name two versions.
     """
     reader = TopicReader(settings.kafka, f"{settings.name}.judge")
     while True:

@@ -1,6 +1,6 @@
 """`scorer labels`: measure the quality of each version by joining scores with labels.
 
-It joins no consumer group and writes to no topic.
+The command joins no consumer group and writes to no topic.
 """
 
 from collections.abc import Sequence

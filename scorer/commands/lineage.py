@@ -91,7 +91,7 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
 
 
 def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str, Any]:
-    """Return the lineage and its recomputation, None if there is none, as the document that `--json` prints.
+    """Return the document that `--json` prints: the lineage, and the recomputed score unless `proof` is None.
 
     A value that is not known is None.
     """

@@ -1,4 +1,4 @@
-"""`scorer offsets`: print or move the committed offsets of the scorers' consumer group, or of their shadow's."""
+"""`scorer offsets`: print or move the committed offsets of the scorers' consumer group, or of the shadow's group."""
 
 from typing import Annotated, NamedTuple
 

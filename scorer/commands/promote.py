@@ -1,6 +1,6 @@
 """`scorer promote` and `scorer rollback`: move the channel of a configuration and notify its scorers.
 
-With --wait they wait until every scorer serves or refuses the version. `model-registry promote` moves the channel only.
+With --wait the commands wait until every scorer serves or refuses the version. `model-registry promote` moves the channel only.
 """
 
 import contextlib
@@ -104,7 +104,8 @@ def _move(
 ) -> None:
     """Move the channel, notify the scorers, wait for them and print the result.
 
-    `wait_seconds` is None to not wait. Raises Exit with code 1 after a timeout, or 3 if a scorer has refused the version.
+    There is no wait if `wait_seconds` is None. Raises Exit with code 1 after a timeout, or 3 if a scorer has refused the
+    version.
     """
     settings = load(config, flags or []).settings
     if request.key is None:

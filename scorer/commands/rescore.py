@@ -36,7 +36,9 @@ def rescore(
     end: To = None,
     version: Annotated[
         str | None,
-        typer.Option("--with", help="The version that scores again, a tag or a digest.", show_default="the channel's"),
+        typer.Option(
+            "--with", help="The version that scores the events again, a tag or a digest.", show_default="the channel's"
+        ),
     ] = None,
     job: Annotated[
         str | None,
@@ -112,7 +114,7 @@ def _resolve(settings: Settings, version: str) -> str:
 def _load_version(settings: Settings, version: str | None) -> Servable:
     """Load the version that scores events again, with the same checks as a scorer.
 
-    It is configured to write corrections. Raises RegistryError, Fatal.
+    The version is configured to write corrections. Raises RegistryError, Fatal.
     """
     package, resolution = pull_version(_with_version(settings, version))
     try:

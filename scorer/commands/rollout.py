@@ -136,7 +136,7 @@ def _verification_lines(verification: Verification) -> Group:
 
 @app.command()
 def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
-    """Run the controller of rollouts until SIGTERM. Of several controllers one leads, and another takes over if it ends."""
+    """Run the controller of rollouts until SIGTERM. One of several controllers leads; another takes over when it ends."""
     from scorer.rollout.controller import process
 
     process.run(load(path, flags or []).settings, path, flags or [], log_level.upper())

@@ -18,7 +18,7 @@ def run(
         typer.Option(help="Worker processes. Default: one per available CPU core, or one per GPU.", min=1),
     ] = None,
     shadow: Annotated[
-        bool, typer.Option("--shadow", help="Score with the candidate in the shadow; write to <output>.shadow.")
+        bool, typer.Option("--shadow", help="Score with the candidate as a shadow, and write to <output>.shadow.")
     ] = False,
     share: Annotated[
         str | None,

@@ -58,8 +58,8 @@ def foreign_members(settings: Settings) -> list[GroupMember] | None:
 def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
     """Return a table with one line of 80 characters per scorer; with `wide` all columns.
 
-    A scorer of the group `name` is listed by its replica only. The column `dead` counts the dead letters since the scorer
-    started. `now` is in Unix seconds.
+    A scorer of the group `name` is listed by its replica id, without the name of the group. The column `dead` counts the dead
+    letters since the scorer started. `now` is in Unix seconds.
     """
     scorer_table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     relevant = {

@@ -1,1 +1,5 @@
-"""The web console: feeds read Kafka and the registry into a state of folds, from which pure views build the pages."""
+"""The web console.
+
+Feeds read Kafka and the registry into the console's state, which consists of folds: summaries that each new record updates.
+Pure views build the pages from the state.
+"""

@@ -1,7 +1,7 @@
 """The actions of the console: move the channel, replay dead letters, and send operators' commands to a rollout's controller.
 
-Actions run one at a time in a separate thread. Each calls the same function as its CLI command. The state records the command
-and the result.
+Actions run one at a time in a separate thread. Each action calls the same function as its CLI command. The console's state
+records the command and the result.
 """
 
 import time
@@ -63,7 +63,7 @@ class ActionRunner:
         self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def rollback(self, actor: str, channel: str, to_revision: int | None, reason: str, revision: int) -> None:
-        """Move the channel back to `to_revision`, None for the previous one, provided that it is still at `revision`."""
+        """Move the channel back to `to_revision` (None: the previous one), provided that the channel is still at `revision`."""
 
         def move(request: MoveRequest) -> ChannelMove:
             return channels.rollback(self._store, channel, request, to_revision=to_revision)

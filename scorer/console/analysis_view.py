@@ -61,7 +61,7 @@ class IntervalBar:
 
     Attributes:
         finding: The result of the rule.
-        tone: The tone of the bar: good if the rule passes, bad if it is broken, and wait otherwise.
+        tone: The name of the bar's colour: `good` if the rule passes, `bad` if it is broken, and `wait` otherwise.
         label: The state of the rule as text.
         left: The x coordinate of the interval's lower bound, clipped to the bar.
         right: The x coordinate of the interval's upper bound, clipped to the bar.
@@ -103,10 +103,10 @@ class AnalysisView:
 
     Attributes:
         psi: The population stability index between both versions' scores; None if it is unknown.
-        ks: The Kolmogorov-Smirnov statistic of these scores; None if it is unknown.
-        dropped: Descriptions of answers that are in no figure, with their counts, the most frequent first.
+        ks: The Kolmogorov-Smirnov statistic of both versions' scores; None if it is unknown.
+        dropped: The reasons why answers are excluded, each with its number of answers, the most frequent first.
         behind: The lag of the analysis in seconds; None if it is unknown.
-        pairs: The largest number of pairs of a rule.
+        pairs: The largest number of pairs that a rule has.
     """
 
     verdict: str

@@ -21,10 +21,10 @@ class ServedVersion:
     """A champion version that scorers serve.
 
     Attributes:
-        scorers: The number of live scorers that serve it.
-        partitions: The number of their partitions.
-        share: The share of all served partitions.
-        tone: The number of its colour.
+        scorers: The number of live scorers that serve the version.
+        partitions: The number of partitions of these scorers.
+        share: These partitions as a share of all served partitions.
+        tone: The number of the version's colour.
     """
 
     version: str
@@ -51,9 +51,10 @@ class ScorerRow:
 
     Attributes:
         state: Running, silent or stopped.
-        outcome: Flipped, waiting or refused in the channel's newest move; empty for a scorer that takes no part in it.
+        outcome: Flipped, waiting or refused in the channel's newest move; empty for a scorer that does not take part in the
+            move.
         reason: Why the scorer has refused the move; empty otherwise.
-        silent: The seconds since its last record.
+        silent: The seconds since the scorer's last record.
     """
 
     scorer: ScorerState
@@ -73,7 +74,7 @@ class ChannelView:
         refusals: Scorers that refused the move, with their reasons.
         served: The champion versions that live scorers serve.
         squares: Partitions with their newest champion versions.
-        squares_left_out: The number of further partitions.
+        squares_left_out: The number of partitions that are not in `squares`.
         flips: The newest version changes of partitions.
         rows: One page of the table of scorers.
         states: The number of scorers by their state.
@@ -93,7 +94,7 @@ class ChannelView:
 
 
 def tones(state: ConsoleState) -> dict[str, int]:
-    """Return a colour number for each version: its index among the registry's versions, so it is the same on every page."""
+    """Return a colour number for each version, its index in the list of known versions. It is the same on every page."""
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}
 

@@ -9,7 +9,7 @@ from scorer.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class CommandLines:
-    """Build command lines for one configuration; `config` is the path of its file as given by the user."""
+    """Build command lines for one configuration; `config` is the path of the configuration file as given by the user."""
 
     settings: Settings
     config: str
@@ -19,12 +19,12 @@ class CommandLines:
         return self._move(["promote", self.config, "--to", version], channel, reason, revision)
 
     def rollback(self, channel: str, to_revision: int | None, reason: str, revision: int) -> str:
-        """Return the command `scorer rollback` to a revision, None for the previous one."""
+        """Return the command `scorer rollback` to the revision `to_revision`; None means the previous revision."""
         chosen = ["--to-revision", str(to_revision)] if to_revision else []
         return self._move(["rollback", self.config, *chosen], channel, reason, revision)
 
     def replay(self, reasons: Sequence[str], *, dry_run: bool) -> str:
-        """Return the command `scorer replay` for these reasons; without reasons it replays all dead letters."""
+        """Return the command `scorer replay` for these reasons; without reasons the command replays all dead letters."""
         chosen = [word for reason in reasons for word in ("--reason", reason)]
         return shlex.join(["scorer", "replay", self.config, *chosen, *(["--dry-run"] if dry_run else [])])
 

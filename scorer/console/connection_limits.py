@@ -1,7 +1,7 @@
 """Limits of the console's HTTP connections: their number, and the time to send a request.
 
-uvicorn limits neither: `limit_concurrency` counts idle connections and then rejects all requests, and its keep-alive time-out
-starts only after a first response and stops at the next received byte.
+uvicorn limits neither of them. Its setting `limit_concurrency` counts idle connections, too, and at the limit all requests are
+rejected. Its keep-alive time-out starts only after a first response and stops at the next received byte.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ READ_SECONDS = 10.0  # for a request's head, since the connection was opened or 
 class BoundedProtocol(H11Protocol):
     """An HTTP protocol that closes a connection if no request arrives within READ_SECONDS.
 
-    Beyond CONNECTIONS connections it closes the one that has been idle for longest. A connection with a response in progress is
-    closed only if there is no idle one, because the response can be a stream of changes that lasts for hours.
+    If more than CONNECTIONS connections are open, the connection that has been idle for longest is closed. A connection with a
+    response in progress is closed only if no connection is idle, because the response can be a stream of changes that lasts for
+    hours.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:

@@ -1,4 +1,4 @@
-"""The decision output of each version: of several named outputs, the one on which the version bases its decision.
+"""The decision output of each version: the one of its named outputs that its decision is made from.
 
 The Kafka feed requests the output of a version and the registry feed looks it up, so neither feed waits for the other.
 """
@@ -22,8 +22,8 @@ class DecisionOutputsFold:
     Attributes:
         names: The name of the decision output of each version that was looked up, by digest; None if it is unknown.
         wanted: The digests of the versions to look up.
-        waiting: The newest held scores of those versions.
-        unknown: The number of scores without a known decision output, by digest.
+        waiting: The newest scores that are held until the decision output of their version is known.
+        unknown: The number of scores whose version has no known decision output, by digest of the version.
     """
 
     names: dict[str, str | None] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class DecisionOutputsFold:
     def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
         """Return the record with its decision output as the score.
 
-        None if the record is held, because the output of its version is still to be looked up.
+        The result is None if the record is held, because the output of its version has not been looked up yet.
         """
         score = record.score
         if not isinstance(score, dict):
@@ -50,9 +50,9 @@ class DecisionOutputsFold:
         return replace(record, score=select_output(score, name))
 
     def resolve(self, digest: str, name: str | None) -> list[CompleteScoreRecord]:
-        """Record the name of a version's decision output (None if unknown), and return the scores that were held for it.
+        """Record the name of a version's decision output (None if unknown), and return the held scores of the version.
 
-        Beyond KEPT versions, the one that was recorded first is forgotten.
+        If more than KEPT versions are recorded, the version that was recorded first is removed.
         """
         self.wanted.discard(digest)
         self.names[digest] = name

@@ -104,7 +104,7 @@ class KafkaFeed:
             self._state.record_error("kafka", text, hint, time.time())
 
     def _begin(self) -> None:
-        """Clear the state that was read from Kafka, except the points of the flow charts, and start at the start offsets."""
+        """Clear the state read from Kafka, except the points of the flow charts, and start reading at the start offsets."""
         fresh = ConsoleState()
         state = self._state
         inputs = self._settings.input.topics
@@ -127,7 +127,7 @@ class KafkaFeed:
     def _start(self, topic: str, partition: int) -> TopicPartition:
         """Return the offset at which to start reading a partition.
 
-        It is the beginning for the topics of status and rollouts, and the offset of the newest records for all other topics.
+        The topics of status and rollouts are read from their beginning, all other topics from their newest records on.
         """
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,

@@ -22,8 +22,8 @@ class LabelQualityFold:
     """Join sampled scores with labels by event id.
 
     At most `most` scores and `most` labels are kept: those with the lowest hashes of their ids. The same limit of the hash
-    applies to scores and labels, so that a late label still finds its score. `unusable` counts labels without an id or an
-    outcome, by reason.
+    applies to scores and labels, so a late label can still be joined with its score. `unusable` counts labels without an id or
+    an outcome, by reason.
     """
 
     most: int = KEPT
@@ -56,7 +56,7 @@ class LabelQualityFold:
     def assessed(self, now: float) -> Assessment | None:
         """Return the quality figures of all versions; None before the first label. `now` is in Unix seconds.
 
-        They are computed again at most every REFRESH_SECONDS.
+        The figures are computed again at most every REFRESH_SECONDS.
         """
         if self.labels and now >= self._next:
             self._assessment = self._assess()

@@ -91,7 +91,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """Return a record of the dead-letter topic for display; without a time in the headers, its time is that of the record."""
+    """Return a record of the dead-letter topic for display; without a time in the headers, it has the record's time."""
     facts = dead_letter_headers.dead_letter_facts(headers)
     value = message.value()
     return DeadLetter(

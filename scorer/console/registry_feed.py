@@ -28,7 +28,7 @@ class RegistryFeed:
         self._thread.start()
 
     def poll_now(self) -> None:
-        """Poll immediately; called after a move by this console."""
+        """Poll immediately; called after this console has moved a channel."""
         self._wake.set()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return a channel; it is read from the registry only if it has moved since the last poll."""
+        """Return a channel; the registry is read only if the channel has moved since the last poll."""
         try:
             validator = self._store.validator(name)
         except NotFound:

@@ -14,7 +14,7 @@ DASH = "\N{EN DASH}"
 
 @functools.cache
 def environment() -> Environment:
-    """Return the environment of this package's templates: it escapes all values and rejects undefined names."""
+    """Return the Jinja environment of the console's templates. It escapes all values and rejects undefined names."""
     loader = PackageLoader("scorer.console")
     templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters = count, seconds, milliseconds, when, short, tone, percent, figure, measured, change, sentence, options

@@ -147,7 +147,7 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """Return the running rollout with its analysis; None unless events were scored by both versions."""
+    """Return the running rollout with its analysis; None unless both versions have scored events."""
     rollout = panel(state, 0.0) if state.rollouts.running is not None else None
     if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:
         return None

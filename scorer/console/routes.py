@@ -122,7 +122,7 @@ class Console:
         )
 
     def scores(self, request: Request) -> Response:
-        """Return the page of the score distributions and the quality."""
+        """Return the page of the versions' score distributions and quality figures."""
         with self.state.lock:
             rows, comparison = views.scores(self.state, self.tag)
             qualities = views.qualities(self.state, self.clock())

@@ -57,8 +57,8 @@ class Histogram:
     """The share of each version's scores in each bin.
 
     Attributes:
-        edges: The edges of the bins, one more than there are bins.
-        shares: By version, the share of its scores in each bin; a version's shares sum to 1.
+        edges: The edges of the bins: one edge more than there are bins.
+        shares: For each version, the share of the version's scores in each bin; the shares of a version sum to 1.
     """
 
     edges: list[float]
@@ -83,7 +83,7 @@ class ScoreDistributionFold:
     def histogram(self) -> Histogram:
         """Return the histogram of all versions.
 
-        Its range is 0 to 1 if it contains all scores, else the range of all scores.
+        The bins cover the range from 0 to 1 if all scores are in this range, otherwise the range of all scores.
         """
         columns = {version: np.array(window.numbers) for version, window in self.windows.items() if window.numbers}
         if not columns:

@@ -12,7 +12,7 @@ from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
-SHORTEST_SECONDS = 1.0  # the shortest time between two records from which a rate is computed, as changes are reported at once
+SHORTEST_SECONDS = 1.0  # the shortest time between two records from which a rate is computed; changes are reported at once
 RUNNING = "running"
 SILENT = "silent"
 NOTHING = VersionStatus("", "", "", 0)
@@ -62,7 +62,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record of the status topic, and return whether it is that of a scorer; `now` is in Unix seconds."""
+        """Add a record of the status topic, and return whether it is a scorer's status; `now` is in Unix seconds."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer
@@ -82,7 +82,7 @@ class ScorerFold:
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
         """Return how far the scorers have applied a channel move.
 
-        It takes into account all partitions that live scorers have had since the first call for this move.
+        All partitions that live scorers have owned since the first call for this move are taken into account.
         """
         if self._move != (move.channel, move.revision):
             self._move = (move.channel, move.revision)

@@ -26,7 +26,7 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """The newest sampled scores, each with its channel revision, its arm, and whether another version answered."""
+    """The newest sampled scores: channel revision, arm (champion or canary), and whether another version answered."""
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 

@@ -1,6 +1,6 @@
 """The state of the console, folded from Kafka records and registry polls.
 
-Feeds write it and requests read it, under one lock.
+Feeds write the state, and HTTP requests read it, under one lock.
 """
 
 import threading
@@ -47,7 +47,7 @@ class Channel:
 
     @property
     def move(self) -> ChannelMove | None:
-        """The move to the current revision; None if the history does not hold it."""
+        """The move to the current revision; None if the history has no such move."""
         return next((move for move in self.moves if move.revision == self.revision), None)
 
 
@@ -152,7 +152,7 @@ class DeadLetterFold:
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """The current error of a source of the console's state, a remedy, and the Unix time in seconds since which it lasts."""
+    """The current error of a data source, a hint for its remedy, and the time of the first failure in Unix seconds."""
 
     text: str
     hint: str
@@ -212,7 +212,7 @@ class ConsoleState:
             self._add(decided)
 
     def add_output(self, digest: str, name: str | None) -> None:
-        """Record the name of a version's decision output, None if unknown, and add the scores that were held for it."""
+        """Record the name of a version's decision output (None if unknown), and add the held scores of the version."""
         for record in self.outputs.resolve(digest, name):
             self._add(record)
         self.changed()
@@ -233,7 +233,7 @@ class ConsoleState:
             self.changed()
 
     def record_action(self, action: Action) -> None:
-        """Record the new state of an action. It acquires the lock, so the caller must not hold it."""
+        """Record the new state of an action. This method acquires the lock, so the caller must not hold it."""
         with self.lock:
             others = [each for each in self.recent_actions if each.number != action.number]
             newest_first = sorted([*others, action], key=lambda each: -each.number)

@@ -25,10 +25,10 @@ class ThroughputPoint:
         lag_records: The lag in records.
         lag_seconds: The lag in seconds; None if unknown.
         scored_p50: The median time from event to score, in ms; None without a score.
-        scored_p99: The 99th percentile of this time, in ms; None without a score.
-        visible_p50: The median time from score to reader, in ms; None without a score.
+        scored_p99: The 99th percentile of the time from event to score, in ms; None without a score.
+        visible_p50: The median time from score to its arrival in the console, in ms; None without a score.
         fill: Events per batch.
-        scoring_ms: The time to score a batch of that size, in ms.
+        scoring_ms: The time to score a batch of `fill` events, in ms.
     """
 
     at: float
@@ -94,9 +94,10 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Return the lag in seconds: of the partitions with a lag, the largest age of the newest sampled event.
+        """Return the lag in seconds.
 
-        0 if no partition has a lag; None if no event of these partitions was sampled.
+        It is the largest age of a partition's newest sampled event, over all partitions that have a lag in records. It is 0 if
+        no partition has a lag, and None if no event of the partitions with a lag was sampled.
         """
         behind = [partition for partition, lag in lags if lag > 0]
         ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]

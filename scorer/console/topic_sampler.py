@@ -1,4 +1,4 @@
-"""Sample a topic: when a number of records is read in a second, skip the records up to the end of the topic."""
+"""Sample a topic: read a limited number of records per second, and skip the other records up to the end of the topic."""
 
 import contextlib
 from dataclasses import dataclass, field

@@ -99,9 +99,9 @@ class CanaryShare:
     """The canary of a channel.
 
     Attributes:
-        keys: Its share of the keys.
+        keys: The canary's planned share of the keys.
         events: The number of sampled events at the channel's revision.
-        measured: Its share of these events; None without events.
+        measured: The canary's share of these events; None without events.
     """
 
     version: str
@@ -111,9 +111,10 @@ class CanaryShare:
 
 
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
-    """Return the distribution of each sampled version, and the shift between the first two; None with fewer than two.
+    """Return the distribution of each sampled version, and the shift between the first two versions.
 
-    The version that the channel `tag` names is the first one, followed by the others from the newest score to the oldest.
+    The version that the channel `tag` names is the first one, followed by the others from the newest score to the oldest. The
+    shift is None with fewer than two versions.
     """
     colours = tones(state)
     channel = state.registry.channels.get(tag)
@@ -181,7 +182,7 @@ def flow_data(state: ConsoleState) -> dict[str, Any]:
 
 
 def regions(state: ConsoleState, now: float) -> list[Region]:
-    """Return a row for each region and each channel that its scorers follow."""
+    """Return a row for each combination of a region and a channel that scorers of the region follow."""
     groups: dict[tuple[str, str], list[Any]] = {}
     for scorer in state.scorers.listed(now):
         groups.setdefault((scorer.status.region, scorer.status.tag), []).append(scorer)

@@ -13,7 +13,7 @@ from publisher.runtime.command_line import Json, print_data
 
 
 def demo(
-    events: Annotated[int, typer.Option(help="The number of flights to replay, at least.", min=100)] = 50_000,
+    events: Annotated[int, typer.Option(help="The minimum number of flights to replay.", min=100)] = 50_000,
     rate: Annotated[float, typer.Option(help="Flights per second.", min=1)] = 2_000.0,
     kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Kill a scorer after three quarters of the flights.")] = True,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Use your broker instead of the embedded one.")] = None,

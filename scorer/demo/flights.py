@@ -1,7 +1,7 @@
 """The events of the demo: real flights from New York in September and October 2013, and their outcomes.
 
-An event holds what is known at departure; `outcomes()` returns whether the flight was late. The data is in a file of
-this folder. deploy/training/demo_dataset creates it and describes its fields.
+An event contains only values that are known at departure; `outcomes()` returns whether the flight was late. The data is in a
+file of this folder. deploy/training/demo_dataset creates it and describes its fields.
 """
 
 import lzma
@@ -29,7 +29,7 @@ def flights(path: Path = EXTRACT) -> Iterator[tuple[Event, bool | None]]:
 
 
 def events() -> Iterator[Event]:
-    """Yield the flights as events, again and again; from the second time on their ids end in `-lap2`, `-lap3` and so on."""
+    """Yield the flights as events in an endless loop; from the second round on, their ids end in `-lap2`, `-lap3` and so on."""
     return (_in_lap(event, lap) for lap in count(1) for event, _ in flights())
 
 
@@ -39,12 +39,12 @@ def lines(limit: int | None = None) -> Iterator[bytes]:
 
 
 def original_id(flight_id: str) -> str:
-    """Return the id of a flight without the ending of its repetition."""
+    """Return the id of a flight without the ending of the round, such as `-lap2`."""
     return flight_id.partition(_LAP)[0]
 
 
 def outcomes() -> dict[str, bool]:
-    """Return whether each flight that arrived was late, by the id of its first repetition."""
+    """Return whether each flight that arrived was late, by its id in the first round."""
     return {str(event["flight_id"]): late for event, late in flights() if late is not None}
 
 

@@ -1,4 +1,4 @@
-"""The demo's processes: the installed commands, each printed as a user would type it. No private entry point."""
+"""Run the demo's processes: only installed commands, each of them printed as a user would type it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ STOP_SECONDS = 20.0
 
 
 def executable(name: str) -> str:
-    """Return the path of the command that is installed beside this interpreter, or else its name, which is searched in PATH."""
+    """Return the path of the command that is installed beside this interpreter, or else its name, to be found in PATH."""
     installed = Path(sys.executable).with_name(name)
     return str(installed) if installed.exists() else name
 

@@ -31,7 +31,7 @@ http: {{listen: "{listen}"}}
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary(TopicSummary):
-    """The audit of the region with the copies: `events` counts the scores to copy, `scored` those that were copied."""
+    """The audit of the region with the copies: `events` counts the scores to copy, `scored` the copied scores."""
 
     latency_before_kill_ms: dict[str, float]
 

@@ -50,7 +50,7 @@ class Demo:
         processes: The running processes by name.
         arrivals: The scores received in the region that scores.
         far_arrivals: The scores received in the region with the copies.
-        killed_at: When a process was killed, in Unix ms; None if none was.
+        killed_at: When a process was killed, in Unix ms; None if no process was killed.
     """
 
     def __init__(self, options: DemoOptions, view: DemoView, sandbox: DemoSandbox) -> None:
@@ -64,7 +64,7 @@ class Demo:
         self.killed_at: int | None = None
 
     def run(self) -> DemoSummary:
-        """Run all steps and return the summary. Raises Fatal if one fails."""
+        """Run all steps and return the summary. Raises Fatal if a step fails."""
         self.make_registry()
         self.start_scorers()
         with contextlib.ExitStack() as cleanup:
@@ -93,7 +93,7 @@ class Demo:
             return self.count(DemoTimes(began, promoted, self.killed_at, ended))
 
     def prepare(self, cleanup: contextlib.ExitStack) -> None:
-        """Start further processes before the replay, and register their end with `cleanup`. Subclasses override this method."""
+        """Start further processes before the replay, and register their clean-up with `cleanup`. Subclasses override this."""
 
     def make_registry(self) -> None:
         """Push both versions and promote the old one."""
@@ -227,13 +227,13 @@ class Demo:
 
 
 def caught_up(arrivals: ReceivedScores, since: int) -> bool:
-    """Return True if the newest score of every partition is of an event sent after `since` (Unix ms), with a low latency."""
+    """Return whether every partition's newest score is for an event sent after `since` (Unix ms) and has a low latency."""
     newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < CAUGHT_UP_MS for _, sent, received in newest.values())
 
 
 def scores_by_version(settings: Settings) -> dict[str, list[tuple[float, bool | None]]]:
-    """Return all scores by version, each with the outcome of its flight or None. Raises Fatal if the topic cannot be read."""
+    """Return all scores by version, each with its flight's outcome (None if unknown). Raises Fatal if a read fails."""
     outcomes = flights.outcomes()
     scores: dict[str, list[tuple[float, bool | None]]] = {}
     for message in read_to_end(settings, settings.output.topic):

@@ -34,7 +34,7 @@ class DemoSandbox:
 
     Attributes:
         settings: The settings in scorer.yaml.
-        servers: The bootstrap servers of each region, the region that scores first.
+        servers: The bootstrap servers of each region, in the order of `DemoOptions.regions`.
     """
 
     folder: Path
@@ -135,7 +135,7 @@ def follow_up_commands(options: DemoOptions, *more: str) -> list[str]:
 def _print_next_commands(
     view: DemoView, folder: Path, servers: Sequence[str], commands: Sequence[str], pids: list[list[int]]
 ) -> None:
-    """Print how to continue and how to stop; `pids` are groups of process ids, which are to be stopped one after the other."""
+    """Print how to continue and how to stop; `pids` are groups of process ids to stop one group after the other."""
     view.step(f"Everything keeps running in {folder}, with Kafka on {' and '.join(servers)}. Commands to try:")
     stop = "; sleep 5; ".join(f"kill {' '.join(map(str, group))}" for group in pids if group)
     for line in (

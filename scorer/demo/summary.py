@@ -11,7 +11,7 @@ from publisher.audit.event_audit import EventReport
 from scorer.demo.flights import auc
 from scorer.demo.score_reader import ReceivedScores, percentiles
 
-# the time around a version change or a kill, in which the largest latency is its pause
+# the time before and after a version change or a kill; its pause is the largest latency of events sent in this time
 BEFORE_MS = 1_000
 AFTER_MS = 10_000
 
@@ -66,7 +66,7 @@ class TopicSummary:
         return {"clean": self.clean, **asdict(self)}
 
     def table(self, title: str = "scores", unit: str = "events") -> Table:
-        """Return the counts as a table; `unit` is what the numbers of events and the throughput count."""
+        """Return the counts as a table; `unit` is the noun for the counted events in the rows of versions and throughput."""
         table = Table("", "", title=title, show_header=False)
         values = asdict(self)
         for name, value in values.items():
@@ -92,7 +92,7 @@ class TopicSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary(TopicSummary):
-    """The summary of the demo's scores, with the counts that only the region that scores has."""
+    """The summary of the demo's scores, with the counts that exist only in the region that scores."""
 
     version_regressions: int
     dead_lettered: int
@@ -154,7 +154,7 @@ def latency(arrivals: ReceivedScores, since: float, until: float = math.inf) -> 
 
 
 def by_version(scores: Mapping[str, list[tuple[float, bool | None]]]) -> dict[str, VersionResult]:
-    """Return the result of each version from its pairs of score and outcome, None for an unknown outcome."""
+    """Return the result of each version from its pairs of score and outcome (None if unknown)."""
     return {version: VersionResult(len(rows), quality(rows)) for version, rows in sorted(scores.items())}
 
 
@@ -167,7 +167,8 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
     """Return the largest latency, in ms, of the events sent around the time `at`.
 
-    Events around a later cause at the time `before` are left out. None if `at` is None or no event was sent then.
+    Events sent around the later time `before` are left out, because another cause may delay them. The result is None if `at` is
+    None or no event was sent around `at`.
     """
     if at is None:
         return None

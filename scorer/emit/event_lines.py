@@ -36,7 +36,7 @@ BINARY = {
 
 
 class Readable(Protocol):
-    """The interface of the input: that of a file opened in binary mode, reduced to `readline`."""
+    """The interface of the input: the method `readline` of a file opened in binary mode."""
 
     def readline(self, size: int, /) -> bytes:
         """Return at most `size` bytes of the next line, including its line end; empty at the end of the file."""
@@ -81,7 +81,7 @@ def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = Fal
         lines: the file.
         kind: the JSON type that each line must have.
         skip: the number of lines to skip.
-        fields: whether to parse also lines of the kind "raw".
+        fields: whether lines of the kind "raw" are parsed, too.
 
     Raises:
         Fatal: A line does not have this JSON type, or is too long (exit code 2).

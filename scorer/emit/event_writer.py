@@ -29,7 +29,7 @@ MAX_RECORD_BYTES = 100_000_000  # the limit of the producer, so high that the li
 class EventWriter:
     """Writes events to a topic and counts their delivery results. One thread makes all calls.
 
-    After an error `write` must not be called again. `close` must always be called, because it completes the counts.
+    After an error `write` must not be called again. `close` must always be called, because only `close` completes the counts.
     """
 
     def __init__(self, settings: Settings, topic: str, confirmations: Confirmations, interruption: Interruption) -> None:

@@ -128,7 +128,7 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 
 
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
-    """Return the value of a record from a field of the event: its text, its JSON, or the bytes that it has in base64.
+    """Return the value of a record from a field of the event: the field's text, JSON, or bytes from base64.
 
     Raises Fatal if the event has no such field, or the field is not base64.
     """

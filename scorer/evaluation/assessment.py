@@ -55,11 +55,11 @@ class Assessment:
     Attributes:
         versions: The figures of each version.
         classes: The names of the classes; None if outcomes are numbers.
-        answered: The number of ids with an answer.
-        labelled: The number of ids with an answer and a label that was not withdrawn.
-        replaced: The number of labels that a newer label of the same id replaced.
+        answered: The number of event ids with an answer.
+        labelled: The number of event ids with an answer and a label that was not withdrawn.
+        replaced: The number of labels that a newer label of the same event id replaced.
         unmatched: The number of labels whose event has no answer.
-        withdrawn: The number of answered ids whose label was withdrawn.
+        withdrawn: The number of event ids with an answer whose label was withdrawn.
         refused: The unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
         undecided: By digest of the version, the number of scores with several named outputs whose deciding output is unknown.
@@ -82,7 +82,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 
     Args:
         answers: All answers, with the names of versions and decisions.
-        answered: The newest of these answers of each event id.
+        answered: The newest answer of each event id.
         labels: All labels.
     """
     newest = labels.rows.newest()

@@ -29,7 +29,7 @@ class NameCodes:
         return list(self._codes)
 
     def code(self, name: str | None) -> int:
-        """Return the number of a text, which is numbered if it is new; NONE for None."""
+        """Return the number of a text, the next free number if the text is new; NONE for None."""
         return NONE if name is None else self._codes.setdefault(name, len(self._codes))
 
 
@@ -39,7 +39,7 @@ class Classes:
 
     Attributes:
         names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
-        ordered: Whether a numeric label k is the k-th class, from 0.
+        ordered: Whether a numeric label k means the k-th class, counted from 0.
         named: Whether the names are those of decisions; otherwise the classes are the outcomes 0 and 1, without names.
     """
 
@@ -48,7 +48,7 @@ class Classes:
     named: bool = True
 
     def number_of(self, value: str | float) -> float | Unusable:
-        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names none."""
+        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS without such a class."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS

@@ -43,7 +43,7 @@ class ComparisonRun:
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
     """Return, by partition, the offset range of the events in the window.
 
-    The `newest` events are kept, evenly over all partitions; None for all events.
+    If `newest` is given, the ranges contain only that number of newest events, evenly over all partitions.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -107,7 +107,7 @@ def compare(
 
 
 class _Timed:
-    """Score batches with both versions and measure the time of each; the version that scores first alternates."""
+    """Score batches with both versions and measure the time of each version; the version that scores first alternates."""
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}

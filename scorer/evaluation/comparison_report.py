@@ -18,7 +18,7 @@ class Limits:
 
     Attributes:
         errors: The share of events that only the candidate dead-letters.
-        flips: Of the events that both versions scored, the share with different decisions.
+        flips: The share of events with different decisions, of all events that both versions scored.
         psi: The population stability index of the scores.
         cost: The candidate's time per event as a multiple of the champion's; None for no limit.
     """

@@ -1,4 +1,4 @@
-"""Find the output on which a version bases its decision, if its scores are objects of several named outputs.
+"""Find the output on which a version bases its decision, if its scores are JSON objects with several named outputs.
 
 The version's signature in the registry names this output; score records do not. Depends on the registry for such scores only.
 """
@@ -34,7 +34,7 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def select_output(score: Any, name: str | None) -> Any:
-    """Return the named output of a score that is an object, or None if it has no such output; return any other score whole."""
+    """Return the output `name` of a score that is an object, None without such an output; return other scores unchanged."""
     return score.get(name) if isinstance(score, dict) else score
 
 

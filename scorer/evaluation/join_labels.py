@@ -34,10 +34,10 @@ Spans = dict[Partition, Bounds]
 
 
 def measure(settings: Settings, window: TimeRange) -> tuple[Assessment, Spans]:
-    """Assess all versions on the events of a window of score timestamps; also return the offset ranges that were read.
+    """Assess all versions on the scores whose timestamps are in the window; also return the offset ranges that were read.
 
     Raises:
-        Fatal: With code 2 if no topic of labels is configured, or if it does not exist.
+        Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.
         RegistryError: If scores have several outputs and the registry is unavailable.
     """
     labels_topic(settings)
@@ -62,7 +62,7 @@ def labels_topic(settings: Settings) -> str:
     """Return the configured topic of labels.
 
     Raises:
-        Fatal: With code 2 if none is configured.
+        Fatal: With code 2 if no topic of labels is configured.
     """
     if settings.labels.topic is None:
         raise Fatal("labels.topic is not set: the outcomes of events are unknown", HINT, USAGE)
@@ -111,7 +111,7 @@ def labels_of(settings: Settings) -> Callable[[Message], Label | Unusable]:
 def _spans(bus: TopicReader, topic: str, window: TimeRange) -> Spans:
     """Return the offset ranges that may hold scores of the window.
 
-    They extend to the log ends, because the timestamps are those of the events and may be out of order.
+    The ranges extend to the log ends, because a score has the timestamp of its event, and timestamps may be out of order.
     """
     spans = bus.spans(bus.partitions([topic]))
     if window.from_ms is None:

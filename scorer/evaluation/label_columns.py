@@ -15,7 +15,7 @@ from scorer.evaluation.class_names import Classes, NameCodes
 from scorer.evaluation.label_record import Label, Unusable
 from scorer.evaluation.latest_by_id import Ids, NewestRows, RowsById
 
-WIDEST = 100  # the longest list of numbers that is stored as a score; of an event with a longer list only the decision counts
+WIDEST = 100  # the longest list of numbers that is stored as a score; for a longer list, only the decision is stored
 
 
 class AnswerColumns:
@@ -82,10 +82,10 @@ class RecordPosition(NamedTuple):
 
 @dataclass
 class Refusals:
-    """The labels that were refused, so that they do not count: their number by reason.
+    """The refused labels, which do not count, by reason.
 
-    For each reason it keeps the lowest position of such a label and an explanation. The result does not depend on the order of
-    the partitions.
+    For each reason, this class keeps the number of labels, the lowest position of such a label, and an explanation. The result
+    does not depend on the order of the partitions.
     """
 
     counts: Counter[Unusable] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""Parse a record of the topic of labels: the id of an event and its outcome, or the reason why it has neither. Pure."""
+"""Parse a record of the topic of labels: the id of an event and its outcome, or the reason why the record is unusable. Pure."""
 
 import math
 from collections.abc import Callable
@@ -45,7 +45,7 @@ LabelReader = Callable[[bytes | None, bytes | None, Parts], Label | Unusable]
 
 
 def reader(settings: LabelSettings) -> LabelReader:
-    """Return a function that parses records by these settings; it raises no exception, whatever a record contains."""
+    """Return a function that parses records by these settings; the function raises no exception, whatever a record contains."""
     path = json_path.parse(settings.value)
     id_path = None if settings.id == KEY or settings.id.startswith(HEADER) else json_path.parse(settings.id)
 
@@ -98,7 +98,7 @@ def _label(id_: str, value: Any) -> Label | Unusable:
 
 
 def _id(value: Any) -> str | None:
-    """Return an id as text, as event ids are; None unless it is a text or an integer below 2^64 in size."""
+    """Return an id as text, in the form of event ids; None unless the id is a text or an integer between -2^64 and 2^64."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64 else None

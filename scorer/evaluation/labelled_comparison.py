@@ -23,7 +23,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers of champion and candidate to the events that both scored; about 100 bytes per event."""
+    """The answers of champion and candidate to the events that both scored, stored in about 100 bytes per event."""
 
     def __init__(self, region: str) -> None:
         self._region = region
@@ -37,7 +37,7 @@ class BothAnswers:
         champion: comparison.EventAnswers,
         candidate: comparison.EventAnswers,
     ) -> None:
-        """Add the answers of both versions to events of a partition; events that one of them did not score are left out."""
+        """Add the answers of both versions to events of a partition; an event counts only if both versions scored it."""
         rows = (champion.scored() & candidate.scored()).nonzero()[0].tolist()
         named = [
             event_id(

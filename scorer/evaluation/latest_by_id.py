@@ -45,7 +45,7 @@ class NewestRows:
         return len(self.ids)
 
     def contains(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return for each of m ids whether a row has it, (m,); for an absent id it is True with a probability of 2^-64."""
+        """Return for each of m ids whether a row has the id, (m,); an absent id gives True with a probability of 2^-64."""
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -53,7 +53,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices of the ids that both tables have, (k,) each: those in this table, and those in `other`."""
+        """Return the row indices of the ids that both tables have, (k,) each: first in this table, then in `other`."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -63,8 +63,8 @@ class NewestRows:
 class RowsById:
     """Rows with ids in the order of reading, from which `newest` selects one row per id.
 
-    The newest row of an id is the last one of its partition. If several partitions have rows of the id, it is the one with the
-    latest time.
+    The newest row of an id is the last one of its partition. If several partitions have rows of the id, the newest row is the
+    one of these rows with the latest time.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The scores from `low` to `high`: their number, the mean `score`, and the share `true` of positive outcomes."""
+    """The scores from `low` to `high`: their number `count`, their mean `score`, and the share `true` of positive outcomes."""
 
     low: float
     high: float
@@ -22,9 +22,10 @@ class Bin:
 
 
 def auc(scores: Numbers, true: Truth) -> float | None:
-    """Return the area under the ROC curve, ties as half (Mann and Whitney, 1947).
+    """Return the area under the ROC curve, ties counted as half (Mann and Whitney, 1947).
 
-    It is the probability that a positive event scores higher than a negative one; None if all outcomes are the same.
+    It is the probability that a positive event has a higher score than a negative event. The result is None if all outcomes are
+    the same.
     """
     positive = int(true.sum())
     negative = int((~true).sum())
@@ -73,8 +74,8 @@ def calibration(scores: Numbers, true: Truth) -> list[Bin]:
 def calibration_error(bins: list[Bin]) -> float | None:
     """Return the expected calibration error; None without bins.
 
-    It is the distance between mean score and share of positive outcomes in each bin, weighted by the bin's number of scores.
-    Naeini and others, Obtaining well calibrated probabilities using Bayesian binning (2015).
+    It is the mean distance between the mean score and the share of positive outcomes of a bin, weighted by the number of scores
+    in each bin. Naeini and others, Obtaining well calibrated probabilities using Bayesian binning (2015).
     """
     total = sum(each.count for each in bins)
     return sum(each.count * abs(each.score - each.true) for each in bins) / total if total else None

@@ -17,7 +17,7 @@ from scorer.evaluation.score_pair_sample import PairSample
 
 LARGEST = 20  # the number of largest differences that are kept with their events
 EXAMPLES = 5  # events that are kept for each reason of dead letters that only the candidate writes
-SAMPLE = 200_000  # pairs of scores of which the distributions are compared: their standard error is below 0.003
+SAMPLE = 200_000  # pairs of scores whose distributions are compared, with a standard error below 0.003
 
 
 class Event(NamedTuple):
@@ -123,7 +123,8 @@ class Differences:
     def drift(self) -> tuple[float | None, float | None]:
         """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
 
-        If scores are not single numbers, the PSI is that of the decisions and KS is None. Without decisions, both are None.
+        If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
+        decisions either, both are None.
         """
         pairs = self._pairs.pairs()
         if pairs.shape[1]:

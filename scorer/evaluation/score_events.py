@@ -78,7 +78,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store the scores in `results`; they belong to the decoded events from index `start` on."""
+    """Store the scores in `results`; the scores belong to the decoded events from index `start` on."""
     rows = decoded.rows[start:]
     encoded = scores.encoded()
     decisions = scores.decisions()

@@ -18,7 +18,7 @@ TONES = {
     "mark": "#b3541e",
     "none": "none",
 }
-"""The colour of each tone in a plot file. Each tone is also a class of the parts."""
+"""The colour of each tone in a plot file. Each tone is also a CSS class of the parts."""
 DARKEST = 0.45  # opacity of the darkest cell: its text is still readable
 PERCENT_FROM = 44.0  # minimum height in pixels of a cell that also shows its share
 
@@ -33,14 +33,14 @@ def picture(width: int, height: int, parts: Iterable[str]) -> str:
 def text(
     x: float, y: float, content: str, *, anchor: str = "start", weight: str = "normal", size: int = 12, tone: str = "ink"
 ) -> str:
-    """Return a text of one line; unprintable characters are replaced."""
+    """Return an SVG text of one line; unprintable characters are replaced."""
     style = f'text-anchor="{anchor}" font-weight="{weight}" font-size="{size}" class="{tone}" fill="{TONES[tone]}"'
     plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in content)
     return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(plain)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, tone: str = "line", width: float = 1) -> str:
-    """Return a straight line."""
+    """Return a straight line as SVG."""
     place = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {place} class="stroke {tone}" stroke="{TONES[tone]}" stroke-width="{width}"/>'
 
@@ -50,7 +50,7 @@ def matrix(
 ) -> Iterator[str]:
     """Yield the parts of a matrix of counts, `side` pixels wide, with row names at the left and column names above.
 
-    A cell is the darker, the larger its share of its row.
+    A cell with a larger share of its row is darker.
     """
     wide = side / len(columns)
     high = side / len(rows)

@@ -61,7 +61,7 @@ class Lineage:
         instead_of: The cut-over record of the canary that should have answered but failed; None if there is none.
         move: The channel move that deployed the version; None if it is unknown.
         signer: The signer of the version; None if it is unknown.
-        bucket: The bucket of the event's key in the traffic split, of 10,000; None without a canary.
+        bucket: The number of the bucket, of 10,000, that the traffic split assigns to the event's key; None without a canary.
         corrections: The corrections of the answer.
         missing: For each value that could not be read, its name and the reason, as a text.
     """
@@ -81,7 +81,7 @@ class Lineage:
 def place_of(text: str, settings: Settings) -> InputPosition | None:
     """Parse a position: `topic[3]@17`, `topic/3/17`, or the position in a header; None for other texts.
 
-    It is None, too, if the position is in another region or in a topic that is not an input topic.
+    The result is also None if the position is in another region or in a topic that is not an input topic.
     """
     topic, _, rest = text.rpartition("[")
     number, _, offset = rest.partition("]@")

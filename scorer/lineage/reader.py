@@ -136,7 +136,7 @@ class LineageReader:
             lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> InputPosition:
-        """Return the position of the event with this id, as its last score in the window states, or else its last dead letter.
+        """Return the position of the event with this id, from its last score in the window, or else from its last dead letter.
 
         Raises:
             Fatal: With code 2 if no answer has this id.
@@ -192,7 +192,7 @@ class LineageReader:
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
         """Return the dead letter of the event, or else its score; None if neither is found.
 
-        The score is searched in the range of a binary search first, which relies on the order of the events, then in all
+        The score is first looked up by a binary search, which relies on the order of the events, and then searched in all
         offsets since the event's time.
         """
         letters = self._settings.dead_letter.topic
@@ -207,7 +207,7 @@ class LineageReader:
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
         """Return the offset of the next score of an event in the partition of `place`, and the offset of that event.
 
-        None if the NEAR offsets from `start` on hold no such score.
+        The result is None if the NEAR offsets from `start` on hold no such score.
         """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:

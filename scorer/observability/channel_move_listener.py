@@ -40,7 +40,7 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether a call must be made now, which covers all requests so far. A True result clears the requests."""
+        """Return whether a call must be made now. The call covers all requests so far, so True clears the requests."""
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False

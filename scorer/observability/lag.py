@@ -1,10 +1,10 @@
 """Compute the lag of a partition's scores in seconds. Pure: the caller passes `now_ms`.
 
 The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
-answered event was written, when the end of the partition was last reached with all events answered, and when no record last
-waited. A reader of committed records also reaches the end, the last stable offset, while a transaction is open behind it.
-Therefore a producer that aborts its transactions causes no lag in seconds. Nor does the first event after a quiet hour. A
-partition whose events are never answered does have a lag.
+answered event was written, when the end of the partition was last reached with all events answered, and when the partition last
+had no waiting records. A reader of committed records also reaches the end, the last stable offset, while a transaction is open
+behind it. Therefore a producer that aborts its transactions causes no lag in seconds. The first event after a quiet hour causes
+no lag either. A partition whose events are never answered does have a lag.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of a scorer: in base units, with bounded labels. They are updated per batch, never per event."""
+"""The Prometheus metrics of a scorer: in base units, with bounded labels. Metrics are updated per batch, never per event."""
 
 import logging
 import time
@@ -139,7 +139,7 @@ class Metrics:
         self.dead_letters = LabelledCounter("scorer_dead_letters", "Dead letters by reason.", "reason", at)
         self.swaps = Counter("scorer_swaps", "Version changes between two batches.", registry=at)
         canaried = (
-            "Events in the canary's share of the keys, by the reason of the champion's answer; none: the candidate answered."
+            "Events in the canary's share of the keys, by the reason why the champion answered; none: the candidate answered."
         )
         self.canaried = Counter("scorer_canary_events", canaried, ["fallback"], registry=at)
         skipped_events = "Events that a shadow skipped because its lag exceeded shadow.max_lag_seconds."
@@ -196,7 +196,10 @@ class Metrics:
     def batch(
         self, events: int, limited: str, outcomes: Mapping[str, int], reasons: Mapping[str, int], stages: Mapping[str, float]
     ) -> None:
-        """Count a published batch: its limit, events by outcome, dead letters by reason, and seconds by stage."""
+        """Count a published batch: what limited its size, events by outcome, dead letters by reason, and seconds by stage.
+
+        A stage is a processing step of the batch, such as decoding.
+        """
         self.batches.inc()
         self.batch_events.observe(events)
         self.limited.add({limited: 1})
@@ -205,7 +208,7 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """Count the canary's `events` of a batch, of which the champion answered `fallbacks`, by reason."""
+        """Count a batch's events in the canary's share; `fallbacks` counts those answered by the champion, by reason."""
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for reason, count in fallbacks.items():
             self.canaried.labels(reason).inc(count)

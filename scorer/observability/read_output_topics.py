@@ -32,7 +32,7 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
     Args:
         settings: the scorer's settings.
         dead: whether to read dead letters instead of scores.
-        from_beginning: whether to start at the oldest record also if `follow`; by default `follow` starts at the end.
+        from_beginning: whether to start at the oldest record. Without it, `follow` starts at the end.
         follow: whether to wait for further records without end. Otherwise all records up to the current end are read, and
             yielded in the order of their timestamps.
 
@@ -67,7 +67,7 @@ def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Ite
 
 
 def score_lines(messages: Iterable[Message], as_json: Callable[[bytes], bytes]) -> Iterator[bytes]:
-    """Yield score records as JSON lines; log and skip unreadable ones.
+    """Yield score records as JSON lines; log and skip unreadable records.
 
     Raises:
         Fatal: All records are unreadable.

@@ -24,7 +24,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 
 class VersionStatus(msgspec.Struct, frozen=True):
-    """A version that a scorer serves, and the revision of the channel that it is served for."""
+    """A version that a scorer serves, and the channel revision that names the version."""
 
     model: str
     version: str
@@ -88,7 +88,7 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a status record; None for a notice, a tombstone, unreadable bytes, or a record of another scorer than its key."""
+    """Parse a status record; None for a notice, a tombstone, unreadable bytes, or a key other than the field `scorer`."""
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)

@@ -30,7 +30,7 @@ class RescoreChunk:
     Attributes:
         selected: The selected records. Records of one partition are in the order of offsets.
         reached: The offset after the last record of the chunk, by partition.
-        counts_by_partition: The counts of the records by result, by partition.
+        counts_by_partition: For each partition, the counts of its records by result.
         unreadable: The partition and offset of each record that cannot be decoded.
         scanned: The number of all records, selected or not.
     """

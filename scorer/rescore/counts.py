@@ -15,7 +15,7 @@ class RescoreCounts(msgspec.Struct):
         not_retained: The selected records whose event is no longer in the input topic.
         refused: The selected records whose event the new version would dead-letter, by reason.
         unfit: The records that cannot be decoded, or whose event cannot be identified.
-        unread: The offsets of score records that retention deleted before the job reached them.
+        unread: The number of offsets that retention deleted before the job reached them.
     """
 
     corrected: int = 0
@@ -26,7 +26,7 @@ class RescoreCounts(msgspec.Struct):
     unread: int = 0
 
     def add(self, other: "RescoreCounts") -> None:
-        """Add the counts of `other` to these."""
+        """Add the counts of `other` to these counts."""
         self.corrected += other.corrected
         self.others += other.others
         self.not_retained += other.not_retained

@@ -11,7 +11,7 @@ GAP = 20_000  # offsets between two wanted events that are read rather than skip
 
 
 def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Return the ranges [from, to) of offsets to read in a partition, so that they cover the wanted offsets. Pure."""
+    """Return the ranges [from, to) of offsets that a reader of the wanted offsets of a partition must read. Pure."""
     ranges: list[tuple[int, int]] = []
     for offset in sorted(wanted):
         if ranges and offset - ranges[-1][1] < GAP:

@@ -51,7 +51,7 @@ class UncorrectedScores:
     examples: list[str] = field(default_factory=list)
 
     def example(self, text: str) -> None:
-        """Add the reason of one record, unless there are EXAMPLES of them already."""
+        """Add the reason of one record, unless there are EXAMPLES reasons already."""
         if len(self.examples) < EXAMPLES:
             self.examples.append(text)
 
@@ -135,7 +135,7 @@ class ChunkRescorer:
         return corrections
 
     def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
-        """Return the new score or dead letter for a score record, or the reason why the event is not that of the record."""
+        """Return the new score or dead letter for a score record, or the reason why the event does not belong to the record."""
         answer = scored.slots[slot]
         record = given.record
         if event_ms != record.event_ms:

@@ -1,7 +1,7 @@
 """How far the scorers have applied a move of their channel, according to their status records. Pure.
 
-A scorer has `flipped` if it serves the move's revision, has `refused` if it rejected a version of the move, and else is
-`waiting`.
+A scorer has `flipped` if it serves the move's revision, has `refused` if it rejected a version of the move, and is `waiting`
+otherwise.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,17 @@ FLIPPED = "flipped"
 REFUSED = "refused"
 WAITING = "waiting"
 SCORERS = 10_000  # the largest number of scorers of one status topic
-RECORD_BYTES = 16_000_000  # the largest total size of their last records
+RECORD_BYTES = 16_000_000  # the largest total size of the last records of all scorers
 WANTED_PARTITIONS = 100_000  # the largest number of partitions that a move waits for
 
 V = TypeVar("V")
 
 
 class NewestScorers(dict[str, V]):
-    """One value per scorer, limited to the scorers with the newest records, since any writer can invent scorers.
+    """One value per scorer, limited to the scorers with the newest records.
 
-    Beyond SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed. A removed scorer that still runs
+    The limit is needed because every process with write access to the status topic can report scorers that do not exist. Beyond
+    SCORERS scorers or RECORD_BYTES bytes, the scorer with the oldest record is removed. A removed scorer that still runs
     returns with its next heartbeat.
     """
 
@@ -72,7 +73,7 @@ class MoveProgress:
     Attributes:
         outcome: FLIPPED, REFUSED or WAITING.
         scorers: The progress of each live scorer.
-        missing: The partitions that a live scorer has had since the move and that none has now.
+        missing: The partitions that a live scorer has owned since the move, and that no live scorer owns now.
     """
 
     outcome: str
@@ -95,7 +96,7 @@ class Fleet:
         """Apply a record of the status topic.
 
         Returns:
-            The status and the time at which the scorer was alive (Unix seconds); None if the record is not that of a scorer.
+            The status and the time at which the scorer was alive (Unix seconds); None if the record is not a scorer's status.
         """
         if (record := read(key, value)) is None:
             return None
@@ -125,12 +126,12 @@ def move_progress(move: ChannelMove, fleet: Fleet, wanted: set[Partition], now: 
     """Return how far the live scorers that follow the move's channel have applied the move.
 
     The outcome is `flipped` if every scorer serves the move's revision or a later one. It is `refused` if no scorer waits and
-    at least one has refused. It is `waiting` otherwise, and whenever a wanted partition has no scorer.
+    at least one scorer has refused the move. It is `waiting` otherwise, and whenever a wanted partition has no scorer.
 
     Args:
         move: The move.
         fleet: The last records of the scorers.
-        wanted: All partitions that a live scorer has had since the move.
+        wanted: All partitions that a live scorer has owned since the move.
         now: The time in Unix seconds.
     """
     scorers = tuple(_scorer_progress(move, record) for record in fleet.live(now, move.channel))
@@ -147,7 +148,7 @@ def live_partitions(move: ChannelMove, fleet: Fleet, now: float) -> set[Partitio
 
 
 def add_partitions(wanted: set[Partition], partitions: Iterable[Partition]) -> None:
-    """Add a live scorer's partitions to the wanted ones, up to a limit that no real topic reaches."""
+    """Add `partitions` to `wanted`, unless it has WANTED_PARTITIONS partitions already."""
     for partition in partitions:
         if len(wanted) >= WANTED_PARTITIONS:
             return

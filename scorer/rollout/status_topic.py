@@ -1,4 +1,4 @@
-"""The scorers' status topic: read it to follow a move, and write it to notify scorers of a move.
+"""Read the scorers' status topic to follow a channel move, and write to the topic to notify scorers of a move.
 
 The clocks of the scorers and of this machine are assumed to agree within `STALE_SECONDS`. A scorer whose record arrives while
 this process runs counts as live regardless of its clock.
@@ -49,7 +49,7 @@ class StatusTopic:
         self._following.close()
 
     def wait_for_flips(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Poll until every scorer has flipped or refused, or for `seconds`; call `changed` with each new progress."""
+        """Poll until every scorer has applied or refused the move, or for `seconds`; call `changed` with each new progress."""
         deadline = time.time() + seconds
         reported = None
         while True:
@@ -61,7 +61,7 @@ class StatusTopic:
                 return verdict
 
     def poll(self, move: ChannelMove, seconds: float = 0.0) -> MoveProgress:
-        """Return the progress of a move after the records that arrive within `seconds`."""
+        """Read the records that arrive within `seconds`, and return the progress of a move."""
         for message in self._following.poll(seconds):
             self._fleet.update(message.key(), message.value(), time.time())
         now = time.time()

@@ -1,6 +1,6 @@
 """Creation of example records from example events, as producers write them.
 
-An example event contains the value of every field at the field's path, also of fields that a record holds outside its value.
+An example event contains the value of every field at the field's path, even if a record holds the field outside its value.
 """
 
 from collections.abc import Mapping
@@ -26,10 +26,10 @@ class ExampleRecord:
 
 
 def create_example_record(signature: Signature, event: Mapping[str, Any]) -> ExampleRecord:
-    """Create the record of one example event, whose value is the event as a JSON object.
+    """Create the record of one example event.
 
-    Fields with another source are also written there: to the key, the timestamp or headers. If no field is read from inside the
-    value, a field that is the whole value replaces the JSON object.
+    The record's value is the event as a JSON object. A field whose source is the key, the timestamp or a header is also written
+    to that source. If no field is read from inside the value, a field that is the whole value replaces the JSON object.
     """
     record = ExampleRecord(orjson.dumps(event))
     is_whole_value = not field_sources.only_value_fields(signature).fields

@@ -1,7 +1,7 @@
 """Generation of schemas for producers from a signature. An event that conforms to the schema is valid for the version.
 
 Each type is the narrowest type that holds every value of the dtype, except for uint64 in Avro, which has only a signed long.
-Protobuf fields have presence, so that zero and absent differ. Their numbers follow the order of the signature, so new fields
+Protobuf fields have presence, so that zero and absent differ. Field numbers follow the order of the signature, so new fields
 belong at the end. Arrays with a shape are flat in Avro and Protobuf; JSON allows flat and nested arrays. Binary fields are
 bytes, in JSON base64 text. Only JSON Schema limits the length of arrays of varying length. Fields with paths are in nested
 objects, records and messages.
@@ -176,7 +176,7 @@ def _json(field: InputField) -> dict[str, Any]:
 
 
 def _base64(field: InputField) -> dict[str, Any]:
-    """Return the JSON Schema of a binary field: base64 text of the field's length, or of at most that length if it varies."""
+    """Return the JSON Schema of a binary field: base64 text of the field's length, or shorter if the length varies."""
     length = -(-binary_fields.size(field) // 3) * 4 if field.array else None
     bounds = {} if length is None else {"minLength": 0 if field.varies else length, "maxLength": length}
     return {"type": "string" if field.required else ["string", "null"], "contentEncoding": "base64", **bounds}

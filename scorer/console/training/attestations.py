@@ -1,7 +1,7 @@
-"""The attestations of one version: of each type of document, the one to show. Pure.
+"""Select the attestations of one version to show: one for each type of document. Pure.
 
-A document signed by a trusted key takes precedence over claims, which every user with write access to the registry can add.
-Among equally trusted documents the last listed one is shown.
+A document signed by a trusted key takes precedence over a claim, a document that no trusted key signed. Every user with write
+access to the registry can add claims. Among equally trusted documents the last listed one is shown.
 """
 
 import re
@@ -26,8 +26,10 @@ class AttestedDocument(Generic[Document]):
 
     Attributes:
         type: The predicate type of the attestation.
-        document: The document; None if it is unreadable, for the reason in `fault`.
-        key_id: The trusted key that signed the document; None for a claim, for the reason in `unverified`.
+        document: The document; None if it is unreadable.
+        fault: Why the document is unreadable; otherwise empty.
+        key_id: The trusted key that signed the document; None for a claim.
+        unverified: Why the document is a claim; otherwise empty.
         others: The number of further attestations of this type.
     """
 
@@ -55,7 +57,7 @@ class VersionAttestations:
 
     Attributes:
         fault: The reason why the attestations cannot be read; empty if they can.
-        attested: The time of the first attestation in UTC. It comes from the registry, and no signature covers it.
+        attested: The time of the first attestation in UTC. The time comes from the registry, and no signature covers it.
     """
 
     version: str
@@ -82,8 +84,8 @@ class AttestationLibrary:
 
     Attributes:
         left_out: The number of older versions that are not read.
-        read: Whether all of these versions were read once.
-        trusting: Whether a policy lists keys; otherwise nothing can be verified.
+        read: Whether all of these versions were read at least once.
+        trusting: Whether a policy lists trusted keys; without trusted keys no document can be verified.
     """
 
     versions: tuple[VersionAttestations, ...] = ()
@@ -100,7 +102,7 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Keep an attestation unless it is of another type than the documents, or a claim while a verified one is kept."""
+        """Keep an attestation of a known document type, unless it is a claim and a verified one of its type is kept already."""
         if attestation.type not in documents.TYPES:
             return
         self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1

@@ -1,7 +1,7 @@
 """The documents that a training run attests: provenance, evaluation and comparison, as far as the console shows them.
 
-Every user with write access to the registry can write them, so every text, list and number is bounded. Other keys are ignored.
-deploy/training/README.md describes the documents.
+Every user with write access to the registry can write such documents, so every text, list and number is bounded. Keys that are
+not declared here are ignored. deploy/training/README.md describes the documents.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference on a slice: the rows in which the field `field` has the value `value`; `rows` is their number."""
+    """The difference on a slice, which has the `rows` rows whose field `field` has the value `value`."""
 
     field: Text
     value: Scalar
@@ -127,7 +127,13 @@ class TrialScore(msgspec.Struct, frozen=True):
 
 
 class SearchRung(msgspec.Struct, frozen=True):
-    """One rung of the search: the trials that were trained for `budget` trees or epochs, and those `kept` for the next rung."""
+    """One rung of a successive-halving search.
+
+    Attributes:
+        budget: The number of trees or epochs that each trial was trained for.
+        trials: The trials with their scores.
+        kept: The numbers of the trials that continue in the next rung.
+    """
 
     budget: Count
     trials: Annotated[list[TrialScore], Meta(max_length=MAX_TRIALS)] = []
@@ -141,7 +147,7 @@ class SearchTrial(msgspec.Struct, frozen=True):
 
 
 class BestTrial(msgspec.Struct, frozen=True):
-    """The trial that was selected, with its parameters and the budget of trees or epochs of its score."""
+    """The selected trial: its parameters, its score, and the number of trees or epochs (`budget`) of that score."""
 
     trial: Count
     score: Number | None = None
@@ -150,9 +156,9 @@ class BestTrial(msgspec.Struct, frozen=True):
 
 
 class SearchDocument(msgspec.Struct, frozen=True):
-    """A hyperparameter search by rungs.
+    """A hyperparameter search by successive halving.
 
-    The search trained `spent` trees or epochs in total. Without stopping trials early, it would have trained `unstopped`.
+    The search trained `spent` trees or epochs in total. If it had not stopped trials early, it would have trained `unstopped`.
     """
 
     metric: Text = ""
@@ -199,7 +205,7 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The annotations of an input: the offset range of a partition, or the version and revision of a model."""
+    """The annotations of an input: the offset range of a partition, or a model's version and channel revision."""
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")

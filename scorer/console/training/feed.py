@@ -28,7 +28,7 @@ SOURCE = "attestations"
 
 @dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """The attestations of a version, with its referrers and the trusted keys at the time when they were read.
+    """The attestations of a version, with the version's referrers and the trusted keys when the attestations were read.
 
     `listed`, the digests of the referrers, is None if they could not be listed.
     """
@@ -65,7 +65,7 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check now: the newest, RECENT of the others in turn, and those never read with these keys."""
+        """Return the versions to check now: the RECENT newest, RECENT others in turn, and all not yet read with these keys."""
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
         self._turn = (self._turn + RECENT) % len(later) if later else 0

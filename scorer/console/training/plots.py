@@ -22,7 +22,7 @@ Point = tuple[float, float]
 
 
 def rungs(search: SearchDocument, unit: str = "trees") -> str:
-    """Plot the scores of the trials of each rung; filled dots continue in the next rung, or are the best trial of the last."""
+    """Plot each rung's trials by score. A filled dot is a trial that continues, or the best trial in the last rung."""
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:

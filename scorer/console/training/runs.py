@@ -32,12 +32,15 @@ TONES = {"passed": "good", "refused": "bad", "same": "wait", UNREADABLE: "bad", 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceBar:
-    """The confidence interval of a metric's difference as a bar; larger is better. x coordinates are from 0 to WIDTH.
+    """The confidence interval of a metric's difference as a bar; x coordinates are from 0 to WIDTH.
+
+    A larger difference is better.
 
     Attributes:
         difference: The difference with its interval.
         margin: The margin; None without a margin.
-        tone: Good if the lower bound is at or above the negative margin, bad if it is below, and wait without a margin.
+        tone: The name of the bar's colour: `good` if the lower bound is at or above the negative margin, `bad` if it is below,
+            and `wait` without a margin.
         left: The x coordinate of the lower bound.
         right: The x coordinate of the upper bound.
         mean: The x coordinate of the difference.
@@ -57,7 +60,7 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class VersionPromotion:
-    """A channel move to the version.
+    """A channel move that gives the version a role.
 
     Attributes:
         by_run: Whether the training run itself made the move.
@@ -99,9 +102,9 @@ class TrainingRun:
         verified: Whether a trusted key signed the verdict.
         because: The reason for the verdict, as a sentence.
         failed: The names of the rules that did not pass.
-        promotions: The channel moves to the version.
+        promotions: The channel moves that give the version a role.
         warnings: Contradictions between the documents and the channels.
-        trusting: Whether a policy lists keys with which the verdict could be verified.
+        trusting: Whether a policy lists trusted keys, so that a verdict can be verified.
     """
 
     attestations: VersionAttestations
@@ -123,13 +126,13 @@ class TrainingRun:
 
     @property
     def tone(self) -> str:
-        """The tone of the verdict: good, bad, wait or plain. A claim that is not verified is never good."""
+        """The name of the verdict's colour: good, bad, wait or plain. An unverified verdict is never good."""
         tone = TONES[self.verdict]
         return self.claim_tone if tone == "good" and not self.verified else tone
 
     @property
     def claim_tone(self) -> str:
-        """The tone of an unverified claim: wait if a trusted key could have verified the claim, else plain."""
+        """The name of the colour of an unverified verdict: wait if the policy lists trusted keys, else plain."""
         return "wait" if self.trusting else "plain"
 
     @property

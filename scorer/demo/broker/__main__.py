@@ -1,4 +1,4 @@
-"""`python -m scorer.demo.broker`: run a broker and write the archive of the Java classes that it loads."""
+"""`python -m scorer.demo.broker`: run a broker and write the archive of the Java classes that the broker loads."""
 
 import os
 import signal
@@ -18,9 +18,11 @@ RESPONSE_SECONDS = 60.0
 
 
 def record_archive(path: Path) -> None:
-    """Run a broker, and write the archive of the Java classes that it loads. Raises BrokerUnavailable.
+    """Run a broker, and write the archive of the Java classes that the broker loads.
 
-    Raises OSError if Java wrote no archive.
+    Raises:
+        BrokerUnavailable: If the broker does not start.
+        OSError: If Java wrote no archive.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")

@@ -1,6 +1,7 @@
 """The archive of Kafka's loaded and linked Java classes (an AOT cache), which halves the start time of a broker.
 
-`python -m scorer.demo.broker` writes it: 70 MB in the user's cache. Brokers start without it too.
+`python -m scorer.demo.broker` writes the archive, a file of 70 MB in the user's cache folder. Brokers also start without the
+archive.
 """
 
 import hashlib
@@ -18,6 +19,6 @@ def archive_path(classpath: Sequence[Path]) -> Path:
 
 
 def java_options(classpath: Sequence[Path]) -> tuple[str, ...]:
-    """Return the Java options with which a broker with these jars uses the archive; empty if there is no archive."""
+    """Return the Java options that make a broker with these jars use the archive; empty if there is no archive."""
     archive = archive_path(classpath)
     return (f"-XX:AOTCache={archive}",) if archive.is_file() else ()

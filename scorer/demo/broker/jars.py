@@ -1,8 +1,9 @@
 """The jars of Apache Kafka for the embedded broker, from the user's disk or Maven, checked against their hashes.
 
-`broker_jars.txt` lists them (SHA-256, bytes, coordinates). They come from a cache (`<user cache>/scorestream/maven`), else
-from the local Maven repository. Missing ones are downloaded by jgo from Maven Central or the mirror in `~/.m2/settings.xml`.
-Proxies and `~/.netrc` work as for every program that uses requests. A file with the paths of all jars speeds up later starts.
+`broker_jars.txt` lists the jars (SHA-256, bytes, coordinates). Each jar is taken from the folder `scorestream/maven` in the
+user's cache or from the local Maven repository. The Maven client jgo downloads missing jars from Maven Central or from the
+mirror in `~/.m2/settings.xml`. Proxies and `~/.netrc` work as for every program that uses requests. A file with the paths of
+all jars speeds up later starts.
 """
 
 import fcntl
@@ -66,7 +67,7 @@ class Jar:
 
 
 def jar_list(text: str | None = None) -> tuple[Jar, ...]:
-    """Return the jars of the list `text`; None for those of the embedded broker."""
+    """Return the jars of the list `text`, by default those of the embedded broker."""
     text = text or files("scorer.demo").joinpath("broker_jars.txt").read_text()
     return tuple(
         Jar(sha256, int(size), *coordinates.split(":")) for sha256, size, coordinates in map(str.split, text.splitlines())
@@ -136,7 +137,7 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     """Return the jar paths that an earlier start wrote to the file `note`.
 
     Returns:
-        Empty unless all of these jars still exist with their sizes.
+        The paths; empty unless all of these jars still exist with their sizes.
     """
     if not note.is_file():
         return ()

@@ -1,9 +1,9 @@
 """Kill an embedded broker and remove its folder when its owner process ends in any way.
 
-The owner holds the only write end of a pipe; the reaper, a small process in its own session, reads the other end. The end of
-the file means that the owner ended, also by SIGKILL: the reaper then kills the last watched broker and removes the folder. A
-parent-death signal would depend on the thread that started the broker, could not be cancelled for a detached broker, and would
-leave the folder. This file is also the program of the reaper, so it uses the standard library only.
+The owner holds the only write end of a pipe; the reaper, a small process in its own session, reads the other end. When the
+owner has ended, by SIGKILL or otherwise, the reaper reaches the end of its input. It then kills the last watched broker and
+removes the folder. A parent-death signal would depend on the thread that started the broker, could not be cancelled for a
+detached broker, and would leave the folder. This file is also the program of the reaper, so it uses the standard library only.
 """
 
 import os
@@ -20,7 +20,7 @@ KILL_WAIT_SECONDS = 10.0
 
 
 class OrphanReaper:
-    """The reaper as the owner of a broker uses it. Create it before the broker starts, so that the broker is always watched."""
+    """The owner's side of the reaper. Create it before the broker starts, so that the broker is always watched."""
 
     def __init__(self, folder: Path) -> None:
         self._process = subprocess.Popen(

@@ -17,12 +17,18 @@ DROPPED = {
     "foreign": "pairs of other versions, or of expired events",
     "unreadable": "records that are not score records",
 }
-"""Descriptions of answers and pairs that are not in the figures of a report, by the reason in its `dropped`."""
+"""Descriptions of the reasons why answers and pairs are excluded from a report, by the key of `AnalysisReport.dropped`."""
 MOST_FLIPS = 100  # pairs of decisions; a model may have thousands of decisions
 
 
 class ReadRange(NamedTuple):
-    """A read offset range of one partition, from `start` to before `end`, with the number of committed records in it."""
+    """An offset range of one partition that was read.
+
+    Attributes:
+        start: The first offset of the range.
+        end: The offset after the range.
+        records: The number of committed records in the range.
+    """
 
     start: int
     end: int
@@ -37,12 +43,12 @@ class AnalysisReport:
         rivals: The champion and the candidate.
         verdict: The verdict and the results of the rules.
         sample: The counts of decisions, and a sample of the scores.
-        dropped: The number of answers without a partner and of pairs that do not count, by reason.
-        read: The offset range that was read of each partition of answers and labels.
+        dropped: The numbers of excluded answers and pairs, by the reason as in DROPPED.
+        read: For each partition of answers and labels, the offset range that was read.
         behind: The lag of the analysis in seconds; None if the analysis read a fixed range of offsets.
         labelled: The sums of the squared errors against labels, with the offsets that they are based on; None if no rule needs
             labels.
-        outputs: The output that each version with several named outputs decides on, by digest.
+        outputs: For each version with several named outputs, the name of the output that its decision is made from, by digest.
     """
 
     rivals: Contestants
@@ -56,7 +62,7 @@ class AnalysisReport:
 
     @property
     def flips(self) -> Sequence[tuple[tuple[str | None, str | None], int]]:
-        """The most frequent combinations of both decisions (the champion's first), with the number of events of each."""
+        """The most frequent combinations of the champion's and the candidate's decision, each with its number of events."""
         return sorted(self.sample.flips.items(), key=lambda flip: (-flip[1], str(flip[0])))[:MOST_FLIPS]
 
     @property

@@ -69,8 +69,8 @@ class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The time since the newest recorded log ends that have been reached in all partitions. Until the first recorded
-            ends are reached, it is the time since the start.
+        behind: The analyzer records the log ends of the topics from time to time. This is the time since the newest recording
+            whose log ends have been read in all partitions, or the time since the start if there is no such recording.
         pair_age: The time since the newest pair was completed; None if there is no pair.
     """
 
@@ -108,8 +108,9 @@ class CanaryAnalyzer:
             window: The time range of the events that count.
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to measure the squared errors of the scores against labels, too.
-            sums: The squared errors against labels from an earlier measurement; if given, they are used and not measured again.
-            outputs: The known outputs that versions decide on, by digest; the registry is read for other versions.
+            sums: The squared errors against labels from an earlier measurement; if given, no new measurement is made.
+            outputs: For versions with several named outputs, the name of the output that the decision is made from, by digest;
+                the registry is read for versions that are not in this mapping.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -133,7 +134,7 @@ class CanaryAnalyzer:
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read up to the end offsets of `stretch`; yield after each read how many offsets remained before it, at last 0."""
+        """Read up to the end offsets of the analyzer; yield the number of unread offsets before each read, and 0 at the end."""
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)
@@ -168,11 +169,11 @@ class CanaryAnalyzer:
         return AnalyzerLag(self._lag.lag_seconds(now, self._feed.reached), age)
 
     def cells(self, now: float) -> dict[str, Cells]:
-        """Return the sums by cell of each rule, by rule name.
+        """Return the sums of each rule's differences by cell (see `key_strata`), by rule name.
 
-        Each measurement of the errors against labels reads all labels again, so it runs at most every LABEL_SECONDS. In
-        between, the sums of the rule `brier` are based on older offsets than the other sums; the report contains the offsets of
-        both.
+        Each measurement of the errors against labels reads all labels again, so labels are read at most every LABEL_SECONDS. In
+        between, the sums of the rule `brier` are based on older offsets than the other sums. The report contains the offsets of
+        all sums.
 
         Args:
             now: The time in seconds of any monotonic clock.
@@ -187,7 +188,10 @@ class CanaryAnalyzer:
         return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
-        """Measure the errors of the pairs read so far against the labels before the offsets `until`, or against all labels.
+        """Measure the errors of the pairs read so far against labels.
+
+        Args:
+            until: For each partition of labels, the end offset of reading; None for all labels.
 
         Raises:
             Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
@@ -211,7 +215,7 @@ class CanaryAnalyzer:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The number of answers without a partner and of pairs that do not count, by reason."""
+        """The numbers of excluded answers and pairs, by the reason as in DROPPED."""
         return self._pairs.dropped
 
     def close(self) -> None:
@@ -219,7 +223,7 @@ class CanaryAnalyzer:
         self._feed.close()
 
     def _add_partitions(self) -> None:
-        """Every TOPIC_CHECK_SECONDS, look for added partitions, and read them from their start."""
+        """Check the topics for added partitions every TOPIC_CHECK_SECONDS, and read added partitions from their start."""
         if time.monotonic() < self._checked + TOPIC_CHECK_SECONDS:
             return
         topics = sorted({topic for topic, _ in self._stops})
@@ -234,8 +238,9 @@ class CanaryAnalyzer:
     def _left(self) -> Offsets:
         """Return the number of offsets that are still to be read, by partition.
 
-        A slow partition is left out if reading more of it can complete no pair: the partitions of the other side (scorers or
-        shadow) are read to their ends, and no answer of the other side waits for an answer of this partition.
+        A slow partition (see `PairSums.slow`) is left out if reading more of it can complete no pair. This is the case if the
+        partitions of the other side (scorers or shadow) are read to their ends, and no answer of the other side waits for an
+        answer of this partition.
         """
         left = self._missing()
         return {
@@ -251,7 +256,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those read to their end offset, and slow ones while the other side may catch up."""
+        """Return the partitions to pause: those read to the end offset, and slow ones while the other side may catch up."""
         left = self._missing()
         return {
             each
@@ -282,7 +287,11 @@ class CanaryAnalyzer:
             self._paired = time.monotonic()
 
     def _drop_unmatched(self, ends: Offsets | None = None) -> None:
-        """Every SETTLE_SECONDS, drop the answers that cannot get a partner, judged by `ends` or by the current log ends."""
+        """Drop the answers that cannot get a partner, at most every DROP_SECONDS.
+
+        Args:
+            ends: The log ends of the topics; None for the current ones.
+        """
         if (now := time.monotonic()) >= self._dropped_at + DROP_SECONDS:
             self._pairs.drop_unmatched(self._feed.reached, self._bus.written(self._stops) if ends is None else ends)
             self._dropped_at = now

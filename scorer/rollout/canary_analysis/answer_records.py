@@ -34,7 +34,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # of
 
 
 class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
-    """The source position of an event, as in the field `source` of its answer."""
+    """The source position of an event, as stored in the field `source` of a version's answer to the event."""
 
     topic: str
     partition: Annotated[int, msgspec.Meta(ge=-LARGEST_OFFSET, le=LARGEST_OFFSET)]
@@ -42,7 +42,7 @@ class AnswerPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PositionedRecord(msgspec.Struct, frozen=True, gc=False):
-    """An answer's record of which only the source position is decoded."""
+    """The record of an answer, decoded only as far as its source position."""
 
     source: AnswerPosition
 
@@ -51,7 +51,7 @@ class UnreadableAnswer(ValueError):
     """Raised for a record that is not a score; the message states the reason.
 
     Attributes:
-        row: The index of the first such record in the sequence that was to be decoded.
+        row: The index of the first unreadable record in the sequence of records.
     """
 
     def __init__(self, row: int, error: Exception) -> None:
@@ -63,7 +63,7 @@ _places = DocumentDecoder(PositionedRecord)
 _answers = DocumentDecoder(VersionAnswer)
 _place_lines = msgspec.json.Decoder(PositionedRecord)
 _answer_lines = msgspec.json.Decoder(VersionAnswer)
-"""Decoders of newline-separated records in one call.
+"""Decoders of many newline-separated records in one call.
 
 If a record is rejected, or a score is not of a PLAIN type, DocumentDecoder decodes each record on its own.
 """
@@ -72,14 +72,19 @@ PLAIN = frozenset({float, str, bool, type(None)})
 
 
 class PartitionRows(NamedTuple):
-    """The records of a batch whose events lie in one partition: ascending row indices, (n,), and the events' offsets, (n,)."""
+    """The answers in a batch of records to the events of one partition.
+
+    Attributes:
+        rows: The indices of the answers in the batch, ascending, (n,).
+        offsets: The offset of each answer's event, (n,).
+    """
 
     rows: Numbers
     offsets: Numbers
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Return `values` with the values at the indices `rows`, (n,), converted to JSON.
+    """Convert the values at the indices `rows`, (n,), to JSON with `as_json`, and return all values.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.
@@ -96,7 +101,9 @@ def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) ->
 
 
 def group_by_partition(values: Column, rows: Numbers) -> dict[Partition, PartitionRows]:
-    """Group the records at the indices `rows`, (n,), by the partition of their events; usually there is only one.
+    """Group the records at the indices `rows`, (n,), by the partition of their events.
+
+    Usually, the events of a batch are all from one partition.
 
     Raises:
         UnreadableAnswer: If a record has no source position.
@@ -168,7 +175,7 @@ def _is_plain(score: Any) -> bool:
 
 
 def _together(lines: msgspec.json.Decoder[Read], records: Sequence[bytes]) -> list[Read] | None:
-    """Decode the records in one call; return None if one of them is rejected or consists of white space."""
+    """Decode the records in one call; return None if a record is rejected or consists of white space."""
     with contextlib.suppress(*DECODE_ERRORS):
         decoded = [] if any(map(bytes.isspace, records)) else lines.decode_lines(b"\n".join(records))
         if len(decoded) == len(records):
@@ -198,7 +205,7 @@ def _one(decoder: DocumentDecoder[Read], row: int, record: bytes) -> Read:
 def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> dict[int, ValueError]:
     """Return the decoding error of each unreadable record among the indices `rows`, (n,), by index.
 
-    It decodes the records one by one, so call it only for a batch in which a record is unreadable.
+    The records are decoded one by one, which is slow. Call this function only for a batch in which a record is unreadable.
     """
     errors: dict[int, ValueError] = {}
     for row, value in zip(rows.tolist(), take_rows(values, rows), strict=True):
@@ -212,7 +219,7 @@ def faults(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> 
 
 
 def read_dead_letter(headers: dead_letters.HeaderList) -> tuple[Partition, int, VersionAnswer] | None:
-    """Return the partition and the offset of a dead letter's event, and the answer of the version that failed on it.
+    """Return the partition and the offset of a dead letter's event, and the answer of the version that failed on the event.
 
     Returns:
         None if the headers do not contain the source position.

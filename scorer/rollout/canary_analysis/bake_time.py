@@ -1,7 +1,7 @@
 """The bake clock: how long a candidate has been observed under valid conditions. Pure.
 
-The clock runs only while every partition is cut over, pairs arrive, and the analysis is not behind. Time without observations
-does not count.
+The clock runs only while scorers serve every input partition at the channel's current revision, pairs arrive, and the analysis
+is not behind. Time without observations does not count.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ class BakeConditions:
     """The state at one observation, which decides whether the bake clock runs.
 
     Attributes:
-        cut_over: The number of partitions that scorers at the channel's current revision serve.
-        partitions: The number of all input partitions.
+        cut_over: The number of input partitions that are served by scorers at the channel's current revision.
+        partitions: The total number of input partitions.
         pair_age: The time since the newest pair in seconds; None if there is no pair.
         behind: The lag of the analysis in seconds.
     """

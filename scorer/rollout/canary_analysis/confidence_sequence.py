@@ -1,7 +1,7 @@
 """The mean paired difference with a confidence interval that stays valid however often it is checked. Pure.
 
-It is an asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit theory and
-asymptotic confidence sequences (2024), with the variance across cells instead of the variance across events.
+The interval is an asymptotic confidence sequence: Waudby-Smith, Arbour, Sinha, Kennedy and Ramdas, Time-uniform central limit
+theory and asymptotic confidence sequences (2024), with the variance across cells instead of the variance across events.
 """
 
 import math
@@ -12,17 +12,19 @@ import numpy as np
 from scorer.rollout.canary_analysis.key_strata import Cells
 
 TUNED = 30.0
-"""The variance of a sum at which the interval is narrowest: that of 3,000 pairs of which one in a hundred has a difference."""
+"""The variance for which the interval is optimized: 3,000 pairs, one in a hundred of them with a difference."""
 UNSEEN = 1.0
 """Added to the variance of a sum: one squared difference of the largest size.
 
-Without it, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
+Without UNSEEN, a rule whose first pairs have no difference would get an interval of width 0 after a few pairs.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
     """The confidence interval of the mean difference; infinite if fewer than two cells have pairs.
+
+    Cells are groups of events with independent keys, see `key_strata`.
 
     Attributes:
         estimate: The mean difference; None without pairs.
@@ -42,8 +44,8 @@ class ConfidenceInterval:
 def boundary(variance: float, alpha: float) -> float:
     """Return a bound on the distance between a sum with this variance and its mean.
 
-    Except with probability `alpha`, the sum is within the bound at every check. It is the two-sided normal mixture of Robbins
-    (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
+    Except with probability `alpha`, the sum is within the bound at every check. The bound is the two-sided normal mixture of
+    Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
     """
     twice = -2.0 * math.log(alpha)
     mixed = TUNED / (twice + math.log1p(twice))
@@ -51,7 +53,7 @@ def boundary(variance: float, alpha: float) -> float:
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of all differences: the larger of that across cells and that across pairs, plus UNSEEN."""
+    """Return the variance of the sum of all differences: the larger one of the estimates by cell and by pair, plus UNSEEN."""
     pairs = cells.pairs
     active = cells.active
     mean = float(cells.sums.sum()) / pairs

@@ -62,7 +62,7 @@ def find_contestants(
     champion: ContestVersion | None = None,
     candidate: ContestVersion | None = None,
 ) -> Contestants | None:
-    """Return both versions; a version that is None is taken from the newest records in the offset ranges `stretch`.
+    """Return the champion and the candidate; find those not given in the newest records of the offset ranges `stretch`.
 
     The champion is the version of the newest score with the role champion. The candidate is the newest version other than the
     champion among the shadow answers, or else among the canary's scores.
@@ -91,7 +91,7 @@ def find_contestants(
 def _newest(
     bus: TopicReader, stretch: Spans, topic: str, as_json: Callable[[bytes], bytes]
 ) -> list[tuple[str, ContestVersion]]:
-    """Return the role and the version of each of a topic's newest readable records, the newest first."""
+    """Return the role and the version of a topic's newest readable records, the newest record first."""
     tails: dict[Partition, tuple[int, int]] = {
         partition: (max(start, end - NEAR), end) for partition, (start, end) in stretch.items() if partition[0] == topic
     }

@@ -17,7 +17,7 @@ Drift = tuple[float | None, float | None]
 class DecisionSample:
     """The counts of all pairs by decisions, and a sample of at most MOST pairs of scores.
 
-    Neither depends on the order in which the pairs are added.
+    Neither the counts nor the sample depend on the order in which pairs are added.
 
     Attributes:
         flips: The number of pairs for each combination of decisions (the champion's first), equal decisions included.
@@ -29,7 +29,7 @@ class DecisionSample:
         self._drift: Drift | None = None
 
     def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:
-        """Add pairs of a source partition, with the offsets of their events, (n,); pairs with a failed version are ignored."""
+        """Add pairs of a source partition, with the offsets of their events, (n,); a pair is ignored if a version failed."""
         for kind, count in differences.counts():
             if kind is not None and kind.flip is not None:
                 self.flips[kind.decisions] += count
@@ -39,7 +39,8 @@ class DecisionSample:
     def drift(self) -> Drift:
         """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
 
-        If scores are not single numbers, the PSI is that of the decisions and KS is None. Without decisions, both are None.
+        If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
+        decisions either, both are None.
         """
         if self._drift is None:
             self._drift = self._measure_drift()

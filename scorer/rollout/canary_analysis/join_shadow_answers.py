@@ -18,7 +18,7 @@ from publisher.kafka.partitions import Partition
 
 Offsets = NDArray[np.int64]
 Tickets = NDArray[np.int64]
-"""An integer for each record, with which the caller finds the record."""
+"""Integers that identify records; the caller assigns one to each record."""
 
 
 class JoinSide(IntEnum):
@@ -34,7 +34,13 @@ class JoinSide(IntEnum):
 
 
 class JoinedPairs(NamedTuple):
-    """Pairs of one source partition, (n,) each: the offsets of their events, and the tickets of both answers."""
+    """Pairs of answers to events of one source partition, as three arrays.
+
+    Attributes:
+        offsets: The offsets of the events, (n,).
+        answered: The tickets of the scorers' answers, (n,).
+        shadow: The tickets of the shadow's answers, (n,).
+    """
 
     offsets: Offsets
     answered: Tickets
@@ -72,7 +78,7 @@ class PendingRecords:
         return len(self.records)
 
     def add(self, offsets: Offsets, records: Tickets) -> None:
-        """Add records, given in any order of their offsets."""
+        """Add records in any order of their offsets."""
         self.offsets = np.concatenate([self.offsets, offsets])
         self.records = np.concatenate([self.records, records])
         if (self.offsets[1:] < self.offsets[:-1]).any():
@@ -84,7 +90,8 @@ class PendingRecords:
         """Remove the records whose offsets occur in `offsets`.
 
         Returns:
-            For each removed record the first index of its offset in `offsets`, and the removed records.
+            Two arrays with a value for each removed record: the first index of the record's offset in `offsets`, and the
+            ticket.
         """
         places = np.searchsorted(self.offsets, offsets)
         hits = np.flatnonzero(places < len(self.offsets))
@@ -111,11 +118,11 @@ class PendingRecords:
 class _PartitionJoin:
     """The state of the join for one source partition.
 
-    Pairs of values have one value for each JoinSide. Offsets are those of events; -1 before the first.
+    An attribute with two values has one for each JoinSide. All offsets are offsets of events; -1 before the first event.
 
     Attributes:
         waiting: The records that wait for a partner.
-        last_offsets: The largest offset of each side so far, without records added as late.
+        last_offsets: The largest offset of each side so far. Records that were added with `late` do not count.
         earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
         closed: The offset up to which the scorers' answers no longer wait for a shadow answer.
     """
@@ -127,9 +134,9 @@ class _PartitionJoin:
 
 
 class MergeJoin:
-    """A merge join: pair the records of two sides that have the same source position.
+    """A merge join of scorers' answers and shadow answers: records with the same source position become a pair.
 
-    Records are passed as arrays of their events' offsets and of their tickets, (n,) each.
+    Records are passed as two arrays, (n,) each: the offsets of the events that they answer, and their tickets.
     """
 
     def __init__(self, most: int, late: int) -> None:
@@ -137,7 +144,8 @@ class MergeJoin:
 
         Args:
             most: The number of records that may wait, on both sides of all partitions together.
-            late: A scorer's answer without a partner is dropped when the shadow has passed its event by this many offsets.
+            late: When the shadow has passed an event by this many offsets, a scorer's answer to the event that has no partner
+                is dropped.
         """
         self.late = late
         self._most = most
@@ -171,9 +179,9 @@ class MergeJoin:
 
         Args:
             side: The side of all these records.
-            partition: The partition of their events.
-            offsets: The offsets of their events, (n,).
-            records: Their tickets, (n,).
+            partition: The partition of the records' events.
+            offsets: The offsets of the events, (n,).
+            records: The tickets of the records, (n,).
             late: Whether records of earlier events may still follow on this side, as after dead letters.
         """
         lane = self._joins.setdefault(partition, _PartitionJoin())
@@ -198,9 +206,10 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def drop_unmatched(self, side: JoinSide) -> None:
-        """Drop the other side's waiting records whose events `side` had already passed at the previous call.
+        """Drop the waiting records of the other side that can no longer get a partner from `side`.
 
-        Before the call, every record of `side` that existed at the previous call must have been added, failures included.
+        These are the records whose events `side` had already passed at the previous call. Before this call, the caller must
+        have added all records of `side` that existed at the previous call, failures included.
         """
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:

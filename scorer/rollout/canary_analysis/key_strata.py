@@ -1,6 +1,7 @@
-"""Sum paired differences by cell. The hash of its event's key assigns each pair to one of CELLS cells. Pure.
+"""Sum paired differences by cell. Pure.
 
-Events of one key are alike, so the variance across single events would be too small. Cells are independent of each other.
+Each pair belongs to one of CELLS cells, chosen by the hash of its event's key. Events of one key are alike, so the variance
+across single events would be too small. Cells are independent of each other.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from publisher.kafka.partitions import Partition
 
 CELLS = 2_000
 GRAIN = 2.0**-16
-"""Differences are rounded to multiples of this. Sums are then exact: the same pairs give the same bits in any order."""
+"""Differences are rounded to multiples of GRAIN. Sums are then exact: the same pairs give the same bits in any order."""
 COLUMNS = ("sums", "squares", "counts")
 
 Column = NDArray[np.float64]

@@ -1,6 +1,6 @@
-"""Sum the differences between both versions' squared errors, over the pairs whose events have a label. In bounded memory.
+"""Sum the differences between both versions' squared errors, over the pairs whose events have a label.
 
-Requires labels of two classes and scores that are probabilities: one number, or one for each class.
+The memory is bounded. Requires labels of two classes and scores that are probabilities: one number, or one for each class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class LabelledSums:
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
         reason: Why there is no pair; empty if there is one.
-        settings: The section `labels` of the settings with which labels were read.
+        settings: The section `labels` of the settings that were used to read the labels.
     """
 
     cells: Cells
@@ -56,8 +56,8 @@ class LabelledSums:
 class LabelledPairs:
     """The pairs of at most `most` events, kept until their labels are read.
 
-    Beyond `most` events, those with the lowest hashes of their ids are kept. The kept events therefore depend neither on the
-    order of reading nor on when their labels arrive.
+    Beyond `most` events, those with the lowest hashes of their ids are kept. Therefore, neither the order of reading nor the
+    arrival times of labels change which events are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -99,10 +99,10 @@ class LabelledPairs:
             bus: The reader for the topic of labels.
             settings: The settings with the topic of labels and the classes.
             reached: The offsets up to which answers were read, by partition; they are stored in the result.
-            until: The offsets at which to stop reading labels, by partition; None for all labels that the topic has now.
+            until: The end offsets of reading labels, by partition; None for all labels that the topic has now.
 
         Raises:
-            Fatal: With code 2 if no topic of labels is configured or if it does not exist.
+            Fatal: With code 2 if no topic of labels is configured, or if the configured topic does not exist.
         """
         answered = self.newest()
         label_settings = settings.labels.model_dump()
@@ -133,7 +133,7 @@ class LabelledPairs:
 
 
 def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the candidate's squared errors minus the champion's, by cell; no pairs unless there are two classes. Pure."""
+    """Return the candidate's squared errors minus the champion's, by cell; empty cells unless there are two classes. Pure."""
     newest_labels = labels.rows.newest()
     classes = labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):

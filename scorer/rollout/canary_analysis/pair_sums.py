@@ -1,4 +1,4 @@
-"""Pair the answers of one contest in the order in which they are read, and sum the differences of the pairs. Pure.
+"""Pair the answers of champion and candidate in the order of reading, and sum the differences of the pairs. Pure.
 
 The same records give the same sums, in any order of their partitions and in portions of any size.
 """
@@ -87,13 +87,13 @@ class PairSums:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The number of answers without a partner and of pairs that do not count, by reason."""
+        """The numbers of excluded answers and pairs, by reason."""
         unreadable = self._skipped.counts.total()
         return {**self._join.dropped._asdict(), "foreign": self.paired_sums.foreign, "unreadable": unreadable}
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions whose scores do not count, as their deciding output is unknown; else empty."""
+        """A message that names the versions whose deciding output is unknown, so their scores do not count; else empty."""
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def add_records(self, records: FetchedRecords) -> None:
@@ -167,7 +167,7 @@ class PairSums:
         self._pairs(pairs)
 
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
-        """Return the row indices of a partition that are scores, (n,); the other rows are counted and logged.
+        """Return the indices of a partition's rows that are scores, (n,); other rows are counted and logged.
 
         Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read: the configuration then names a wrong
         topic or format.

@@ -42,8 +42,8 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
         id: The id of the event.
         score: The score; None if there is none.
         decision: The decision; None if there is none.
-        fallback: Why another version answered instead of the responsible one; in a shadow answer, why it has no score; None
-            otherwise.
+        fallback: Why another version answered instead of the responsible one, or why a shadow answer has no score; otherwise
+            None.
     """
 
     digest: str
@@ -88,9 +88,9 @@ class PairDifference(NamedTuple):
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
     """Return the difference of a pair, or None if the pair does not count.
 
-    A pair does not count in these cases: an answer is of another version, as around a cut-over; a status is not an answer of a
-    version; a process died; the shadow did not run the champion. If one version answered because the other failed
-    (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
+    A pair does not count in these cases: the two answers are not those of champion and candidate, as around a version change; a
+    status is not an answer of a version; a process died; the shadow did not run the champion. If one version answered because
+    the other failed (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
     """
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
@@ -131,7 +131,7 @@ class PairDifferences:
     scores: NDArray[np.float64]
 
     def values_of(self, value: Callable[[PairDifference], int]) -> NDArray[np.float64]:
-        """Return `value` of each pair's difference, (n,); 0 for a pair that does not count."""
+        """Call `value` with the difference of each pair, and return the results, (n,); 0 for a pair that does not count."""
         return np.array([0 if kind is None else value(kind) for kind in self.kinds], np.float64)[self.which]
 
     def where(self, predicate: Callable[[PairDifference], bool]) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Store answers that wait for a partner, undecoded, by ticket. An answer is decoded only when it is requested. Pure."""
+"""Store answers that wait for a partner, by ticket number. An answer is decoded only when it is requested. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -21,7 +21,7 @@ Read = TypeVar("Read")
 
 
 class KeyedAnswer(NamedTuple):
-    """An undecoded answer, and the key of its event."""
+    """An undecoded answer and the key of the event that it answers."""
 
     raw: RawAnswer
     key: bytes | None
@@ -36,8 +36,8 @@ class _Block(NamedTuple):
 class PendingAnswers:
     """The answers that wait for a partner.
 
-    Answers that were stored together form a block, which is kept while one of them waits. If the blocks exceed MOST_BYTES, the
-    oldest block is replaced by its waiting answers.
+    Answers that were stored together form a block. A block is kept until none of its answers waits. If all blocks together
+    exceed MOST_BYTES, the oldest block is replaced by those of its answers that still wait.
     """
 
     def __init__(self) -> None:

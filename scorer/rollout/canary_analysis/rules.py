@@ -9,13 +9,13 @@ BRIER = "brier"
 
 @dataclass(frozen=True, slots=True)
 class MetricRule:
-    """A limit of one metric.
+    """The rule on one metric: a limit for the mean difference between candidate and champion.
 
     Attributes:
         name: The name of the metric.
         margin: The mean difference up to which the candidate may be worse.
-        signed: Whether the difference of an event can be negative, in favour of the candidate. A flip never is, so noise alone
-            makes the mean of flips positive.
+        signed: Whether the difference of an event can be negative, in favour of the candidate. The difference of a flip is
+            never negative, so noise alone makes the mean of flips positive.
     """
 
     name: str
@@ -47,5 +47,5 @@ class Margins:
         return rules if self.brier is None else [*rules, MetricRule(BRIER, self.brier)]
 
     def obstacles(self, psi: float | None) -> list[str]:
-        """Return why the candidate cannot be promoted whatever the results of the rules: a PSI above the limit; else empty."""
+        """Return a message if the PSI is above the limit, which prevents a promotion; otherwise an empty list."""
         return [f"psi: {psi:.4g}, the limit is {self.psi:.4g}"] if psi is not None and psi > self.psi else []

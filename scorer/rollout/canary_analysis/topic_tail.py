@@ -1,4 +1,4 @@
-"""Read committed records outside any consumer group, while they are written; single partitions can be paused. Thin I/O.
+"""Read committed records as they are written, without a consumer group; partitions can be paused one by one. Thin I/O.
 
 `publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
 topics reads many records, and pauses the partitions that are ahead of the join.
@@ -118,7 +118,11 @@ class TopicTail:
 
 
 class ReadLag:
-    """The lag of a reader in seconds: the time since the newest recorded log ends that the reader has reached."""
+    """The lag of a reader in seconds.
+
+    The caller records the log ends from time to time. The lag is the time since the newest recording whose ends the reader has
+    reached.
+    """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
         """Start with the log ends at `now`, in seconds of any monotonic clock."""
@@ -130,9 +134,13 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the seconds since the newest recorded log ends that are `reached` in all partitions.
+        """Return the seconds since the newest recording whose log ends are reached in all partitions.
 
-        If no recorded ends are reached, it is the time since the first ones were recorded.
+        If there is none, it is the time since the first recording.
+
+        Args:
+            now: The time in seconds of the same clock as in `record_ends`.
+            reached: For each partition, the offset up to which the reader has read.
         """
         while self._noted and all(reached.get(partition, 0) >= end for partition, end in self._noted[0][1].items()):
             self._current = self._noted.popleft()[0]

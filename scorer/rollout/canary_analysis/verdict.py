@@ -1,7 +1,8 @@
 """The verdict on a candidate: promote, roll back or hold, by rules over paired differences. Pure.
 
-A difference is the candidate's figure less the champion's for one event, so larger is worse. A candidate is promoted if every
-rule passes, and rolled back if one rule is broken. Without data the interval is infinite, which is never a pass.
+A difference is the candidate's figure minus the champion's for one event, so a larger difference is worse. A candidate is
+promoted if every rule passes, and rolled back if one rule is broken. Without data the interval is infinite, which is never a
+pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ MIN_PAIRS = 3_000
 MIN_CELLS = 400
 """A rule passes only with MIN_PAIRS pairs in MIN_CELLS cells.
 
-With fewer, a model exactly at its margin would pass too often, because the interval is valid only for many pairs.
+With fewer pairs or cells, a model exactly at its margin would pass too often, because the interval is valid only for many
+pairs.
 """
 
 

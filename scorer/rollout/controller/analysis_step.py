@@ -49,14 +49,15 @@ class AnalysisSnapshot:
 
 
 class StepAnalyzer:
-    """Analyze the steps of a rollout one after another; each step is read from the offsets at which its answers start."""
+    """Analyze the steps of a rollout one after another, each from the offsets at which its answers start."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
         """Create the analyzer.
 
         Args:
             settings: The settings.
-            to_end: Whether each analysis reads to the end of the topics; otherwise it ends after the requested seconds.
+            to_end: Whether each analysis reads to the end of the topics; otherwise the analysis ends after the requested
+                seconds.
         """
         self._settings = settings
         self._to_end = to_end
@@ -78,7 +79,7 @@ class StepAnalyzer:
 
         Args:
             rollout: The rollout.
-            step: Its current step.
+            step: The current step of the rollout.
             progress: How far the scorers have applied the channel move of this step; None if it is unknown.
             seconds: The time to read.
             shadowed: Whether a shadow runs; without a shadow the candidate cannot pass.
@@ -140,7 +141,7 @@ class StepAnalyzer:
 
 
 def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[str]) -> CanaryVerdict:
-    """Decide by the plan's rules on the answers that the analyzer has read.
+    """Decide on the candidate by the plan's rules and the answers that the analyzer has read.
 
     The probability of a wrong verdict is divided among the plan's steps.
     """
@@ -150,7 +151,7 @@ def evaluate(plan: RolloutPlan, analyzer: CanaryAnalyzer, obstacles: Sequence[st
 def evaluate_sums(
     plan: RolloutPlan, paired_sums: PairedSums, cells: Mapping[str, Cells], reasons: Mapping[str, str], obstacles: Sequence[str]
 ) -> CanaryVerdict:
-    """Decide by the rules of the plan. Pure.
+    """Decide on the candidate by the rules of the plan. Pure.
 
     Args:
         plan: The plan with the rules, and with the steps among which the probability of a wrong verdict is divided.

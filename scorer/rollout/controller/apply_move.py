@@ -1,4 +1,4 @@
-"""Apply the moves of a rollout: each at most once, regardless of which controller starts it and how often it is interrupted.
+"""Apply the channel moves of a rollout, each at most once, even if a move is interrupted or repeated by another controller.
 
 The registry stores each move with its log entry as evidence, so the channel's history shows whether the move was made.
 """

@@ -48,9 +48,9 @@ class ComparisonProcess:
         self.waiting_for = "compare runs"
 
     def poll(self, rollout: str, plan: RolloutPlan, digest: str) -> tuple[CanaryDecision, str, dict[str, Any]] | None:
-        """Return the decision, the reason and the report of the comparison; None while it has no result.
+        """Return the decision, the reason and the report of the comparison; None while there is no result.
 
-        It starts the process if none runs for this rollout. A comparison without a result is repeated after RETRY_SECONDS.
+        The process is started if none runs for this rollout. A comparison without a result is repeated after RETRY_SECONDS.
         """
         if rollout != self._rollout:
             self.close()

@@ -81,9 +81,9 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report a cycle without a term; raise Aborted if this process is stopping.
+        """Report that this controller does not lead; raise Aborted if this process is stopping.
 
-        It is called repeatedly while the broker is unavailable at the start of a term.
+        This check is called repeatedly while the broker is unavailable at the start of a term.
         """
         self._on_cycle(None, None)
         if self._stopping.is_set():

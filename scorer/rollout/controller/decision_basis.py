@@ -1,4 +1,4 @@
-"""The records that a logged decision is based on, and whether they suffice to repeat the decision. Pure."""
+"""The records that a logged decision is based on, and whether the records suffice to repeat the decision. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class DecisionBasis:
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: By digest of each version with several named outputs, the output from which its decision is made.
+        outputs: For each version with several named outputs, the name of the output that its decision is made from, by digest.
     """
 
     answers: dict[Partition, Bounds]
@@ -43,7 +43,7 @@ class DecisionBasis:
     outputs: Mapping[str, str | None] = field(default_factory=dict)
 
     def configured(self, settings: Settings) -> Settings:
-        """Return `settings` with the section `labels` of the time of the decision.
+        """Return `settings` with the section `labels` that applied at the time of the decision.
 
         Raises:
             Fatal: With code 2 if the decision is based on topics that `settings` do not name.
@@ -153,7 +153,7 @@ def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: M
 
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
-    """Return the obstacles of the repeated decision: the recorded ones, except that the PSI is measured again."""
+    """Return the reasons that prevent a promotion: the recorded reasons, with the PSI measured again."""
     psi, _ = sample.drift()
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 

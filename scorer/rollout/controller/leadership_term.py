@@ -1,7 +1,7 @@
 """Run a rollout while this controller leads: observe, decide, log the intent, move the channel, log the outcome.
 
-A new leader fences earlier leaders before it reads the log. The log then contains every move that they intended, and they can
-add no further entries.
+A new leader fences earlier leaders before it reads the log. The log then contains every move that earlier leaders intended, and
+earlier leaders can add no further entries.
 """
 
 import logging
@@ -66,7 +66,7 @@ class LeaderTerm:
             config: The configuration file, for the comparison process.
             flags: The settings flags, for the comparison process.
             to_end: Whether each cycle reads the topics of answers to their ends.
-            context: Its cancellation check is called repeatedly while the broker is unavailable at the start of the term.
+            context: The context whose cancellation check is called repeatedly while the broker is unavailable at the start.
             on_write: Called with each log entry that was written.
         """
         self._settings = settings
@@ -161,7 +161,7 @@ class LeaderTerm:
         return snapshot
 
     def _newest_move(self, rollout: Rollout) -> ChannelMove | None:
-        """Return the channel move that created the rollout's revision; None if the registry is unavailable or lacks it."""
+        """Return the channel move that created the rollout's revision; None if it is missing or the registry is unavailable."""
         if self._move is None or self._move.revision != rollout.revision:
             try:
                 moves = channel.history(self._store, self._settings.model.tag, rollout.revision - 1)
@@ -279,7 +279,7 @@ class LeaderTerm:
             self._on_write(entry)
 
     def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
-        """Publish the status every STATUS_SECONDS, and at once if the step, the pause or the need of an operator changed."""
+        """Publish the status every STATUS_SECONDS, and at once if step, pause or the need for an operator has changed."""
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return

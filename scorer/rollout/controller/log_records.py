@@ -1,7 +1,7 @@
 """The records in the topic `<name>.rollouts`. The topic is compacted, so each record has its own key.
 
-`<rollout>/<seq>` is an entry of the rollout's log, `<rollout>/command/<n>` an operator's command, and `<rollout>/state` the
-status.
+The key `<rollout>/<seq>` belongs to an entry of the rollout's log, `<rollout>/command/<n>` to an operator's command, and
+`<rollout>/state` to the rollout's status.
 """
 
 from enum import StrEnum
@@ -73,9 +73,9 @@ class PlannedMove(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         expects: The revision that the channel must be at.
         to: The version to promote; empty for a rollback.
-        canary: The percentage of keys that the version answers as a canary; None if it becomes the champion.
+        canary: The percentage of keys that the version answers as a canary; None if the version becomes the champion.
         shadow: The version that scores as a shadow; None for no shadow.
-        pairs: The percentage of keys that both versions score; 0 for the shadow's own setting.
+        pairs: The percentage of keys that both versions score; 0 if the shadow's own setting applies.
         restores: The revision to roll back to; None for a promotion.
     """
 
@@ -99,7 +99,7 @@ class LogEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         why: The reasons, one line each.
         revision: The channel's revision from this entry on.
         starts: The offsets at which the answers of the step start.
-        judgement: The report of the analysis, as of `scorer judge`; None without an analysis.
+        judgement: The report of the analysis, in the format of `scorer judge`; None without an analysis.
         comparison: The report of `scorer compare`; None without a comparison.
         obstacles: The reasons why the candidate could not pass, whatever the results of the rules.
     """
@@ -129,7 +129,7 @@ class RolloutStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         baked: The bake time of the step, in seconds.
-        seen: The Unix time of the last observation in seconds; None if the bake clock did not run then.
+        seen: The Unix time of the last observation in seconds; None if the bake clock did not run at that time.
         waits: The reasons why the rollout waits, one line each.
         for_person: Whether the rollout waits for an operator.
     """

@@ -22,9 +22,10 @@ from scorer.settings import Settings
 
 
 class RolloutLogTopic:
-    """The log of all rollouts, read from the topic: to its end on creation, and further by `poll`.
+    """The log of all rollouts, read from the topic of rollouts.
 
-    With `writes` the creation also checks the right to write.
+    The constructor reads the topic to its end; `poll` reads further records. With `writes` the constructor also checks the
+    right to write.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
@@ -54,7 +55,7 @@ class RolloutLogTopic:
 
 @contextlib.contextmanager
 def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog]:
-    """Read the topic to its end, and yield the log of all rollouts."""
+    """Read the topic of rollouts to its end, and yield the log of all rollouts."""
     with contextlib.closing(RolloutLogTopic(settings, writes=writes)) as topic:
         yield topic.ledger
 

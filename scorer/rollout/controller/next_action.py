@@ -69,8 +69,8 @@ class NextAction:
 def next_action(rollout: Rollout, observation: Observation) -> NextAction:
     """Return the next action of a rollout.
 
-    If another process has moved the channel, the rollout ends. Otherwise the first of these decides that applies: an operator's
-    abort, a refusal by scorers, the result of the current step.
+    If another process has moved the channel, the rollout ends. Otherwise an operator's abort decides, then a refusal by
+    scorers, then the result of the current step.
     """
     if observation.revision != rollout.revision:
         position = f"the channel is at revision {observation.revision}, and this rollout had it at {rollout.revision}"

@@ -79,7 +79,7 @@ class PlanStep(Section):
     bake: Duration = 0
     """How long the candidate is observed before the next step, in seconds."""
     watch: Duration = 0
-    """How long it is observed after `promote`, while the previous version scores as a shadow, in seconds."""
+    """How long the candidate is observed after `promote`, while the previous version scores as a shadow, in seconds."""
     approve: bool = False
     """Whether an operator must approve the next step."""
 
@@ -116,7 +116,7 @@ class PlanStep(Section):
 
 
 class BrierRule(Section):
-    """The rule on the error by label."""
+    """The rule on the Brier score, which is measured against labels."""
 
     margin: float = Field(gt=0, le=1)
     within: Duration = 0
@@ -124,7 +124,11 @@ class BrierRule(Section):
 
 
 class PlanRules(Section):
-    """How much worse the candidate may be (`scorer judge`). `cost` is a multiple of the champion's, checked by `compare`."""
+    """How much worse the candidate may be than the champion.
+
+    `cost` limits the candidate's cost as a multiple of the champion's and is checked by the step `compare`; the other rules are
+    those of `scorer judge`.
+    """
 
     errors: Share = 0.005
     flips: Share = 0.05
@@ -176,7 +180,7 @@ class RolloutPlan(Section):
 
 
 def read(path: Path, candidate: str | None = None) -> RolloutPlan:
-    """Read a plan file. A `candidate` replaces the one in the plan. Raises Fatal (2) with one line per fault."""
+    """Read a plan file; `candidate`, if given, replaces the plan's candidate. Raises Fatal (2) with one line per fault."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -194,7 +198,7 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """Parse a plan from its values; `name` is its source. Raises Fatal (2) with one line per fault."""
+    """Parse a plan from its values; `name` is the source in messages. Raises Fatal (2) with one line per fault."""
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:

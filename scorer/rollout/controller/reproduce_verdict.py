@@ -1,4 +1,4 @@
-"""Verify a logged decision: read the records that it is based on again, repeat the analysis, and compare the results."""
+"""Verify a logged decision: read its records again, repeat the analysis, and compare the results."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -40,7 +40,7 @@ class Verification:
         differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
             reproduced.
         pairs: The largest number of pairs of a rule in the repeated analysis.
-        evidence: The channel revision that stores the decision as evidence of its move; None if there is none.
+        evidence: The channel revision that stores the decision as evidence of its move; None if no revision does.
     """
 
     entry: LogEntry
@@ -69,9 +69,9 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: With code 2 if there is no such entry, if its decision is based on no pairs, or if the decision is based on
-            topics that the settings do not name. With code 1 if the decision cannot be verified, because records were removed
-            or the entry does not name all of them.
+        Fatal: With code 2 if the rollout has no such entry, if the entry's decision is based on no pairs, or if the decision is
+            based on topics that the settings do not name. With code 1 if the decision cannot be verified, because records were
+            removed or the entry does not name all of them.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
@@ -136,7 +136,7 @@ def _read_ranges(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the channel revision that stores the entry as evidence of its move; None if there is none."""
+    """Return the channel revision that stores the entry as evidence of its move; None if no revision does."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

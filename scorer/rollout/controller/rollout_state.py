@@ -35,8 +35,8 @@ class Rollout:
 
     Attributes:
         base: The channel's revision before the rollout.
-        revision: The channel's revision after the rollout's last move; at any other revision, another process has moved the
-            channel.
+        revision: The channel's revision after the rollout's last move. If the channel is at a different revision, another
+            process has moved it.
         began_ms: The start of the current step in Unix milliseconds.
         step: The index of the current step; -1 before the first step.
         pending: An intended move whose outcome is unknown.
@@ -84,7 +84,8 @@ class Rollout:
     def judgement(self) -> dict[str, Any] | None:
         """Return the report of the newest analysis of the current step.
 
-        For an ended rollout without one, it is the last analysis in the log. None if there is no analysis.
+        If an ended rollout has no such analysis, the last analysis in the log is returned. Without any analysis the result is
+        None.
         """
         if self.state is not None and self.state.judgement is not None:
             return self.state.judgement
@@ -116,7 +117,7 @@ class RolloutLog:
         return newest if newest is not None and newest.outcome is None else None
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply a record of the topic. Records with other keys are ignored; unreadable records are logged and skipped."""
+        """Apply a record of the topic. Records with unknown keys are ignored; unreadable records are logged and skipped."""
         parts = (key or b"").decode("utf-8", "replace").split("/")
         try:
             if len(parts) == 2 and parts[1] == STATE:
