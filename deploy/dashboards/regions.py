@@ -1,7 +1,7 @@
 """Build the dashboard of the relays: the copied records and the lag between regions.
 
-A route is a pair of regions, a source and a destination. Both are labels of the metric `publisher_relay_info`, with which the
-queries by route are joined.
+A route is a pair of regions: a source and a destination. Only the metric `publisher_relay_info` has both as labels. Queries by
+route therefore join other metrics with this metric.
 """
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -12,7 +12,7 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Return an expression that aggregates another one by source and destination. `over` is the operator, such as `sum`."""
+    """Return a PromQL expression that aggregates `expression` by route, with the PromQL operator `over` (such as `sum`)."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 
