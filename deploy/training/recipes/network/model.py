@@ -1,7 +1,7 @@
 """The multilayer perceptron: the shapes of its weights, their initial values, and its computation.
 
 All weights are one flat vector; each embedding table and each layer is a view of a range of this vector. torch is imported on
-demand: the other parts of the recipe work without it.
+demand, because the other parts of the recipe work without torch.
 """
 
 from collections.abc import Sequence
@@ -49,8 +49,8 @@ def chance(*of: int) -> np.random.Generator:
 def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
     """Return the shapes of all weights.
 
-    The embedding tables come first, (names + 1, dimensions) for each string column, then for each layer its weights (out, in)
-    and its bias (out,).
+    The embedding table of each string column comes first, with the shape (names + 1, dimensions). Then come the weights
+    (out, in) and the bias (out,) of each layer.
     """
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
