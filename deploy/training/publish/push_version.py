@@ -1,4 +1,4 @@
-"""Push the version of a run. Its name and the annotations of its manifest are the same at each attempt."""
+"""Push the version of a run. The version's name and the annotations of its manifest are the same at each attempt."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
