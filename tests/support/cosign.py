@@ -29,6 +29,8 @@ UNLOGGED = ("--tlog-upload=false", "--use-signing-config=false", "--yes")
 
 
 class Stage:
+    """A registry with one pushed package, and the commands of model-registry (`ours`) and cosign, each with a key."""
+
     def __init__(self, cosign: Path, folder: Path, address: str) -> None:
         self._program, self._folder = cosign, folder
         self.ref = f"{address}/team/flight-delay:1.0.0"

@@ -26,7 +26,7 @@ def group_of(test: str) -> str:
 
 
 def start_order(test: str) -> int:
-    """Return the sort key that starts long groups first: those with servers, the other end-to-end tests, conformance tests."""
+    """Return the sort key that starts long groups first: tests with servers, other end-to-end tests, then conformance tests."""
     folders = (*SHARED_SERVERS, "tests/integration/", "tests/packaging/", "tests/conformance/")
     return next((number for number, folder in enumerate(folders) if test.startswith(folder)), len(folders))
 

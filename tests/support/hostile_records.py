@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 DEPTH = 5_000  # beyond every decoder's limit
-SHALLOW = 500  # decoded by every decoder, and written again by none
+SHALLOW = 500  # every decoder reads this depth, but no encoder writes it
 MEGABYTE = 1 << 20
 ESCAPES = "\x1b[31m\x1b]0;owned\x07\x9b2J\u202e[/bold][red]\r\n\x00"
 _HOLE = "\x00hole\x00"

@@ -20,6 +20,7 @@ LINEAR = {
 def save(
     nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], path: Path, constants: Sequence[Any] = ()
 ) -> None:
+    """Write a checked ONNX model to `path` from its nodes, inputs, outputs and constants."""
     graph = helper.make_graph(list(nodes), "test", list(inputs), list(outputs), list(constants))
     model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
     onnx.checker.check_model(model)
@@ -27,6 +28,7 @@ def save(
 
 
 def tensor(name: str, kind: int, *shape: int | str) -> Any:
+    """Return the description of an input or output; a dimension with a name is variable."""
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
@@ -161,6 +163,7 @@ def package(
     signature: Mapping[str, Any] | None = LINEAR,
     golden: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
+    """Write a package to a new folder, with the model that `write` saves; return the folder."""
     folder.mkdir(parents=True)
     write(folder / "model.onnx")
     if signature is not None:

@@ -12,6 +12,8 @@ Value = str | int | float | None
 
 
 class Collector:
+    """Receives traces at the URL `endpoint`; keeps the spans in `spans` and the attributes of resources in `resources`."""
+
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, Value]] = []

@@ -36,6 +36,8 @@ class MemoryLog(Log):
 
 
 class MemoryProducer(ScriptedProducer):
+    """A scripted producer that never fails, and that records each commit in `MemoryLog.committed_at`."""
+
     def __init__(self, name: str, log: MemoryLog) -> None:
         super().__init__(name, log, lambda _: None)
         self._memory = log
