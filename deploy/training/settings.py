@@ -61,7 +61,7 @@ class SnapshotSection(Section):
     at_least: int = Field(default=50_000, ge=3)
     """The minimum number of labelled events."""
     keep: bool = True
-    """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
+    """Whether a run stores its snapshot in the registry together with the version, so that the version can be reproduced."""
 
 
 class SearchSection(Section):

@@ -37,7 +37,7 @@ class Record(NamedTuple):
 class History(NamedTuple):
     """The records of the topic of events and of the topic of outcomes, each in order of time.
 
-    `counts`: flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
+    `counts` has the number of flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
     """
 
     events: list[Record]

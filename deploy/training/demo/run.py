@@ -55,7 +55,7 @@ GOING_ON = (
 def demo(keep: bool, view: DemoView) -> Summary:
     """Run the training demo. Raises Fatal if a step fails.
 
-    All processes are stopped and all files removed in any case, unless `keep` is true.
+    At the end or after a failure, all processes are stopped and all files are removed, unless `keep` is true.
     """
     began = time.monotonic()
     options = DemoOptions(kill=False, keep=keep)

@@ -28,9 +28,9 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Flights as events, with whether each arrived and whether it arrived late; both are booleans (B,).
+    """Flights as events. `arrived` and `late` (B,) are true for flights that arrived and for flights that arrived late.
 
-    A flight that never arrived has no outcome: its `late` is false.
+    A flight that never arrived has no outcome, and `late` is false.
     """
 
     events: list[Event]

@@ -78,7 +78,7 @@ def _champions(run: Run) -> Signature | None:
 
 
 def _stated(path: Path) -> Signature:
-    """Read the signature file that the configuration names. Raises Fatal (exit code 2) if it cannot be read."""
+    """Read the signature file that the configuration names. Raises Fatal (exit code 2) if the file cannot be read."""
     try:
         return parse_signature(path.read_bytes())
     except (OSError, Refused) as error:

@@ -53,7 +53,7 @@ class JoinResult(msgspec.Struct, frozen=True):
         coverage: `labelled` divided by `mature`.
         classes: The number of labelled events by class.
         left_out: The omitted events: the number and the first position of each reason.
-        labels: The labels that were not used (such as unreadable or replaced ones), in the same form.
+        labels: The labels that were not used, such as unreadable labels, in the form of `left_out`.
         parts: Training, validation and hold-out.
         run: The id of the run.
         version: The name of the version that the run trains.
@@ -119,8 +119,8 @@ class ChampionState(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    `counts` counts rows by label (row) and decision (column), both in the order of `labels`. `unscored` counts the rows without
-    a score by reason. `champion` is None if the channel has no version yet.
+    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` has the number of
+    rows without a score by reason. `champion` is None if the channel has no version yet.
     """
 
     champion: ChampionState | None

@@ -47,7 +47,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
     """Return the current target of a channel, or None if the channel does not exist yet.
 
     Raises:
-        Refused: The name is that of a version, or no entry of the channel's history moved it to its target.
+        Refused: `channel` is the name of a version, or the channel's history has no move to the current target.
         Unreachable: The store is unreachable, or its folder does not exist yet.
     """
     try:

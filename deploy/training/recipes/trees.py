@@ -108,7 +108,7 @@ class FittedTrees:
 
 
 class Trees:
-    """The recipe `trees` (`training.recipes.Recipe`).
+    """The recipe `trees`, which trains gradient boosted trees (implements `training.recipes.Recipe`).
 
     The recipe caches the last encoded rows, because all trials of a search train on the same rows.
     """

@@ -178,7 +178,7 @@ def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
 
 
 def digest_of(files: Mapping[str, File]) -> str:
-    """Return the digest of a snapshot with these files by path."""
+    """Return the digest of a snapshot; `files` has its files by path."""
     listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
     return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}"
 

@@ -74,7 +74,7 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check that a first model is better than chance. `interval` is the model's AUC; the rule fails if it is None (unknown)."""
+    """Check that a first model is better than chance, by the interval of its AUC. An unknown interval (None) fails."""
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from training.recipes.network.encoding import TensorEncodings
 
 SHARDS = 8
-"""The number of parts of a batch whose gradients are computed separately, for any number of processes."""
+"""The number of shards of a batch. The gradient of each shard is computed separately, for any number of processes."""
 WEIGHTS, ORDER, MASKS = range(3)  # parts of the keys of `chance`: the purposes of random numbers
 HIDDEN_SHARE = 0.02  # the share of names that training replaces by the unknown name, to learn its embedding
 MOST_DIMENSIONS = 16
@@ -59,7 +59,7 @@ def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
 
 
 def views(flat: Any, layout: Sequence[Shape]) -> list[Any]:
-    """Return views of a flat numpy or torch vector in these shapes, without a copy."""
+    """Return views of a flat numpy or torch vector with the shapes in `layout`, without a copy."""
     ends = np.cumsum([prod(shape) for shape in layout]).tolist()
     return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, layout, strict=True)]
 

@@ -48,7 +48,7 @@ def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
     """Train all epochs after `state`, up to `epochs`, and yield the state after each epoch.
 
-    Every process of the group calls this function with equal arguments except its share. The last batch of an epoch has the
+    Every process of the group calls this function with the same arguments except `share`. The last batch of an epoch has the
     remaining rows.
     """
     torch = settled()
