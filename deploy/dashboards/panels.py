@@ -25,7 +25,7 @@ WHERE = 'namespace=~"$namespace"'
 HALF = 12
 THIRD = 8
 SIXTH = 4
-"""Widths of panels in columns of Grafana's grid, which has 24."""
+"""Widths of panels, in columns of Grafana's grid; the grid has 24 columns."""
 
 
 def rate(metric: str) -> str:
@@ -93,10 +93,10 @@ def figure(title: str, description: str, unit: str, expression: str, *, width: i
 def board(
     uid: str, title: str, namespace_metric: str, rows: Mapping[str, Sequence[timeseries.Panel | stat.Panel]]
 ) -> dashboard.Dashboard:
-    """Create a dashboard. `rows` has the panels of each row by the title of the row.
+    """Create a dashboard. `rows` maps the title of each row to the panels of the row.
 
-    The dashboard has two variables: the Prometheus data source, and the namespace. The namespaces to choose from are those of
-    the metric `namespace_metric`.
+    The dashboard has two variables: the Prometheus data source, and the namespace. A user chooses among the namespaces in which
+    Prometheus has the metric `namespace_metric`.
     """
     built = (
         dashboard.Dashboard(title)

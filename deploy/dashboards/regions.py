@@ -1,7 +1,7 @@
 """Build the dashboard of the relays: the copied records and the lag between regions.
 
-A route is a pair of regions, a source and a destination. Both are labels of the metric `publisher_relay_info`, with which the
-queries by route are joined.
+A route is a pair of regions: a source and a destination. Only the metric `publisher_relay_info` has both as labels. Queries by
+route therefore join other metrics with this metric.
 """
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
@@ -12,7 +12,7 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Return an expression that aggregates another one by source and destination. `over` is the operator, such as `sum`."""
+    """Return a PromQL expression that aggregates `expression` by route, with the PromQL operator `over` (such as `sum`)."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 
@@ -28,56 +28,81 @@ RETENTION_USED = (
     f" / min by (namespace, pod, instance) ({now('publisher_source_retention_seconds')}))"
 )
 NOW = [
-    figure("Copying", "Relays that copy.", "short", f"sum({now('publisher_copying')})"),
-    figure("Behind", "The lane that is furthest behind.", "s", f"max({now('publisher_lag_seconds')})"),
-    figure("Waiting", "Records that are not copied yet.", "short", f"sum({now('publisher_lag_records')})"),
+    figure("Copying", "Number of relays that are copying records.", "short", f"sum({now('publisher_copying')})"),
+    figure(
+        "Behind",
+        "Largest lag of all lanes. A lane is one of the parallel copy loops of a relay.",
+        "s",
+        f"max({now('publisher_lag_seconds')})",
+    ),
+    figure("Waiting", "Records in the source that are not copied yet.", "short", f"sum({now('publisher_lag_records')})"),
     figure(
         "Used of what the source keeps",
-        "At 1 the source deletes what is not copied yet.",
+        "Lag divided by the retention time of the source. At 1 the source deletes records that are not copied yet.",
         "percentunit",
         RETENTION_USED,
         width=HALF,
     ),
 ]
 EACH_WAY = [
-    each_way("Records copied", "By way.", "ops", by_way("sum", rate("publisher_records_total"))),
-    each_way("Bytes copied", "Of the values read, by way.", "Bps", by_way("sum", rate("publisher_bytes_total"))),
     each_way(
-        "Lag in seconds", "Age of the last copied record while more wait.", "s", by_way("max", now("publisher_lag_seconds"))
+        "Records copied",
+        "Copied records per second, by source and destination.",
+        "ops",
+        by_way("sum", rate("publisher_records_total")),
+    ),
+    each_way(
+        "Bytes copied",
+        "Bytes per second of the record values that were read, by source and destination.",
+        "Bps",
+        by_way("sum", rate("publisher_bytes_total")),
+    ),
+    each_way(
+        "Lag in seconds",
+        "Time since the last copied record while more records wait.",
+        "s",
+        by_way("max", now("publisher_lag_seconds")),
     ),
     each_way(
         "Lag in records",
-        "Source offsets not copied, by the last answer of the source: the maximum loss if the source is lost.",
+        "Source offsets that are not copied, as of the last answer of the source. These records would be lost with the source.",
         "short",
         by_way("sum", now("publisher_lag_records")),
     ),
     each_way(
         "Source unreachable",
-        "Time without an answer of the source.",
+        "Time since the source last answered.",
         "s",
         by_way("max", now("publisher_source_silence_seconds")),
         width=THIRD,
     ),
     each_way(
         "Since the last commit",
-        "Of the lane that waits longest.",
+        "Time since the last commit of a transaction, for the lane with the longest time.",
         "s",
         by_way("max", now("publisher_checkpoint_age_seconds")),
         width=THIRD,
     ),
-    each_way("Commit", "What a lane waits for the destination, a transaction.", "s", f"{COMMIT} / {COMMITS}", width=THIRD),
+    each_way(
+        "Commit",
+        "Mean time that a lane waits for the destination to commit a transaction.",
+        "s",
+        f"{COMMIT} / {COMMITS}",
+        width=THIRD,
+    ),
 ]
 TROUBLE = [
     lines(
         "Lives ended",
-        "By cause; a relay restarts by itself.",
+        "Failures that interrupted copying, by cause. The relay then restarts without an operator.",
         "short",
         [(f"sum by (family) (increase({now('publisher_troubles_total')}[$__rate_interval]))", "{{family}}")],
         width=THIRD,
     ),
     lines(
         "Restarts",
-        "Relays after trouble, producers because a commit was slow, transactions because of an error; unreadable checkpoints.",
+        "Relays that restarted after a failure, producers replaced because a commit was slow, transactions "
+        "aborted because of an error, and unreadable checkpoints.",
         "short",
         [
             (changes("publisher_restarts_total"), "relays"),
@@ -89,7 +114,8 @@ TROUBLE = [
     ),
     lines(
         "Records held back",
-        "By the filter, because they come from the destination, or because they cannot be copied.",
+        "Records that were not copied because the filter excludes them, because they come from the destination, "
+        "or because they cannot be copied; and partitions that are stopped.",
         "ops",
         [
             (f"sum({rate('publisher_records_filtered_total')})", "filtered"),

@@ -11,24 +11,30 @@ STAGES = (
 )
 
 FLOW = [
-    figure("Events", "Answered, all scorers together.", "ops", f"sum({rate('scorer_events_total')})"),
+    figure("Events", "Events per second that all scorers together answered.", "ops", f"sum({rate('scorer_events_total')})"),
     figure("Waiting", "Events that are not answered yet.", "short", f"sum({now('scorer_lag_records')})"),
-    figure("Behind", "The partition that is furthest behind.", "s", f"max({now('scorer_lag_seconds')})"),
-    figure("Scorers", "That Prometheus reaches.", "short", f"count({now('scorer_assigned_partitions')})"),
-    figure("Partitions", "That scorers own.", "short", f"sum({now('scorer_assigned_partitions')})"),
+    figure("Behind", "Lag of the partition that is furthest behind.", "s", f"max({now('scorer_lag_seconds')})"),
+    figure("Scorers", "Number of scorers that Prometheus can scrape.", "short", f"count({now('scorer_assigned_partitions')})"),
     figure(
-        "Versions", "More than one during a roll-out only.", "short", f"count(count by (digest) ({now('scorer_model_info')}))"
+        "Partitions", "Number of partitions that are assigned to scorers.", "short", f"sum({now('scorer_assigned_partitions')})"
+    ),
+    figure(
+        "Versions",
+        "Number of model versions in use. More than one is normal only during a roll-out.",
+        "short",
+        f"count(count by (digest) ({now('scorer_model_info')}))",
     ),
     lines(
         "Events by outcome",
-        "scored, expired (their deadline had passed), fallback (no model server was there), dead (dead letters).",
+        "scored, expired (the deadline had passed), fallback (no model server was available), dead (dead letters).",
         "ops",
         [(f"sum by (outcome) ({rate('scorer_events_total')})", "{{outcome}}")],
         stacked=True,
     ),
     lines(
         "What limited batches",
-        "empty: nothing more was there. size: batching.max_events. latency: the target. bytes: 16 MiB.",
+        "Batches by the limit of their size. empty: no more events were waiting. size: batching.max_events. "
+        "latency: the latency target. bytes: 16 MiB.",
         "ops",
         [(f"sum by (by) ({rate('scorer_batches_limited_total')})", "{{by}}")],
         stacked=True,
@@ -41,7 +47,7 @@ FLOW = [
     ),
     lines(
         "Busy",
-        "Share of the scoring thread's time that is spent in stages; near 1 it needs more scorers.",
+        "Share of the scoring thread's time that is spent in stages. Near 1, more scorers are needed.",
         "percentunit",
         [(f"sum by (pod, instance) ({rate('scorer_stage_seconds_total')})", POD)],
     ),
@@ -55,20 +61,20 @@ LATENCY = [
     ),
     lines(
         "Latency by stage",
-        "What an event spends on average: until it is taken, then in each stage of its batch.",
+        "Mean time of an event: the wait until its batch starts, then each stage of the batch.",
         "s",
         [(mean("scorer_event_wait_seconds"), "wait"), (STAGES, "{{stage}}")],
         stacked=True,
     ),
     lines(
         "Until it is taken",
-        "From an event's timestamp until its batch is taken.",
+        "From an event's timestamp until its batch starts.",
         "s",
         [(quantile(share, "scorer_event_wait_seconds"), f"{share:.0%}") for share in SHARES],
     ),
     lines(
         "Commit",
-        "What the loop waits for the broker, a transaction.",
+        "Mean time that the scoring loop waits for the broker to commit a transaction.",
         "s",
         [(f"sum({rate('scorer_commit_seconds_total')}) / sum({rate('scorer_commits_total')})", "commit")],
     ),
@@ -76,19 +82,19 @@ LATENCY = [
 LAG = [
     lines(
         "Lag in seconds",
-        "Time since a partition was last level, the ten worst.",
+        "Time since a partition last had no waiting events; the ten partitions with the longest time.",
         "s",
         [(f"topk(10, max by (topic, partition) ({now('scorer_lag_seconds')}))", PARTITION)],
     ),
     lines(
         "Lag in events",
-        "Not answered yet, the ten worst partitions.",
+        "Events that are not answered yet; the ten partitions with the most events.",
         "short",
         [(f"topk(10, max by (topic, partition) ({now('scorer_lag_records')}))", PARTITION)],
     ),
     lines(
         "Partitions by scorer",
-        "By scorer; and members of the consumer group that are not scorers.",
+        "Partitions assigned to each scorer, and the number of members of the consumer group that are not scorers.",
         "short",
         [
             (f"sum by (pod, instance) ({now('scorer_assigned_partitions')})", POD),
@@ -97,8 +103,8 @@ LAG = [
     ),
     lines(
         "Away",
-        "Scorers that wait for this, partitions whose position is out of range, and records of the scorers' own topics that "
-        "are unreadable.",
+        "Scorers that wait for an unavailable dependency, assigned partitions that are not read, and unreadable "
+        "records of the scorers' own topics.",
         "short",
         [
             (f"sum by (what) ({now('scorer_away')})", "{{what}}"),
@@ -117,13 +123,14 @@ VERSIONS = [
     ),
     lines(
         "Channel revision",
-        "The lines part while a roll-out is under way.",
+        "The newest and the oldest revision of the channel in use. They differ during a roll-out.",
         "short",
         [(f"max({now('scorer_model_revision')})", "newest"), (f"min({now('scorer_model_revision')})", "oldest")],
     ),
     lines(
         "Swaps and refusals",
-        "Changes of version, versions that were refused, partitions scored by an older one.",
+        "Changes of the version, versions that were refused, and partitions taken over by a scorer with an older "
+        "channel revision.",
         "short",
         [
             (changes("scorer_swaps_total"), "swaps"),
@@ -134,19 +141,19 @@ VERSIONS = [
     ),
     lines(
         "Trials of versions",
-        "Versions that were tried in a process of their own before they were loaded, by outcome.",
+        "Versions that were tried in a separate process before they were loaded, by outcome.",
         "short",
         [(f"sum by (outcome) (increase({now('scorer_version_trials_total')}[$__rate_interval]))", "{{outcome}}")],
     ),
     lines(
         "Loads",
-        "The age of the longest load of a version, its trial included.",
+        "Duration of the longest current load of a version, including its trial.",
         "s",
         [(f"max({now('scorer_version_load_seconds')})", "longest")],
     ),
     lines(
         "Where models run",
-        "Scorers by device, and by what reads plain JSON objects: the native scanner, or msgspec.",
+        "Scorers by the device of the model, and by the decoder of plain JSON objects: the native scanner or msgspec.",
         "short",
         [
             (f"count by (backend, device) ({now('scorer_device_info')})", "{{backend}} {{device}}"),
@@ -156,28 +163,42 @@ VERSIONS = [
 ]
 REST = f"sum({rate('scorer_events_total')}) - (sum({rate('scorer_canary_events_total')}) or vector(0))"
 ROLLOUT = [
-    figure("Step", "Of the plan, from 1.", "short", f"max({now('scorer_rollout_step')})"),
-    figure("Steps", "Of the plan.", "short", f"max({now('scorer_rollout_steps')})"),
+    figure("Step", "Current step of the rollout plan, counted from 1.", "short", f"max({now('scorer_rollout_step')})"),
+    figure("Steps", "Number of steps of the rollout plan.", "short", f"max({now('scorer_rollout_steps')})"),
     figure("Pairs", "Events of the step that both versions answered.", "short", f"max({now('scorer_rollout_pairs')})"),
-    figure("Judge behind", "What was answered and is not judged yet.", "s", f"max({now('scorer_rollout_behind_seconds')})"),
-    figure("Waits for a person", "1: for approval, or paused.", "short", f"max({now('scorer_rollout_waits_for_person')})"),
-    figure("Leaders", "Controllers that lead: one.", "short", f"sum({now('scorer_rollout_leader')})"),
+    figure(
+        "Judge behind", "Lag of the canary analysis behind the scores.", "s", f"max({now('scorer_rollout_behind_seconds')})"
+    ),
+    figure(
+        "Waits for a person",
+        "1 if the rollout waits for an operator's approval or is paused.",
+        "short",
+        f"max({now('scorer_rollout_waits_for_person')})",
+    ),
+    figure(
+        "Leaders",
+        "Number of rollout controllers that lead. The normal number is one.",
+        "short",
+        f"sum({now('scorer_rollout_leader')})",
+    ),
     lines(
         "Events by arm",
-        "Whose turn they were. Keys are shared out: a few busy keys move this.",
+        "Events by the version that their key belongs to. The plan divides the keys, so a few busy keys change "
+        "the shares of the events.",
         "ops",
         [(f"sum({rate('scorer_canary_events_total')})", "canary"), (REST, "champion")],
         stacked=True,
     ),
     lines(
         "The canary's share of the events",
-        "Of all events answered; the plan's percentage is of the keys.",
+        "Share of the canary among all answered events. The percentage in the plan is a share of the keys instead.",
         "percentunit",
         [(f"sum({rate('scorer_canary_events_total')}) / sum({rate('scorer_events_total')})", "canary")],
     ),
     lines(
         "The canary's events by who answered",
-        "By why the champion answered them for the candidate (none: it did), and those that a shadow left out.",
+        "Canary events by the reason for which the champion answered instead of the candidate (none: the "
+        "candidate answered), and events that a shadow left out.",
         "ops",
         [
             (f"sum by (fallback) ({rate('scorer_canary_events_total')})", "{{fallback}}"),
@@ -186,19 +207,20 @@ ROLLOUT = [
     ),
     lines(
         "Bake clock",
-        "For how long the step was watched, of the time that the plan asks for; it stands where nothing is seen.",
+        "Elapsed bake time of the step, and the bake time that the plan requires. Time without observed events does not count.",
         "s",
         [(f"max({now('scorer_rollout_baked_seconds')})", "watched"), (f"max({now('scorer_rollout_wanted_seconds')})", "asked")],
     ),
     lines(
         "Decisions",
-        "Written by the controllers, by verdict.",
+        "Decisions that the controllers wrote, by verdict.",
         "short",
         [(f"sum by (verdict) (increase({now('scorer_rollout_decisions_total')}[$__rate_interval]))", "{{verdict}}")],
     ),
     lines(
         "Controllers",
-        "Those with a rollout that runs, those that do not reach the registry, and the age of the last look (s).",
+        "Controllers with an active rollout, controllers that cannot reach the registry, and the time since a "
+        "controller last read the rollouts (s).",
         "short",
         [
             (f"sum({now('scorer_rollout_running')})", "with a rollout"),
@@ -217,7 +239,7 @@ DEAD_LETTERS = [
     ),
     lines(
         "Share of dead letters",
-        "Of all events answered.",
+        "Share of dead letters among all answered events.",
         "percentunit",
         [(f"sum({rate('scorer_dead_letters_total')}) / sum({rate('scorer_events_total')})", "dead")],
     ),
@@ -232,14 +254,15 @@ TRANSACTIONS = [
     ),
     lines(
         "Oldest open transaction",
-        "Consumers see nothing that was written after it began.",
+        "Age of the oldest open transaction. Consumers that read only committed records see no later records of "
+        "its partitions.",
         "s",
         [(f"max({now('scorer_open_transaction_seconds')})", "age")],
         width=THIRD,
     ),
     lines(
         "Producers replaced",
-        "Because a commit was slow, or another process took the id.",
+        "Producers that were replaced because a commit was slow, or because another process took over their transactional id.",
         "short",
         [(changes("scorer_producer_rotations_total"), "slow"), (changes("scorer_fenced_total"), "fenced")],
         width=THIRD,

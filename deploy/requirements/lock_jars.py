@@ -1,8 +1,8 @@
-"""Writes the list of a broker's jars with their sizes and hashes: `python3 deploy/requirements/lock_jars.py [VERSION]`.
+"""Print the list of a broker's jars with their sizes and hashes: `python3 deploy/requirements/lock_jars.py [VERSION]`.
 
-Resolves Apache Kafka with jgo from Maven Central (or the mirror of the user's Maven settings) and prints one line a jar:
-SHA-256, size in bytes, `group:artifact:version`. The output without a version is committed as `scorer/demo/broker_jars.txt`,
-that for another version as `tests/benchmarks/brokers/kafka-VERSION.txt`.
+The script resolves Apache Kafka with jgo from Maven Central (or from the mirror in the user's Maven settings). It prints one
+line for each jar: SHA-256, size in bytes, `group:artifact:version`. The output without VERSION is committed as
+`scorer/demo/broker_jars.txt`, and the output for another version as `tests/benchmarks/brokers/kafka-VERSION.txt`.
 """
 
 import hashlib
@@ -13,14 +13,14 @@ import jgo
 
 EMBEDDED = "4.3.0"
 KAFKA = "org.apache.kafka:kafka_2.13"
-LOGGING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"  # Kafka's own release has it too: without it there is no log
+LOGGING = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4"  # as in Kafka's own release: without this jar Kafka writes no log
 
 
 def main() -> None:
-    """Resolve, download and print."""
+    """Resolve and download the jars, and print one line for each of them."""
     version = sys.argv[1] if len(sys.argv) > 1 else EMBEDDED
     found = [artifact for name in (f"{KAFKA}:{version}", LOGGING) for artifact in jgo.resolve(name)]
-    artifacts = {str(artifact.component).rpartition(":")[0]: artifact for artifact in found}  # one version: that for logging
+    artifacts = {str(artifact.component).rpartition(":")[0]: artifact for artifact in found}  # LOGGING's version wins
     for artifact in sorted(artifacts.values(), key=lambda artifact: str(artifact.component)):
         coordinates = artifact.component
         content = Path(artifact.resolve()).read_bytes()

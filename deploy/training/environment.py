@@ -43,7 +43,7 @@ OURS = "scorestream"
 PACKAGES = tuple(Path(package.__file__ or "").parent for package in (model_registry, publisher, scorer))
 SOURCES = (".py", ".c", ".h")
 NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json", "uv_build.json")
-"""Files of a distribution's `.dist-info` that depend on how and from where it was installed."""
+"""Files of a distribution's `.dist-info` that depend on how and from where the distribution was installed."""
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
@@ -56,7 +56,7 @@ def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
 def pin() -> None:
     """Restart this process with the environment variables in `PINS`, unless all of them are set.
 
-    Setting them in the running process is too late: libraries read the variables when they are loaded.
+    Setting the variables in the running process is too late, because libraries read them when they are loaded.
     """
     if environ := pinned(os.environ):
         sys.stdout.flush()
@@ -95,7 +95,7 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
 def recorded(record: str) -> Iterator[str]:
     """Yield the lines of a wheel's `RECORD` file that are equal on all machines.
 
-    Omitted are bytecode, files outside the package folder (scripts), and files that the installer wrote.
+    Bytecode, files outside the package folder (scripts), and files that the installer wrote are omitted.
     """
     for line in record.splitlines():
         path = Path(line.partition(",")[0].strip('"'))

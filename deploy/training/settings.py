@@ -1,6 +1,6 @@
-"""All settings of `training.yaml`. Events, labels and the model's repository are those of the scorer (`scorer.yaml`).
+"""All settings of `training.yaml`. The topics, labels and the model's repository are settings of the scorer (`scorer.yaml`).
 
-`publisher/runtime/configuration.py` merges file, environment (`TRAINING_...`) and flags.
+`publisher/runtime/configuration.py` merges the file, environment variables (`TRAINING_...`) and flags.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from scorer.evaluation.join_labels import labels_topic
 
 PATHS = ("scorer", "signature", "folder")
 BLOCKS = (5, 1_000)
-"""The minimum and maximum number of blocks of the hold-out; too few blocks do not show how much a difference varies."""
+"""The minimum and maximum number of blocks of time of the hold-out; too few do not show how much a difference varies."""
 
 
 def milliseconds(duration: Any) -> int:
@@ -44,35 +44,35 @@ class LabelsSection(Section):
     """The requirements on labels: when the label of an event must have arrived, and which share of events must have one."""
 
     after: Duration = milliseconds("1d")
-    """How long after an event its outcome is known; younger events are omitted."""
+    """The time after which the label of an event must have arrived; events that are younger are omitted."""
     coverage: float = Field(default=0.9, ge=0, le=1)
-    """The share of the older events that must have a label; below it the run ends with exit code 1."""
+    """The share of the events older than `labels.after` that must have a label. With fewer, the run ends with exit code 1."""
 
 
 class SnapshotSection(Section):
     """The events of a snapshot, and their split by time."""
 
     window: Duration = milliseconds("90d")
-    """How far back events are read, by their Kafka timestamps."""
+    """The maximum age of the events that are read, by their Kafka timestamps."""
     validation: Duration = Field(default=milliseconds("14d"), gt=0)
-    """The time before the hold-out whose events choose among models."""
+    """The length of the part before the hold-out, on which the models of the search are compared."""
     hold_out: Duration = Field(default=milliseconds("14d"), gt=0)
-    """The most recent labelled events, on which a model is evaluated."""
+    """The length of the last part of the labelled events, on which the new version is evaluated."""
     at_least: int = Field(default=50_000, ge=3)
     """The minimum number of labelled events."""
     keep: bool = True
-    """Whether a run stores its snapshot as an artifact beside the version, so that others can reproduce it."""
+    """Whether a run stores its snapshot in the registry together with the version, so that the version can be reproduced."""
 
 
 class SearchSection(Section):
     """The search of parameters by successive halving."""
 
     trials: int = Field(default=16, ge=1, le=512)
-    """The number of parameter sets to try. 1: those of `parameters`, without a search."""
+    """The number of parameter sets to try. With 1, only `parameters` and the recipe's defaults are used."""
     rungs: tuple[int, ...] = Field(default=(27, 81, 243), min_length=1, max_length=12)
-    """Trees (epochs of a network) after which worse trials stop. The model is trained up to the best budget."""
+    """The numbers of trees (or epochs) after which worse trials stop. The final model has the best of these numbers."""
     reduction: int = Field(default=3, ge=2, le=100)
-    """After each rung one of this many trials continues, rounded up: the best on the validation part."""
+    """With N, the best 1/N of the trials (by the validation part, rounded up) continue after each rung."""
 
     @field_validator("rungs")
     @classmethod
@@ -88,21 +88,21 @@ class GateSection(Section):
     metric: Literal["auc"] = "auc"
     """The metric by which champion and challenger are compared on the hold-out."""
     margin: float = Field(default=0.002, gt=0, lt=1)
-    """How much worse still counts as not worse, by the lower bound of the interval; also the limit for the Brier score."""
+    """How much worse than the champion's the metric may be, by the lower bound of the interval; also for the Brier score."""
     promote: Literal["not-worse", "better"] = "not-worse"
-    """`not-worse`: the interval of the difference is above -margin. `better`: it is above 0."""
+    """`not-worse`: the interval of the difference must be above -`gate.margin`. `better`: the interval must be above 0."""
     block: Duration = Field(default=milliseconds("1d"), gt=0)
-    """Events of one block of time are resampled together, because they are alike."""
+    """The length of a block of time. The events of a block are resampled together, because they are alike."""
     resamples: int = Field(default=1_000, ge=100, le=100_000)
-    """The number of resamples of the hold-out for the intervals."""
+    """The number of bootstrap resamples of the hold-out, from which the intervals are computed."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
-    """The confidence of the two-sided intervals; those of all slices hold simultaneously."""
+    """The confidence of the two-sided intervals; for slices, the confidence of all intervals together."""
     class_margin: float = Field(default=0.01, gt=0, lt=1)
-    """How much lower recall and precision of a class may be, by the lower bound."""
+    """How much lower than the champion's the recall and precision of a class may be, by the lower bound of the interval."""
     slices: tuple[str, ...] = ()
     """Paths of event fields whose values divide the hold-out; each slice of at least 1,000 rows is judged too."""
     slice_margin: float = Field(default=0.03, gt=0, lt=1)
-    """A slice that is worse by this, and not by chance, is rejected."""
+    """The version is rejected if the AUC of a slice is lower by more than this, and the interval of the slice is below 0."""
 
     @field_validator("slices")
     @classmethod
@@ -116,11 +116,11 @@ class PublishSection(Section):
     """The signing and the promotion of a version."""
 
     channel: str | None = None
-    """The channel to promote; default: the scorer's `model.tag`."""
+    """The channel to move to the new version; default: the scorer's `model.tag`."""
     key_file: Path | None = None
-    """The private key that attests, and signs versions and moves, created by `model-registry keygen`. Required for runs."""
+    """The private key that signs attestations, versions and channel moves. Required; `model-registry keygen` creates a key."""
     password_file: Path | None = None
-    """File with the password of the key; alternatively MODEL_REGISTRY_KEY_PASSWORD."""
+    """The file with the password of the key. Without it, the password is read from the variable MODEL_REGISTRY_KEY_PASSWORD."""
     rollout: Path | None = None
     """A plan for `scorer rollout start`: a version that passes starts a rollout instead of a direct channel move."""
 
@@ -133,15 +133,15 @@ class TrainingSettings(Configuration):
     scorer: Path
     """The configuration of the scorer that provides events and labels."""
     signature: Path | None = None
-    """The signature of the model; default: that of the version in the channel. Required for a first model."""
+    """The file with the signature of the model; default: the signature of the champion. Required for a first model."""
     folder: Path = Path("runs")
-    """The folder of runs, one folder each. Nothing is ever deleted from it."""
+    """The folder of all runs; each run has its own folder there, which is never deleted."""
     recipe: Literal["trees", "network"] = "trees"
     """`trees`: LightGBM. `network`: a multilayer perceptron (torch; the extra `network`)."""
     workers: int = Field(default=1, ge=1, le=1_024)
-    """Processes: parallel trials of the search, or processes of a network's training. The result is the same."""
+    """The number of parallel trials of the search, and of processes that train a network. It does not affect the result."""
     gpus: int = Field(default=0, ge=0, le=1_024)
-    """GPUs for training a network, one per worker. 0: none."""
+    """The number of GPUs for training a network; each process uses one GPU. With 0, networks are trained on CPUs."""
     seed: int = Field(default=2013, ge=0, lt=2**31)
     """The seed of all random draws."""
     parameters: dict[str, int | float | str] = Field(default_factory=dict)

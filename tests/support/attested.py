@@ -1,4 +1,4 @@
-"""What a training run attests: its challenger beside the champion, and where the challenger comes from."""
+"""Predicates as a training run attests them: the comparison of its challenger with the champion, and the provenance."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ CHAMPION = f"sha256:{1:064x}"
 
 
 def comparison(digest: str, verdict: str = "passed", run: str = RUN, **changes: Any) -> dict[str, Any]:
-    """A whole comparison of the version with this digest, with some of its parts changed."""
+    """Return the predicate of a comparison for the version with this digest. `changes` replace fields of the predicate."""
     passed = verdict == "passed"
     matrix = {"labels": ["on time", "late"], "counts": [[50, 10], [5, 35]]}
     champion = {"version": "1.0.0", "digest": CHAMPION, "revision": 1, "metrics": {"auc": 0.9}, "confusion_matrix": matrix}
@@ -32,7 +32,7 @@ def comparison(digest: str, verdict: str = "passed", run: str = RUN, **changes: 
 
 
 def provenance(run: str = RUN, **changes: Any) -> dict[str, Any]:
-    """Where a version comes from, with some of the internal parameters changed."""
+    """Return the predicate of a provenance. `changes` replace fields of its `internalParameters`."""
     dependencies = [
         {"name": "events", "uri": "kafka:cluster/flights/0", "annotations": {"from": 5, "to": 1_005}},
         {"name": "events", "uri": "kafka:cluster/flights/1", "annotations": {"from": 0, "to": 0}},

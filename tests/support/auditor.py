@@ -1,6 +1,7 @@
-"""The second auditor: a byte for each offset, a plain client, and not a line in common with the product.
+"""A second implementation of the audit, with a plain Kafka client and one byte for each offset.
 
-What the product's own audit says is held against this one, so that a mistake in either shows.
+This module shares no code with the product. Tests compare its counts with the counts of the product's audit, so that a mistake
+in one of the two shows.
 """
 
 import json
@@ -14,7 +15,7 @@ Place = tuple[str, int, int]
 
 
 class Column:
-    """One small number for each (topic, partition, offset), 0 where nothing was set; at most 255."""
+    """A number from 0 to 255 for each (topic, partition, offset); 0 if no number was set. Larger numbers are stored as 255."""
 
     def __init__(self) -> None:
         self.rows: defaultdict[tuple[str, int], bytearray] = defaultdict(bytearray)
@@ -39,10 +40,13 @@ class Column:
 
 
 def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = None, since_ms: int = 0) -> dict[str, int]:
-    """Read everything that is committed, and count. Revisions of a partition must follow in the order of first appearance, and
-    in each of them one version answers in each role.
+    """Read all committed records and return the counts of events and of faults by name.
 
-    An answer has the timestamp of its event. `since_ms`: answers to earlier ones are to a topic that is no more.
+    `version_regressions` counts scores that break one of two rules: within a partition, channel revisions follow each other in
+    the order of their first appearance; and within a revision, one version answers in each role.
+
+    An answer has the timestamp of its event. Answers with a timestamp before `since_ms` (Unix ms) are ignored, because they
+    belong to events of a deleted topic.
     """
     inputs, answers, versions = Column(), Column(), Column()
     names: list[tuple[int, str | None]] = []
@@ -79,12 +83,12 @@ def audit(bootstrap_servers: str, events: str, scores: str, dead: str | None = N
 
 
 def answers_of(bootstrap_servers: str, topic: str, since_ms: int) -> Iterator[Message]:
-    """All committed answers to events of that time or later."""
+    """Yield the committed answers to events with a timestamp of at least `since_ms` (Unix ms)."""
     return (message for message in read(bootstrap_servers, topic) if message.timestamp()[1] >= since_ms)
 
 
 def regressions(versions: Column) -> int:
-    """Scores whose version had already been followed by another one, partition by partition."""
+    """Count the scores of a version after the first score of a later version in the same partition."""
     count = 0
     for row in versions.rows.values():
         order: list[int] = []
@@ -96,21 +100,21 @@ def regressions(versions: Column) -> int:
 
 
 def sources(message: Message) -> list[Place]:
-    """Return the places that a dead letter stands for: one, or those of a whole batch."""
+    """Return the positions of the events that a dead letter replaces: one event, or all events of a batch."""
     headers = message.headers()
     assert isinstance(headers, list)
     place = dict(headers)["dead.source"]
     assert isinstance(place, bytes)
     _, topic, partition, last = place.decode("ascii").split("/")
-    name, first = headers[-1]  # an event can have a header of this name, but none behind those of the letter
+    name, first = headers[-1]  # an event can have this header too, but the dead letter's headers come last
     offsets = range(int(first) if name == "dead.first" and first else int(last), int(last) + 1)
     return [(unquote(topic), int(partition), offset) for offset in offsets]
 
 
 def read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
-    """All committed records of a topic, from the start to the end that each partition has when it is reached.
+    """Yield all committed records of a topic, from the start of each partition until its end is reached.
 
-    A compressed batch may expand to any size.
+    The message size is not limited, because a compressed batch may expand to any size.
     """
     consumer = Consumer(
         {

@@ -1,4 +1,4 @@
-"""Small models whose scores depend on the batch or on padding, and packages of them."""
+"""Small models whose scores depend on the batch or on padding, with signatures and a golden example for their packages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ ALONE = {
 WEIGHTS = models.constant("w", np.arange(4).reshape(4, 1))
 X4, Y1 = models.tensor("x", TensorProto.FLOAT, "n", 4), models.tensor("y", TensorProto.FLOAT, "n", 1)
 GOLDEN = {"event": {"a": 1, "b": 2, "c": 3, "d": 4}, "tolerance": 1e-4}
-"""An event of FIELDS, without its score."""
+"""A golden example for models with the fields FIELDS; the score is missing."""
 
 
 def centred(path: Path) -> None:
-    """y = (x - the mean of x over the batch) @ w: 0 for an event alone."""
+    """Write a model: y = (x - mean of x over the batch) @ w, which is 0 for a batch of one event."""
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),
         helper.make_node("Sub", ["x", "m"], ["c"]),
@@ -33,13 +33,13 @@ def centred(path: Path) -> None:
 
 
 def running_sum(path: Path) -> None:
-    """y = the sum of x @ w over this and the earlier rows: the first axis is time."""
+    """Write a model: y = sum of x @ w over a row and all earlier rows of the batch, as if the first axis were time."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("CumSum", ["s", "zero"], ["y"])]
     models.save(nodes, [X4], [Y1], path, [WEIGHTS, models.constant("zero", 0, np.int64)])
 
 
 def quantised(path: Path) -> None:
-    """y = x @ w after dynamic quantisation, whose scale is that of the whole batch."""
+    """Write a model: y = x @ w after dynamic quantisation, with one scale for the whole batch."""
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
         helper.make_node("MatMulInteger", ["q", "w8", "zero"], ["product"]),
@@ -50,13 +50,13 @@ def quantised(path: Path) -> None:
 
 
 def fixed_inside(path: Path) -> None:
-    """y = x @ w, by way of a reshape to one row: an export whose batch is fixed inside of the graph alone."""
+    """Write a model: y = x @ w for a batch of one event. The inputs allow any batch, but a node reshapes x to one row."""
     nodes = [helper.make_node("Reshape", ["x", "one"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
     models.save(nodes, [X4], [Y1], path, [WEIGHTS, models.constant("one", [1, 4], np.int64)])
 
 
 def masked_mean(path: Path, marks: str) -> None:
-    """y = the mean of x where `mask` marks values, or where it does not mark padding."""
+    """Write a model: y = mean of x without padding. `mask` marks the padding if `marks` is "padding", else the values."""
     marked = "keep" if marks == "padding" else "mask"
     nodes = [helper.make_node("Not", ["mask"], ["keep"])] if marks == "padding" else []
     nodes += [
@@ -71,7 +71,7 @@ def masked_mean(path: Path, marks: str) -> None:
 
 
 def masked(marks: str | None) -> dict[str, Any]:
-    """The signature of `masked_mean`."""
+    """Return the signature of `masked_mean`."""
     field = {"name": "x", "array": True, "max_length": 64}
     mask = {"tensor": "mask", "dtype": "bool", "mask_of": "x"} | ({"marks": marks} if marks else {})
     return {
@@ -81,7 +81,7 @@ def masked(marks: str | None) -> dict[str, Any]:
 
 
 def complete(folder: Path, signature: Mapping[str, Any], golden: Sequence[Mapping[str, Any]]) -> Path:
-    """Write what belongs to the model.onnx of a folder."""
+    """Write signature.json and golden.jsonl to a folder that has a model.onnx; return the folder."""
     (folder / "signature.json").write_text(json.dumps(signature))
     (folder / "golden.jsonl").write_text("".join(json.dumps(line) + "\n" for line in golden))
     return folder

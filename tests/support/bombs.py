@@ -6,15 +6,15 @@ from confluent_kafka import Message, Producer
 
 Codec = Literal["gzip", "snappy", "lz4", "zstd"]
 CODECS: tuple[Codec, ...] = ("gzip", "snappy", "lz4", "zstd")
-ROOM = 1_000_000_000  # bytes, the most that a client compresses
+ROOM = 1_000_000_000  # bytes; the maximum of librdkafka
 DELIVERY_SECONDS = 120.0
 
 
 def bomb(bootstrap_servers: str, topic: str, partition: int, codec: Codec, size: int, records: int = 1) -> tuple[int, int]:
-    """Write one batch of `records` records that together expand to `size` bytes: its first and its last offset.
+    """Write one batch of `records` records that together expand to `size` bytes; return its first and last offset.
 
-    A broker checks the compressed size alone. Snappy compresses to a twentieth, lz4 to a 255th, so that the topic must take
-    larger batches than usual in these codecs.
+    A broker checks only the compressed size. Snappy compresses to 1/20 and lz4 to 1/255 of the size, so the topic must allow
+    larger batches than by default for these codecs.
     """
     delivered: list[Message] = []
     failed: list[str] = []

@@ -1,4 +1,4 @@
-"""A password that must never be printed, the forms in which it might be, and the places of a configuration."""
+"""A password that must never be printed, its encoded forms, and the settings of a configuration that could contain it."""
 
 import base64
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ FORMS = tuple(_forms())
 
 
 def seen_in(text: str) -> list[str]:
-    """Return the forms of the canary that the text holds."""
+    """Return the forms of the password that occur in the text."""
     return [form for form in FORMS if form in text]
 
 
 def places(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the type of each section and each setting of a model."""
+    """Yield the dotted name and the type of each section and each setting of a settings class."""
     for name, field in model.model_fields.items():
         kind = field.annotation
         yield prefix + name, kind
@@ -37,17 +37,17 @@ def places(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def is_section(kind: Any) -> bool:
-    """Whether a place holds other settings, or client properties."""
+    """Return whether a type is a section of settings, or a mapping of Kafka client properties."""
     return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
 def is_secret(kind: Any) -> bool:
-    """Whether a setting is declared to be a secret."""
+    """Return whether the type of a setting is a secret (`SecretStr`)."""
     return SecretStr in (kind, *getattr(kind, "__args__", ()))
 
 
 def nested(name: str, value: object) -> dict[str, Any]:
-    """The mapping that holds the value at a dotted name."""
+    """Return the nested mapping that has the value at a dotted name."""
     for part in reversed(name.split(".")):
         value = {part: value}
     assert isinstance(value, dict)

@@ -1,7 +1,8 @@
-"""`python -m tests cosign`: cosign 3 itself against a real docker-registry, both ways. Needs Go, once, for some three minutes.
+"""`python -m tests cosign`: exchange signatures and attestations with cosign 3 through a real docker-registry.
 
-What is signed and attested here cosign verifies; what cosign signs and attests is verified here. cosign runs without a network
-but for the registry on loopback: a key and `--insecure-ignore-tlog` need no trust root.
+cosign verifies the signatures and attestations of model-registry, and model-registry verifies those of cosign. The first run
+builds cosign with Go, which takes about three minutes. cosign can reach only the registry on the loopback interface: it has a
+key and the option `--insecure-ignore-tlog`, and therefore needs no trust root.
 """
 
 import argparse
@@ -23,11 +24,13 @@ MODULE = "github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3"
 PACKAGE = Path(__file__).parents[2] / "scorer" / "demo" / "data" / "flight-delay-2.0.0"
 FIGURES = {"dataset": "flights 2013", "metrics": {"auc": 0.93}}
 TYPE = "https://scorestream.io/attestations/evaluation/v1"
-NOWHERE = "http://127.0.0.1:1"  # where a proxy would be: cosign reaches nothing but loopback
+NOWHERE = "http://127.0.0.1:1"  # no proxy listens here, so cosign reaches only loopback addresses
 UNLOGGED = ("--tlog-upload=false", "--use-signing-config=false", "--yes")
 
 
 class Stage:
+    """A registry with one pushed package, and the commands of model-registry (`ours`) and cosign, each with a key."""
+
     def __init__(self, cosign: Path, folder: Path, address: str) -> None:
         self._program, self._folder = cosign, folder
         self.ref = f"{address}/team/flight-delay:1.0.0"
@@ -104,7 +107,7 @@ PROOFS: tuple[Callable[[Stage], None], ...] = (
 
 
 def main() -> int:
-    """Run every proof; 0 where all hold, 1 where one does not, 2 where a program is missing."""
+    """Run every proof; return 0 if all succeed, 1 if a proof fails, 2 if a program is missing."""
     argparse.ArgumentParser(prog="python -m tests cosign", description=__doc__).parse_args()
     if shutil.which("docker-registry") is None:
         print("apt-get install -y --no-install-recommends docker-registry", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""The programs that only Debian has, with their packages: the one list for the tests' mark, the check and `.ci/run`.
+"""The programs that tests need from Debian packages: the one list for the tests' marker, the check and `.ci/run`.
 
-Standard library only: the check reads it before anything is installed.
+This module imports only the standard library, because the check reads it before any package is installed.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ PACKAGES = {
     "promtool": "prometheus",
     "skopeo": "skopeo",
 }
-"""Program to package."""
+"""The Debian package of each program."""
 NOT_RUN_FILE = "SCORESTREAM_TESTS_NOT_RUN"
 """The environment variable that names the file for the list of tests that were not run."""
 FAILED_FILE = "SCORESTREAM_TESTS_FAILED"

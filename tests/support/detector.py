@@ -1,4 +1,4 @@
-"""A detector of two boxes: several outputs of other shapes and dtypes, from three numbers, which can be checked by head."""
+"""A model like an object detector: outputs of several shapes and dtypes from three numbers, easy to check by hand."""
 
 import json
 from collections.abc import Mapping
@@ -28,8 +28,11 @@ SIGNATURE = {
 
 
 def write(path: Path) -> None:
-    """Of x = (a, b, c): boxes (B, 2, 4), a and b four times each; p = softmax(x); the best class, its word, and whether it is
-    sure of it. `anchors` (2, 4) has no batch."""
+    """Write the model, with the input x = (a, b, c) for each event.
+
+    The outputs are `boxes` (B, 2, 4) with a and b four times each, p = softmax(x), the index `best` of the largest p, the label
+    `word` of this index, and `sure`, whether the largest p is above 0.5. The output `anchors` (2, 4) has no batch dimension.
+    """
     spread = np.zeros((3, 8))
     spread[0, :4] = spread[1, 4:] = 1
     constants = [
@@ -61,7 +64,7 @@ def write(path: Path) -> None:
 
 
 def answer(a: float, b: float, c: float) -> dict[str, Any]:
-    """What SIGNATURE reads of it."""
+    """Return the score that SIGNATURE reads from the outputs for the event (a, b, c)."""
     weights = np.exp([a, b, c])
     p = (weights / weights.sum()).tolist()
     order = sorted(range(3), key=lambda at: -p[at])
@@ -75,12 +78,12 @@ def answer(a: float, b: float, c: float) -> dict[str, Any]:
 
 
 def package(folder: Path, signature: Mapping[str, Any] | None = None) -> Path:
-    """A package with two golden examples."""
+    """Write a package of the model; the default signature, SIGNATURE, comes with two golden examples."""
     events = [{"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 4.0, "b": 0.0, "c": 1.0}]
     golden = [{"event": event, "score": answer(**event), "tolerance": 1e-4} for event in events]
     return models.package(folder, write, signature or SIGNATURE, () if signature else golden)
 
 
 def document(**parts: Any) -> str:
-    """SIGNATURE with other parts, as text."""
+    """Return SIGNATURE as JSON text, with `parts` in place of its own."""
     return json.dumps(SIGNATURE | parts)

@@ -1,6 +1,7 @@
-"""The virtual environment that the check runs in: made where there is none, brought to the pinned requirements otherwise.
+"""The virtual environment of the check: created if it is missing, and updated to the pinned requirements.
 
-Standard library only, for any Python from 3.11 on: this runs before anything is installed.
+This module imports only the standard library and supports every Python from 3.11 on, because it runs before any package is
+installed.
 """
 
 import hashlib
@@ -15,22 +16,28 @@ REQUIREMENTS = ROOT / "deploy" / "requirements" / "test.txt"
 WITH_TORCH = ROOT / "deploy" / "requirements" / "network.txt"
 WITH_GPU = ROOT / "deploy" / "requirements" / "gpu-test.txt"
 NATIVE = ROOT / "scorer" / "native"
-"""What is compiled when the project is installed."""
+"""The sources that are compiled when the project is installed."""
 OLDEST = (3, 11)
 STAMP = ".scorestream-tests"
 
 
 class Unusable(Exception):
-    """The environment cannot be made; the message says why and what to do."""
+    """The environment cannot be created or used; the message has the cause and a remedy."""
 
 
 def prepare() -> Path:
-    """The environment's folder, with the pinned requirements and the project (editable) in it. Raises Unusable."""
+    """Create or update the environment with the pinned requirements and the project (editable); return its folder.
+
+    Raises Unusable.
+    """
     return _prepared(choose(ROOT), REQUIREMENTS)
 
 
 def with_gpu() -> Path:
-    """The folder of an environment with ONNX Runtime for GPUs in place of the one for CPUs (3 GB on Linux). Raises Unusable."""
+    """Create or update an environment with ONNX Runtime for GPUs instead of CPUs (3 GB on Linux); return its folder.
+
+    Raises Unusable.
+    """
     return _prepared(ROOT / ".venv-gpu", WITH_GPU)
 
 
@@ -52,7 +59,10 @@ def _prepared(folder: Path, requirements: Path) -> Path:
 
 
 def with_torch(folder: Path) -> Path:
-    """The folder of an environment beside this one, which sees what that has, and torch (5 GB on Linux). Raises Unusable."""
+    """Create or update an environment with torch (5 GB on Linux) beside the environment in `folder`; return its folder.
+
+    The new environment can also import the packages of the environment in `folder`. Raises Unusable.
+    """
     beside = folder.with_name(f"{folder.name}-network")
     python, stamp = beside / "bin" / "python3", beside / STAMP
     wanted = hashlib.sha256(WITH_TORCH.read_bytes()).hexdigest()
@@ -77,14 +87,17 @@ def _state(requirements: Path) -> str:
 
 
 def choose(root: Path) -> Path:
-    """`.venv`, or `.venv-tests` beside one with ONNX Runtime for GPUs, which would share its files with the one for CPUs."""
+    """Return the folder of the environment: `.venv`, or `.venv-tests` if `.venv` has ONNX Runtime for GPUs.
+
+    ONNX Runtime for GPUs and ONNX Runtime for CPUs install the same files, so one environment cannot have both.
+    """
     folder = root / ".venv"
     with_gpu = any(folder.glob("lib/python3*/site-packages/onnxruntime_gpu-*.dist-info"))
     return root / ".venv-tests" if with_gpu else folder
 
 
 def make(folder: Path) -> None:
-    """Make an empty virtual environment. Raises Unusable for an old Python and for a Debian without python3-venv."""
+    """Create an empty virtual environment. Raises Unusable if Python is too old, or if Debian's python3-venv is missing."""
     if sys.version_info < OLDEST:
         raise Unusable(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}: run `python3.11 -m tests`")
     if find_spec("ensurepip") is None:
@@ -94,7 +107,7 @@ def make(folder: Path) -> None:
 
 
 def install(python: Path, requirements: Path) -> None:
-    """Install exactly what is pinned, then the project itself from its sources. Raises Unusable."""
+    """Install exactly the pinned requirements, then the project from its sources. Raises Unusable."""
     if not _ask(python, "from importlib.util import find_spec as f; print('pip' if f('pip') else '')"):
         _run(str(python), "-m", "ensurepip")
     _say(f"installing {requirements.relative_to(ROOT)} (minutes the first time)")
@@ -103,8 +116,10 @@ def install(python: Path, requirements: Path) -> None:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """The process environment as it is with the virtual environment activated; what was compiled once is kept, which halves the
-    start of every command."""
+    """Return this process's environment variables as they are after activation of the virtual environment.
+
+    PYTHONDONTWRITEBYTECODE is omitted, because stored bytecode halves the start time of every command.
+    """
     path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "VIRTUAL_ENV": str(folder), "PATH": path}

@@ -1,7 +1,8 @@
-"""Every setting has a test on the real broker: a run of tests/integration/scorer and tests/integration/security together fails
-for one that neither has configured.
+"""A pytest plugin that checks that every setting of the scorer has a test on the real broker.
 
-Tests run in several processes (pytest-xdist): each tells the one that started it what its tests have configured.
+A run of all tests in tests/integration/scorer and tests/integration/security fails if no test has configured some setting.
+Tests run in several processes (pytest-xdist). Each of them reports the settings that its tests have configured to the main
+process.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from tests.support.environment import ROOT
 
 FOLDERS = [ROOT / "tests" / "integration" / name for name in ("scorer", "security")]
 WHOLE = pytest.StashKey[bool]()
-"""Whether all tests of these folders are run."""
+"""Whether this test run includes all tests of FOLDERS."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,7 +33,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """In one of several processes: tell the one that started it. There: fail where a setting was left out."""
+    """Report the configured settings to the main process; in the main process, fail if a setting has no test."""
     config = session.config
     if (told := getattr(config, "workeroutput", None)) is not None:
         told["tested_keys"], told["whole"] = sorted(Rig.tested_keys), config.stash[WHOLE]

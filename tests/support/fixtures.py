@@ -1,4 +1,4 @@
-"""Fixtures of all tests with a real broker: one for all processes of the run, and names and topics of each test's own."""
+"""Fixtures of tests with a real broker: one broker for all processes of the run, and separate names and topics per test."""
 
 import re
 import uuid
@@ -20,7 +20,7 @@ ANSWER_SECONDS = 30.0
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """A running Apache Kafka. Tests that kill or pause it start one of their own instead."""
+    """Provide a running Apache Kafka. A test that kills or pauses its broker starts a separate broker instead."""
     yield from shared_broker.shared()
 
 
@@ -31,15 +31,16 @@ def admin(broker: Broker) -> AdminClient:
 
 @pytest.fixture
 def unique(request: pytest.FixtureRequest) -> str:
-    """A name that no other test has, for topics, groups and transactional ids: `<test>-<8 hex digits>`."""
+    """Return a name that no other test has, for topics, groups and transactional ids: `<test>-<8 hex digits>`."""
     return f"{re.sub(r'[^a-zA-Z0-9_-]', '-', request.node.name)[:60]}-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
-    """`make_topics("in", "out", partitions=6, config={})` creates topics and returns their full names, `<unique>.in` and so on.
+    """Return a function that creates topics and returns their full names.
 
-    It waits until every partition has a leader: a broker's metadata shows a new topic later than the controller creates it.
+    `make_topics("in", "out", partitions=6, config={})` creates `<unique>.in` and `<unique>.out`. The function waits until every
+    partition has a leader, because a broker's metadata shows a new topic later than the controller creates the topic.
     """
 
     def have_leaders(topics: list[str], partitions: int) -> bool:
@@ -60,13 +61,17 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
 
 @pytest.fixture(scope="session")
 def accepted_trials() -> dict[str, bytes]:
-    """Return the outcomes of trials in earlier tests of this process, by file name."""
+    """Return the stored outcomes of version trials in earlier tests of this process, by file name (see `trial_outcomes`)."""
     return {}
 
 
 @pytest.fixture
 def make_rig(broker: Broker, tmp_path: Path, unique: str, accepted_trials: dict[str, bytes]) -> Iterator[MakeRig]:
-    """`make_rig(region="eu-west", input={...})`: a scorer's surroundings with these settings changed. What runs is ended."""
+    """Return a function that creates a `Rig`: registry, configuration, topics and commands for one scorer.
+
+    `make_rig(region="eu-west", input={...})` changes these settings of the configuration. All processes that a rig started are
+    ended after the test.
+    """
     rigs: list[Rig] = []
     cache = tmp_path / "cache"
 

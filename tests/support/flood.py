@@ -1,4 +1,4 @@
-"""A flood of connections that nobody needs, against one HTTP port: for tests, and for a fault campaign."""
+"""A flood of useless connections to one HTTP port, for tests and for a fault campaign."""
 
 import contextlib
 import resource
@@ -12,31 +12,32 @@ from typing import Self
 
 CONNECTIONS = 960
 TURN_SECONDS = 0.2
-REOPENED = 100  # connections in a turn, at most: a flood must leave the machine to the others
+REOPENED = 100  # the maximum number of new connections in each turn after the first, so that other processes get CPU time
 SPARE_DESCRIPTORS = 256  # of this process, for the test itself
 GIANT = b"GET /livez HTTP/1.1\r\n" + b"".join(b"X-Fill-%d: %s\r\n" % (number, b"x" * 1_000) for number in range(64))
 PIPELINED = b"GET /livez HTTP/1.1\r\nHost: flood\r\n\r\n" * 50
 
 
 class Style(StrEnum):
-    """What a client of the flood does once it is connected."""
+    """The behaviour of a client of the flood after the client has connected."""
 
     IDLE = "idle"
-    """Nothing."""
+    """Do nothing."""
     SLOW = "slow"
-    """Send a request byte by byte, without an end."""
+    """Send a request byte by byte and never complete the request."""
     HALF_CLOSED = "half-closed"
-    """Begin a request and close its own direction."""
+    """Send the start of a request, then shut down the sending direction of the connection."""
     PIPELINED = "pipelined"
-    """Send many requests at once and read no answer."""
+    """Send many requests at once and read no response."""
     GIANT = "giant"
-    """Send headers without an end."""
+    """Send 64 KB of headers and never complete the request."""
 
 
 class ConnectionFlood:
-    """Keeps `connections` open to `endpoint` (host:port) while it is entered; those that the server closes are opened again.
+    """Keeps `connections` connections to `endpoint` (host:port) open inside a `with` block.
 
-    `opened` counts all that were ever connected, `closed` those that the server closed. `full` is set once all were opened.
+    A connection that the server closes is replaced by a new one. `opened` counts all connections that were ever opened, and
+    `closed` counts those that the server closed. `full` is set as soon as `connections` connections have been opened.
     """
 
     def __init__(self, endpoint: str, connections: int = CONNECTIONS, styles: Sequence[Style] = tuple(Style)) -> None:
@@ -81,7 +82,7 @@ class ConnectionFlood:
     def _open_one(self) -> None:
         try:
             made = socket.create_connection(self._address, timeout=1.0)
-        except OSError:  # its queue is full, or it has gone
+        except OSError:  # the server's accept queue is full, or the server has ended
             return
         made.setblocking(False)
         style = self._styles[self.opened % len(self._styles)]
@@ -111,7 +112,7 @@ class ConnectionFlood:
             self._forget(client)
 
     def _look(self, client: socket.socket) -> None:
-        """Whether the server has closed; what it answers is left unread by those that pipeline."""
+        """Remove a connection that the server has closed. Responses are read and dropped, except on pipelined connections."""
         if client not in self._open or self._open[client] is Style.PIPELINED:
             with contextlib.suppress(OSError):
                 if client.recv(1, socket.MSG_PEEK):

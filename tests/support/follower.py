@@ -1,15 +1,15 @@
-"""A reader of committed records, without a group, of topics that may not be there yet and may grow."""
+"""A reader of committed records without a consumer group, for topics that may not exist yet or may get more partitions."""
 
 import time
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-LOOK_SECONDS = 0.5  # from one look at the topics to the next
+LOOK_SECONDS = 0.5  # the time between two refreshes of the list of partitions
 GOING_ON_SECONDS = 1.0
 
 
 class Follower:
-    """Reads topics from their beginnings. `grows` False: the partitions that are found at first are all there will be."""
+    """Reads topics from their start. With `grows` false, no new partitions are looked up once every topic has partitions."""
 
     def __init__(self, bootstrap_servers: str, *topics: str, grows: bool = True) -> None:
         self._topics = topics
@@ -32,12 +32,15 @@ class Follower:
         )
 
     def take(self, seconds: float) -> list[Message]:
-        """The records that come within `seconds`, at most 10,000 of them."""
+        """Return the records that arrive within `seconds`, at most 10,000."""
         self._look(time.monotonic())
         return [message for message in self._consumer.consume(10_000, seconds) if message.error() is None]
 
     def seen(self) -> int:
-        """How many records there are so far. Of a topic that is written to all the time, as many as come within a second."""
+        """Read the available records, and return the number of records that this method has read so far.
+
+        Reading stops after about one second if records keep arriving.
+        """
         deadline = time.monotonic() + GOING_ON_SECONDS
         while found := len(self.take(0.1)):
             self._seen += found
@@ -54,7 +57,7 @@ class Follower:
         self._looked = now
         try:
             known = self._consumer.list_topics(timeout=1.0).topics
-        except KafkaException:  # the brokers are away: at the next look
+        except KafkaException:  # the brokers are unavailable: try again at the next refresh
             return
         there = {(topic, number) for topic in self._topics if topic in known for number in known[topic].partitions}
         self._consumer.incremental_assign([TopicPartition(topic, p, 0) for topic, p in sorted(there - self._followed)])

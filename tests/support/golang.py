@@ -1,4 +1,4 @@
-"""Programs that tests build with Go, once."""
+"""Go programs that tests need, built once per user and version."""
 
 import os
 import subprocess
@@ -9,9 +9,9 @@ from platformdirs import user_cache_path
 
 
 def program(module: str) -> Path:
-    """The program of a module such as `example.org/x/cmd/x@v1.2.3`, built unless that was done before.
+    """Return the path of the program of a Go module, such as `example.org/x/cmd/x@v1.2.3`; build it if it is missing.
 
-    Raises OSError where there is no Go, CalledProcessError where it does not build.
+    Raises OSError if Go is not installed, CalledProcessError if the build fails.
     """
     path, _, version = module.partition("@")
     folder = user_cache_path("scorestream") / "go" / module.replace("/", "_")

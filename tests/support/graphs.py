@@ -1,4 +1,4 @@
-"""Graphs of ONNX with random weights, put together call by call; an encoder of texts with lengths of their own; a ResNet-50."""
+"""ONNX graphs with random weights: a builder, a text encoder for sequences of any length, and a ResNet-50."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.support import models
 
-BLOCKS = (3, 4, 6, 3)  # of a ResNet-50
+BLOCKS = (3, 4, 6, 3)  # the number of blocks in each stage of a ResNet-50
 
 
 class Graph:
-    """Nodes and weights, with names made up. Weights are numbers of the type `number`; another seed gives others."""
+    """Builds a graph: nodes and weights with generated names. `number` is the dtype, and `seed` determines the weights."""
 
     def __init__(self, number: type = np.float32, seed: int = 0) -> None:
         self.nodes: list[Any] = []
@@ -53,7 +53,10 @@ class Graph:
 
 
 def encoder_inputs(longest: int) -> list[dict[str, Any]]:
-    """The inputs of an encoder with types in signature.json: arrays of one length in `ids` and `types`, and a mask."""
+    """Return the signature's inputs for an encoder with token types: the arrays `ids` and `types`, and a mask.
+
+    Both arrays of an event have the same length, at most `longest`.
+    """
     known = {"dtype": "int64", "shape": [-1], "pad": 0}
     arrays = {"input_ids": "ids", "token_type_ids": "types"}
     return [
@@ -63,8 +66,11 @@ def encoder_inputs(longest: int) -> list[dict[str, Any]]:
 
 
 def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int, *, types: bool = False) -> None:
-    """y (B, 1) of `input_ids` (B, S) and `attention_mask` (B, S), both int64: embeddings of tokens and places, and of
-    `token_type_ids` if `types`; `layers` of attention and feed-forward; the mean over what is not padding; one number."""
+    """Write a text encoder with the inputs `input_ids` and `attention_mask`, (B, S) int64, and the output y (B, 1).
+
+    The encoder adds the embeddings of tokens and positions, and of the input `token_type_ids` if `types` is true. `layers`
+    layers of attention and feed-forward follow. y is computed from the mean over all positions that are not padding.
+    """
     g, heads = Graph(), max(1, hidden // 64)
     ids, mask = "input_ids", g("Cast", "attention_mask", to=TensorProto.FLOAT)
     first, one, two = (g.constant(at, np.int64) for at in ([0], [1], [2]))
@@ -94,8 +100,10 @@ def encoder(path: Path, layers: int, hidden: int, vocabulary: int, longest: int,
 
 
 def residual(g: Graph, x: str, channels: int = 64) -> str:
-    """(B, 1000) probabilities of images `x` (B, 3, side, side), by a ResNet-50 (64 channels) with its normalisations
-    folded into the convolutions."""
+    """Add a ResNet to the graph for images `x` (B, 3, side, side); return the name of its probabilities (B, 1000).
+
+    With 64 channels the network is a ResNet-50. Its batch normalisations are folded into the convolutions.
+    """
 
     def convolution(y: str, inputs: int, outputs: int, size: int, stride: int = 1) -> str:
         more: dict[str, Any] = {"kernel_shape": [size, size], "strides": [stride, stride], "pads": [size // 2] * 4}

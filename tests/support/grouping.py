@@ -1,4 +1,4 @@
-"""Groups of tests that one process of pytest-xdist runs, because they share fixtures that take long to start.
+"""Groups of tests: one process of pytest-xdist runs a whole group, because its tests share fixtures that start slowly.
 
 The group follows from the path of a test. The marker `xdist_group` is not used: pytest-xdist 3.8 adds it to the ids of tests,
 which pytest 9.2 ignores without a warning (pytest-xdist issue 1386).
@@ -16,17 +16,17 @@ SHARED_SERVERS = {
     "tests/integration/scorer/test_score_formats.py": "schema registry",
     "tests/integration/scorer/test_rollout_formats.py": "schema registry",
 }
-"""Group by the beginning of the path: the tests of a group share servers that no other test needs."""
+"""The group of a test by the start of its path. The tests of a group share servers that no other test needs."""
 
 
 def group_of(test: str) -> str:
-    """Return the group of a test id: a file, or files that share servers."""
+    """Return the group of a test by its id: the group of its shared servers, or else the path of the test's file."""
     file = test.partition("::")[0]
     return next((group for path, group in SHARED_SERVERS.items() if file.startswith(path)), file)
 
 
 def start_order(test: str) -> int:
-    """Return the sort key that starts long groups first: those with servers, the other end-to-end tests, conformance tests."""
+    """Return the sort key that starts long groups first: tests with servers, other end-to-end tests, then conformance tests."""
     folders = (*SHARED_SERVERS, "tests/integration/", "tests/packaging/", "tests/conformance/")
     return next((number for number, folder in enumerate(folders) if test.startswith(folder)), len(folders))
 

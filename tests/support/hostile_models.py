@@ -1,7 +1,7 @@
-"""Model packages whose load harms the process that does it: for tests of the trial process, the fuzzer and fault campaigns.
+"""Model packages that harm the process that loads them, for tests of the trial process, the fuzzer and fault campaigns.
 
-Each builder writes one `model.onnx` that passes every check of the file's structure, with the signature of `models.LINEAR`.
-`HOSTILE` lists them by name; `package` makes a version of one that anything but the product's own `push` can store.
+Each builder writes one `model.onnx` that passes every check of the file's structure and fits SIGNATURE. `HOSTILE` lists the
+builders by name. `package` writes a package, which `model-registry push` rejects; tests store the package without that command.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from tests.support import models
 
-DEEP = 200_000  # levels of the tree; ONNX Runtime 1.31 recurses once a level, and 8 MiB of stack end before
+DEEP = 200_000  # levels of the tree; ONNX Runtime 1.31 recurses once per level, and 8 MiB of stack do not suffice
 EXPANDED_BYTES = 3_000_000_000
 LARGEST_FOLDED = 1_000_000_000  # ONNX Runtime 1.31 folds no constant of more than 1 GiB
 STEPS, WIDTH = 600, 8_000  # 600 products of 1e12 operations each
@@ -21,7 +21,7 @@ SIGNATURE = {**models.LINEAR, "decision": None}
 
 
 def deep_tree(path: Path, depth: int = DEEP) -> None:
-    """A tree ensemble of one branch, so deep that ONNX Runtime's recursion overflows the stack while it loads."""
+    """Write a tree that is so deep that ONNX Runtime's recursion overflows the stack while the model is loaded."""
     count = 2 * depth + 1
     inner = np.arange(count) < depth
     node = helper.make_node(
@@ -48,7 +48,7 @@ def deep_tree(path: Path, depth: int = DEEP) -> None:
 
 
 def expanding(path: Path, size: int = EXPANDED_BYTES) -> None:
-    """y = a + b + 0, where 0 is the smallest of `size` bytes of zeros that constant folding makes at load."""
+    """Write a model: y = a + b + 0, where 0 is the maximum of a tensor of zeros with `size` bytes, made from its shape."""
     nodes = [
         helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
         helper.make_node("ReduceMax", ["zeros"], ["zero"], keepdims=0),
@@ -60,7 +60,10 @@ def expanding(path: Path, size: int = EXPANDED_BYTES) -> None:
 
 
 def folded(path: Path, size: int = EXPANDED_BYTES) -> None:
-    """y = a + b + 0, where 0 is read from tensors of `size` bytes together that constant folding makes at load and keeps."""
+    """Write a model: y = a + b + 0, where each 0 is read from a tensor of zeros. The tensors have `size` bytes together.
+
+    Constant folding creates the tensors at load and keeps them in memory.
+    """
     parts = -(-size // LARGEST_FOLDED)
     nodes = [
         helper.make_node("ReduceSum", ["x", "axis"], ["sum0"], keepdims=1),
@@ -75,7 +78,7 @@ def folded(path: Path, size: int = EXPANDED_BYTES) -> None:
             helper.make_node("Add", [f"sum{part}", f"zero{part}"], [f"sum{part + 1}"]),
         ]
     nodes.append(helper.make_node("Identity", [f"sum{parts}"], ["y"]))
-    # each of another size, else they are made only once
+    # every tensor has another size, because equal tensors are created only once
     shapes = [models.constant(f"shape{part}", [size // parts // 4 + part], np.int64) for part in range(parts)]
     constants = [
         *shapes,
@@ -86,9 +89,9 @@ def folded(path: Path, size: int = EXPANDED_BYTES) -> None:
 
 
 def endless(path: Path, steps: int = STEPS, width: int = WIDTH) -> None:
-    """y = a + b + 0, where 0 comes from a chain of products of (width, width) matrices that constant folding computes at load.
+    """Write a model: y = a + b + 0, where 0 is the result of a chain of `steps` products of (width, width) matrices.
 
-    A few kilobytes take hours.
+    Constant folding computes the products at load. The file has a few kilobytes, and its load takes hours.
     """
     nodes = [helper.make_node("ConstantOfShape", ["shape"], ["product0"])]
     for step in range(steps):
@@ -108,9 +111,10 @@ HOSTILE: dict[str, Callable[[Path], None]] = {
     "folded": folded,
     "endless": endless,
 }
-"""By what they do: overflow the stack at load; take 3 GB at each run, or at load; load for hours."""
+"""The builders by name. In order, their models overflow the stack at load, take 3 GB at each run, take 3 GB at load, and load
+for hours."""
 
 
 def package(folder: Path, build: Callable[[Path], None]) -> Path:
-    """A package of such a model. `Rig.push_unchecked` stores it; `model-registry push` refuses it."""
+    """Write the package of a hostile model. `Rig.push_unchecked` stores the package; `model-registry push` rejects it."""
     return models.package(folder, build, SIGNATURE)

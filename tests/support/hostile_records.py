@@ -1,7 +1,7 @@
-"""Keys, values, headers and commit metadata that no client of the product writes, for every reader of them.
+"""Keys, values, headers and commit metadata that the product never writes, for tests of every reader of such data.
 
-`LITERALS` are JSON values as bytes, `BYTES` are whole values. `damaged` puts a literal at any place of a valid document, so
-that a reader meets it behind everything that it checks first. `keys`, `headers` and `metadata` are strategies of Hypothesis.
+`LITERALS` are JSON values as bytes, `BYTES` are whole record values. `damaged` puts a literal at any place of a valid document,
+so that the rest of the document passes a reader's checks. `keys`, `headers` and `metadata` return strategies of Hypothesis.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 DEPTH = 5_000  # beyond every decoder's limit
-SHALLOW = 500  # decoded by every decoder, and written again by none
+SHALLOW = 500  # every decoder reads this depth, but no encoder writes it
 MEGABYTE = 1 << 20
 ESCAPES = "\x1b[31m\x1b]0;owned\x07\x9b2J\u202e[/bold][red]\r\n\x00"
 _HOLE = "\x00hole\x00"
@@ -51,7 +51,7 @@ LITERALS: dict[str, bytes] = {
     "unclosed": b'{"a":[1,',
     "nothing": b"",
 }
-"""JSON values by name; some are none."""
+"""JSON values by name; some of them are not valid JSON."""
 
 BYTES: dict[str, bytes | None] = {
     **LITERALS,
@@ -65,7 +65,7 @@ BYTES: dict[str, bytes | None] = {
     "white space": b" \n\t ",
     "binary": bytes(range(256)),
 }
-"""Whole values by name."""
+"""Whole record values by name."""
 
 KEYS: tuple[bytes | None, ...] = (
     None,
@@ -89,7 +89,7 @@ def literals() -> st.SearchStrategy[bytes]:
 
 
 def values() -> st.SearchStrategy[bytes | None]:
-    """Return a strategy of record values that are no document of any type of the product."""
+    """Return a strategy of record values that are not valid documents of the product."""
     return st.sampled_from(list(BYTES.values())) | _random_json() | st.binary(max_size=200)
 
 
@@ -100,12 +100,15 @@ def damaged(valid: bytes) -> st.SearchStrategy[bytes]:
 
 
 def hostile(valid: bytes) -> st.SearchStrategy[bytes | None]:
-    """Return a strategy of values for a reader of documents like this."""
+    """Return a strategy of record values for a reader of documents like `valid`: hostile, damaged and valid values."""
     return values() | damaged(valid) | st.just(valid)
 
 
 def each_damaged(valid: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield every literal at every place of a valid document, named: for campaigns, which count instead of drawing."""
+    """Yield a name and a document for every literal at every place of a valid document.
+
+    Fault campaigns try all of these documents instead of random ones.
+    """
     document = json.loads(valid)
     for place in _places(document):
         for name, literal in LITERALS.items():
@@ -113,19 +116,19 @@ def each_damaged(valid: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def keys(*own: bytes) -> st.SearchStrategy[bytes | None]:
-    """Return a strategy of record keys: hostile ones, and these of the product's own."""
+    """Return a strategy of record keys: hostile keys, and the keys `own`, which the product uses."""
     return st.sampled_from([*KEYS, *own]) | st.binary(max_size=50)
 
 
 def headers(*names: str) -> st.SearchStrategy[list[tuple[str, str | bytes | None]]]:
-    """Return a strategy of header lists with these names among others, doubled and null ones included."""
+    """Return a strategy of header lists with these names and others; names may repeat, and values may be null."""
     name = st.sampled_from([*names, "", ESCAPES, "x" * 1_000])
     value = st.none() | st.binary(max_size=50) | st.sampled_from([ESCAPES.encode(), b"9" * 5_000, *LITERALS.values()])
     return st.lists(st.tuples(name, value), max_size=8).map(list[tuple[str, str | bytes | None]])
 
 
 def metadata(valid: str) -> st.SearchStrategy[str]:
-    """Return a strategy of commit metadata, which clients have as text."""
+    """Return a strategy of commit metadata like `valid`, as the text that a Kafka client returns."""
     return hostile(valid.encode()).map(lambda value: (value or b"").decode("utf-8", "replace"))
 
 
@@ -136,7 +139,7 @@ def _random_json() -> st.SearchStrategy[bytes]:
 
 
 def _places(document: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the place of every value in a document, and of one field more in every object."""
+    """Yield the place of every value in a document, and of one additional field in every object."""
     yield place
     if isinstance(document, dict):
         yield (*place, "another")

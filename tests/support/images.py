@@ -1,4 +1,4 @@
-"""PNG files, and models that take files as they are."""
+"""PNG files, and models with uint8 inputs such as a whole image file."""
 
 import struct
 import zlib
@@ -18,11 +18,11 @@ COLOUR: dict[str, Any] = {
     "inputs": [{"tensor": "image", "dtype": "uint8", "shape": [-1], "batch": False, "fields": [FILE]}],
     "output": {"tensor": "y"},
 }
-"""A signature of `colour`."""
+"""The signature of the model `colour`."""
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """The file of (H, W, 3) pixels: red, green, blue."""
+    """Return the PNG file of an image; `pixels` (H, W, 3) are red, green and blue."""
     height, width, _ = pixels.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -35,12 +35,15 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def plain(red: int, green: int, blue: int, height: int = 5, width: int = 7) -> bytes:
-    """The file of an image of one colour."""
+    """Return the PNG file of an image of one colour."""
     return png(np.full((height, width, 3), (red, green, blue), np.uint8))
 
 
 def colour(path: Path, name: str = "size") -> None:
-    """y (3,) = blue, green and red of an image of one file (n,), on average; decoded by a library's operator."""
+    """Write a model: y (3,) = the mean blue, green and red of an image file (n,).
+
+    An operator of the library onnxruntime-extensions decodes the file. `name` is the name of the input's dimension n.
+    """
     nodes = [
         helper.make_node("DecodeImage", ["image"], ["pixels"], domain=DOMAIN),
         helper.make_node("Cast", ["pixels"], ["numbers"], to=TensorProto.FLOAT),
@@ -53,7 +56,7 @@ def colour(path: Path, name: str = "size") -> None:
 
 
 def total(path: Path, kind: int = TensorProto.UINT8) -> None:
-    """y (B,) = the sum of the numbers of x (B, N), times 100, and n (B,)."""
+    """Write a model: y (B,) = 100 * (sum of each row of x (B, N)) + n (B,)."""
     nodes = [
         helper.make_node("Cast", ["x"], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("ReduceSum", ["numbers", "one"], ["sum"], keepdims=0),

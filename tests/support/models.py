@@ -1,4 +1,4 @@
-"""Small model packages for tests, made with onnx: what they compute can be checked by head."""
+"""Small model packages for tests, made with onnx. The scores are easy to check by hand."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ LINEAR = {
 def save(
     nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], path: Path, constants: Sequence[Any] = ()
 ) -> None:
+    """Write a checked ONNX model to `path` from its nodes, inputs, outputs and constants."""
     graph = helper.make_graph(list(nodes), "test", list(inputs), list(outputs), list(constants))
     model = helper.make_model(graph, opset_imports=OPSET, ir_version=8)
     onnx.checker.check_model(model)
@@ -27,6 +28,7 @@ def save(
 
 
 def tensor(name: str, kind: int, *shape: int | str) -> Any:
+    """Return the description of an input or output; a dimension with a name is variable."""
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
@@ -34,23 +36,23 @@ X, Y = (tensor(name, TensorProto.FLOAT, "N", width) for name, width in (("x", 2)
 
 
 def constant(name: str, value: Any, kind: type[np.generic] = np.float32) -> Any:
-    """A number, or an array of them, that nodes call by name."""
+    """Return a constant of a graph, a number or an array, which nodes read by its name."""
     return numpy_helper.from_array(np.array(value, kind), name)
 
 
 def gather(name: str, at: str) -> Any:
-    """The column of x that the constant `at` names."""
+    """Return a node that selects a column of x; the constant named `at` is the index of the column."""
     return helper.make_node("Gather", ["x", at], [name], axis=1)
 
 
 def linear(path: Path, factor: float, width: int = 2) -> None:
-    """y = factor * (sum of the `width` numbers in x)."""
+    """Write a model: y = factor * (sum of the `width` numbers in x)."""
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     save([node], [tensor("x", TensorProto.FLOAT, "N", width)], [Y], path, [constant("w", [[factor]] * width)])
 
 
 def hungry(path: Path) -> None:
-    """y = 2 * a, by way of 4 * max(b) bytes of memory."""
+    """Write a model: y = 2 * a. A run takes 4 * max(b) bytes of memory."""
     constants = [constant("i", [0], np.int64), constant("j", [1], np.int64), constant("two", [2.0])]
     nodes = [
         gather("a", "i"),
@@ -67,7 +69,7 @@ def hungry(path: Path) -> None:
 
 
 def moody(path: Path) -> None:
-    """y = log(a): NaN for negative a; by way of a loop of max(b) rounds, and of 4 * max(-b) bytes of memory."""
+    """Write a model: y = log(a), NaN for negative a. A run takes max(b) rounds of a loop and 4 * max(-b) bytes of memory."""
     body = helper.make_graph(
         [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Mul", ["carried", "half"], ["less"])],
         "body",
@@ -98,7 +100,7 @@ def moody(path: Path) -> None:
 
 
 def classifier(path: Path) -> None:
-    """A label, and the probabilities of two classes, as exporters of classifiers give them."""
+    """Write a model with the outputs of exported classifiers: a label, and the probabilities of two classes."""
     nodes = [
         helper.make_node("Softmax", ["x"], ["probabilities"], axis=1),
         helper.make_node("ArgMax", ["probabilities"], ["label"], axis=1, keepdims=0),
@@ -108,7 +110,7 @@ def classifier(path: Path) -> None:
 
 
 def contrib(path: Path) -> None:
-    """y = gelu(x1 + x2), by an operator of ONNX Runtime's own domain."""
+    """Write a model: y = gelu(x1 + x2), with an operator of ONNX Runtime's own domain."""
     weights = constant("w", [[1.0]] * 2)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Gelu", ["s"], ["y"], domain="com.microsoft")]
     graph = helper.make_graph(nodes, "test", [X], [Y], [weights])
@@ -117,8 +119,10 @@ def contrib(path: Path) -> None:
 
 
 def words(path: Path) -> None:
-    """y = sigmoid(2 * ("good" in a text, however often and in whatever case) - 2 * ("bad")), of texts of (B,), by a library's
-    operators."""
+    """Write a model: y = sigmoid(2 * count of "good" - 2 * count of "bad") for texts (B,), in upper or lower case.
+
+    Operators of the library onnxruntime-extensions read the texts.
+    """
     nodes = [
         helper.make_node("StringLower", ["text"], ["lower"], domain="ai.onnx.contrib"),
         helper.make_node("StringSplit", ["lower", "space", "skip"], ["places", "words", "size"], domain="ai.onnx.contrib"),
@@ -145,7 +149,7 @@ def words(path: Path) -> None:
 
 
 def reading_outside(path: Path) -> None:
-    """y = x @ w, with w to be read from a file outside of the package."""
+    """Write a model: y = x @ w, where w would be read from a file outside the package."""
     weights = constant("w", [[1.0]] * 2)
     onnx.external_data_helper.set_external_data(weights, "../secret.bin", offset=0, length=8)
     weights.ClearField("raw_data")
@@ -159,6 +163,7 @@ def package(
     signature: Mapping[str, Any] | None = LINEAR,
     golden: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
+    """Write a package to a new folder, with the model that `write` saves; return the folder."""
     folder.mkdir(parents=True)
     write(folder / "model.onnx")
     if signature is not None:
@@ -170,6 +175,6 @@ def package(
 
 
 def linear_package(folder: Path, factor: float) -> Path:
-    """score = factor * (a + b), with one golden example."""
+    """Write a package with score = factor * (a + b) and one golden example; return its folder."""
     golden = [{"event": {"a": 1.0, "b": 2.0}, "score": 3.0 * factor, "tolerance": 1e-5}]
     return package(folder, lambda path: linear(path, factor), golden=golden)

@@ -1,4 +1,4 @@
-"""A collector of traces for tests: takes OTLP/HTTP on a free port of this machine and keeps the spans."""
+"""A collector of traces for tests, which receives OTLP/HTTP on a free port of this machine and keeps the spans."""
 
 import gzip
 from types import TracebackType
@@ -12,6 +12,8 @@ Value = str | int | float | None
 
 
 class Collector:
+    """Receives traces at the URL `endpoint`; keeps the spans in `spans` and the attributes of resources in `resources`."""
+
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, Value]] = []
@@ -36,7 +38,7 @@ class Collector:
 
 
 def attributes(holder: object) -> dict[str, Value]:
-    """The attributes of a span or of a resource, of the kinds that are used."""
+    """Return the attributes of a span or of a resource by name; arrays and maps are not supported."""
     found: dict[str, Value] = {}
     for pair in holder.attributes:  # type: ignore[attr-defined]
         kind = pair.value.WhichOneof("value")

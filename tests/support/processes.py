@@ -1,4 +1,4 @@
-"""The installed commands as processes: started with a log of their own, asked over HTTP, sent signals."""
+"""Run the installed commands as processes: start each with its own log file, query it over HTTP, and send it signals."""
 
 import contextlib
 import http
@@ -21,7 +21,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 NO_ANSWER = 0
 LISTENING = "health and metrics on "
-"""The words before the address in a service's log."""
+"""The text before the address in the log of a service."""
 
 
 def command(name: str) -> str:
@@ -29,12 +29,12 @@ def command(name: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nothing listens on now and that no connection is given before a server listens there."""
+    """Return a loopback port without a listener, which no outgoing connection gets before a server listens there."""
     return free_ports()[0]
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
+    """Return whether a process runs; a zombie (a process that has ended but was not waited for) does not run."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -42,7 +42,7 @@ def alive(pid: int) -> bool:
 
 
 class Program:
-    """A command that goes on until it is stopped. It is a process group of its own."""
+    """A command that runs until it is stopped, in its own process group, with its output in the file `log`."""
 
     def __init__(
         self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -76,12 +76,12 @@ class Program:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM to the first process; its exit code."""
+        """Send SIGTERM to the command, but not to its child processes, and return the exit code of the command."""
         self.process.terminate()
         return self.wait()
 
     def wait(self) -> int:
-        """Its exit code, once it ends by itself."""
+        """Wait until the command ends, and return its exit code."""
         return self.process.wait(STEP_SECONDS)
 
 
@@ -93,7 +93,7 @@ class Service(Program):
 
     @property
     def address(self) -> str:
-        """Where it serves health and metrics, `http://host:port`."""
+        """The base URL of health and metrics, `http://host:port`, read from the log."""
         until(lambda: LISTENING in self.said or self.process.poll() is not None, "the address in the log")
         return self.said.rpartition(LISTENING)[2].split('"')[0].split()[0]
 
@@ -102,7 +102,7 @@ class Service(Program):
         return self.address.removeprefix("http://")
 
     def get(self, path: str) -> tuple[int, str]:
-        """Return status and body of the answer; status 0 without an answer, as from a worker that is being restarted."""
+        """Return the status and body of a response; the status is 0 without a response, for example during a restart."""
         try:
             with urllib.request.urlopen(self.address + path, timeout=10) as answer:
                 return answer.status, answer.read().decode()
@@ -126,7 +126,7 @@ class Service(Program):
         return sum(float(row[-1]) for row in rows)
 
     def ready(self) -> Self:
-        """Wait until it is ready. Raises AssertionError, with its log, if it ends instead."""
+        """Wait until the service is ready. Raises AssertionError with the log of the service if the service ends instead."""
         until(lambda: self.process.poll() is not None or self.get("/readyz")[0] == 200, "readiness")
         assert self.process.poll() is None, self.said
         return self

@@ -1,4 +1,4 @@
-"""A whole run of training as far as the registry sees it, for tests that break it off anywhere and look what is there twice."""
+"""The registry operations of a training run, for tests that interrupt them anywhere and check that nothing is stored twice."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ EVALUATED = {"dataset": {"name": "hold-out", "digest": {"sha256": f"{2:064x}"}},
 
 
 class Killed(BaseException):
-    """The process was killed at a write."""
+    """Raised in place of a write, as if the process had been killed there."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def pushed(store: LayoutStore, folder: Path, copied: Copied) -> str:
 
 
 def snapshot(folder: Path, note: bytes = b"", topic: str = "flights") -> Copied:
-    """The files of a copied snapshot; what is in them does not matter here."""
+    """Write the files of a copied snapshot with meaningless content; return its manifest."""
     paths = [f"events/{topic}/0.parquet", f"events/{topic}/1.parquet", "labels/outcomes/0.parquet"]
     for number, path in enumerate(paths):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def origin(copied: Copied, run: str = RUN) -> Origin:
 def publish(
     store: Store, folder: Path, records: Path, copied: Copied, judged: ComparedChampion = FIRST, run: str = RUN, **compared: Any
 ) -> Promoted | Overtaken:
-    """Everything that a run leaves in the registry, in its order."""
+    """Do everything that a training run does in the registry, in the same order: push, attest, sign and promote."""
     version = version_of(run, AT)
     digest = push(store, folder, version, origin(copied, run)).digest
     dataset.push(store, digest, records, copied)
@@ -89,7 +89,7 @@ def publish(
 
 
 def check_once(store: Store, run: str = RUN) -> None:
-    """The registry has each thing of this run once, and serves its version."""
+    """Check that the registry has each result of this run exactly once, and that the channel points to the run's version."""
     digest = store.resolve(version_of(run, AT)).digest
     kinds = Counter(
         bundle.parse_statement(bundle.parse(found.data).payload).predicate_type for found in signatures.collect(store, digest)

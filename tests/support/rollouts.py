@@ -1,4 +1,4 @@
-"""What a controller writes of a rollout `r` of 2.0.0 beside 1.0.0, made up for tests."""
+"""Invented log records of a rollout `r` (candidate 2.0.0, champion 1.0.0), in the form that a rollout controller writes."""
 
 from itertools import count
 from typing import Any
@@ -31,7 +31,7 @@ _numbers = count()
 
 
 def record(told: Told) -> tuple[bytes, bytes]:
-    """Its key and value in the topic of rollouts."""
+    """Return the key and the value of a record for the topic of rollouts."""
     last = (
         told.seq if isinstance(told, LogEntry) else STATE if isinstance(told, RolloutStatus) else f"{COMMAND}/{next(_numbers)}"
     )
@@ -39,7 +39,7 @@ def record(told: Told) -> tuple[bytes, bytes]:
 
 
 def judgement(estimate: float = 0.001, low: float = -0.002, high: float = 0.004) -> dict[str, Any]:
-    """What `scorer judge` tells of 4,000 pairs, with this interval of the rule `errors`."""
+    """Return a report like that of `scorer judge` for 4,000 pairs of answers, with this interval for the rule `errors`."""
     errors = {"rule": "errors", "margin": 0.005, "estimate": estimate, "low": low, "high": high, "pairs": 4_000, "cells": 500}
     flips = {"rule": "flips", "margin": 0.05, "estimate": None, "low": None, "high": None, "pairs": 0, "cells": 0}
     return {
@@ -60,18 +60,18 @@ def judgement(estimate: float = 0.001, low: float = -0.002, high: float = 0.004)
 
 
 def started(now: float) -> LogEntry:
-    """A minute before `now` (Unix seconds)."""
+    """Return the first entry of the rollout's log, with the time one minute before `now` (Unix seconds)."""
     at_ms = int((now - 60) * 1_000)
     return LogEntry("r", 0, EntryKind.STARTED, at_ms, "ann", why=["better"], plan=PLAN, champion=OLD, candidate=NEW, revision=1)
 
 
 def entry(now: float, seq: int, kind: EntryKind, step: int, **changed: Any) -> LogEntry:
-    """Half a minute before `now`."""
+    """Return an entry of the rollout's log, with the time half a minute before `now` (Unix seconds)."""
     return LogEntry("r", seq, kind, **{"at_ms": int((now - 30) * 1_000), "by": CONTROLLER, "step": step, **changed})
 
 
 def in_canary(now: float) -> list[LogEntry]:
-    """From the start to the canary of 5 percent, at revision 3."""
+    """Return the entries of a rollout from its start to the canary of 5 percent, at channel revision 3."""
     shadow, canary = (
         PlannedMove(1, OLD.version, shadow=NEW.version, pairs=20),
         PlannedMove(2, NEW.version, NEW.digest, canary=5),
@@ -87,6 +87,6 @@ def in_canary(now: float) -> list[LogEntry]:
 
 
 def state(now: float, step: int, **changed: Any) -> RolloutStatus:
-    """What the controller tells of a step at `now`."""
+    """Return the status of a step that the controller writes at `now` (Unix seconds)."""
     facts: dict[str, Any] = {"baked": 300.0, "judgement": judgement(), "waits": ["flips: no pairs"]}
     return RolloutStatus(**{"controller": CONTROLLER, "at_ms": int(now * 1_000), "step": step, **facts, **changed})

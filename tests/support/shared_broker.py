@@ -1,4 +1,4 @@
-"""One broker for all processes of a test run: the process that starts the others starts it when the first of them asks."""
+"""One Kafka broker for all processes of a test run. The main process starts the broker when a worker first asks for it."""
 
 import contextlib
 import os
@@ -15,19 +15,19 @@ from publisher.errors import Fatal
 from scorer.demo.broker.embedded import EmbeddedBroker
 
 SOCKET = "SCORESTREAM_TEST_BROKER"
-"""The environment variable with the path to ask at."""
+"""The environment variable with the path of the socket on which the main process answers."""
 CLOSE = "close"
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A running Apache Kafka; somebody else's to stop."""
+    """A running Apache Kafka, which tests must not stop."""
 
     bootstrap_servers: str
 
 
 class BrokerOnDemand:
-    """Answers those that `shared` asks for."""
+    """Answers the requests of `shared` with the broker's address, and starts the broker at the first request."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="scorestream-shared-")
@@ -64,7 +64,7 @@ class BrokerOnDemand:
 
 
 def shared() -> Iterator[Broker]:
-    """The broker of all processes of this run, or one of this process's own where there are no others."""
+    """Yield the broker that all processes of this test run share; without a main process, start a broker for this process."""
     if SOCKET not in os.environ:
         with EmbeddedBroker() as alone:
             yield Broker(alone.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""What tests ask of a broker as a person with an admin client does."""
+"""Requests of tests to a broker with an admin client."""
 
 import functools
 from collections.abc import Mapping
@@ -12,12 +12,16 @@ ANSWER_SECONDS = 30.0
 
 @functools.cache
 def admin(servers: str) -> AdminClient:
-    """One client for each cluster. A client that is dropped takes the answers that are still to come with it."""
+    """Return the admin client of a cluster.
+
+    Clients are kept until the process ends, because the pending answers of a client are lost if the client is garbage
+    collected.
+    """
     properties: dict[str, Any] = {"bootstrap.servers": servers, "log_level": 0, "error_cb": lambda _: None}
     return AdminClient(properties)
 
 
 def settle(asked: Mapping[Any, "Future[Any]"]) -> None:
-    """Wait for every answer. Raises what the broker refuses."""
+    """Wait for the answer to every request. Raises the error of a request that the broker rejects."""
     for future in asked.values():
         future.result(ANSWER_SECONDS)

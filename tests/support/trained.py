@@ -1,4 +1,4 @@
-"""Runs of training as they leave a registry: packages, pushed, with documents attested beside them, and a channel moved."""
+"""A registry as training runs leave it: pushed packages, attestations about these packages, and a moved channel."""
 
 import math
 from datetime import UTC, datetime, timedelta
@@ -27,12 +27,12 @@ def run_id(number: int) -> str:
 
 
 def version(number: int) -> str:
-    """What the run that was made `number` days after the first is called."""
+    """Return the name of the version that was trained `number` days after the first version."""
     return f"{DAY + timedelta(days=number):%Y%m%d}-{run_id(number)}"
 
 
 def search(trials: int = 16) -> dict[str, Any]:
-    """Rung-synchronous halving of so many trials: the search result of provenance."""
+    """Return the result of a search (successive halving) with this number of trials, as a provenance has it."""
     going, rungs, spent = list(range(trials)), [], 0
     for budget, before in ((27, 0), (81, 27), (243, 81)):
         scores = {k: 0.86 + 0.02 * math.log(budget / 9) / math.log(27) + 0.03 * math.sin(7 * k) ** 2 for k in going}
@@ -46,7 +46,7 @@ def search(trials: int = 16) -> dict[str, Any]:
 
 
 def provenance(number: int, champion: tuple[str, str] | None = None) -> dict[str, Any]:
-    """Of a run, judged against a champion (version and digest)."""
+    """Return the provenance of a run whose version was compared with a champion (version and digest)."""
     dependencies: list[dict[str, Any]] = [
         {"name": name, "uri": f"kafka:cluster/{topic}/{k}", "annotations": {"from": 1_000 * k, "to": 90_000 + k}}
         for name, topic in (("events", "flights"), ("labels", "flights.outcomes"))
@@ -100,7 +100,10 @@ def difference(value: float, half: float) -> dict[str, float]:
 def comparison(
     number: int, digest: str, champion: tuple[str, str] | None = None, change: float = 0.0021, **stated: Any
 ) -> dict[str, Any]:
-    """Of a run whose version has this digest: passed, or refused where the difference lies below the margin."""
+    """Return the comparison of the run whose version has this digest; `change` is the difference of the AUC.
+
+    The verdict is `passed`, or `refused` if the lower end of the difference's interval is below -0.002.
+    """
     found, passed = difference(change, 0.0018), change - 0.0018 >= -0.002
     because = (
         f"auc {change:+.4f} [{found['low']:.4f}, {found['high']:.4f}]: not worse than the champion by more than 0.002"
@@ -133,7 +136,7 @@ def comparison(
 
 
 def rival(name: str, digest: str, change: float = 0.0) -> dict[str, Any]:
-    """A version on the rows, by how much its metric is better than the champion's."""
+    """Return a compared version with its metrics; `change` is its AUC minus the champion's."""
     metrics = {"auc": 0.9061 + change, "brier": 0.0912 - change, "recall late": 0.6736 + 3 * change}
     return {"version": name, "digest": digest, "metrics": metrics, "confusion_matrix": matrix(7_410 + int(60_000 * change))}
 
@@ -149,7 +152,7 @@ def rules(low: float, *, passed: bool) -> list[dict[str, Any]]:
 
 
 class Runs:
-    """A registry in a folder, a key that the policy beside it trusts, and one that nobody does."""
+    """A registry in a folder, with a key that the policy in the same folder trusts, and a key that no policy trusts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -163,7 +166,7 @@ class Runs:
         return [signatures.TrustedKey("training", self.key.public())]
 
     def push(self, number: int) -> str:
-        """A version that nothing is attested about; its digest."""
+        """Push a version without attestations; return its digest."""
         made = models.linear_package(self.folder / version(number), 2.0 + number)
         return package.push(self.store, made, "model", version(number)).digest
 
@@ -171,14 +174,14 @@ class Runs:
         attestation.attest(self.store, digest, type_, said, key or self.key, DAY + timedelta(minutes=minutes))
 
     def claim(self, digest: str, type_: str, said: dict[str, Any]) -> None:
-        """Sign whatever is said, as a program can that checks nothing."""
+        """Sign any predicate about a version without a check of its content, as another program could."""
         statement = bundle.build_statement(digest, type_, said)
         signatures.attach(self.store, digest, type_, statement, self.key, DAY)
 
     def run(
         self, number: int, champion: tuple[str, str] | None = None, key: PrivateKey | None = None, **stated: Any
     ) -> tuple[str, str]:
-        """A version with all three documents; what it is called and its digest. `stated` changes its comparison."""
+        """Push a version with all three attestations; return its name and digest. `stated` changes its comparison."""
         digest = self.push(number)
         self.attest(digest, "slsa-provenance", provenance(number, champion), key)
         self.attest(digest, "evaluation", evaluation(), key)
@@ -195,8 +198,11 @@ class Runs:
 
 
 def a_month(folder: Path) -> Runs:
-    """The first model, which is promoted; a run that gives the same scores; one that claims to have passed, and that no trusted
-    key signed; a version that nothing is attested about; and a run that is refused."""
+    """Create a registry with five versions.
+
+    The versions are: a first model, which is promoted; a version with the same scores as the first; a version with the verdict
+    `passed` that no trusted key signed; a version without attestations; and a version with the verdict `refused`.
+    """
     made = Runs(folder)
     champion = made.run(0, because="a first model: auc 0.9061 [0.9032, 0.9089] is better than chance")
     made.promote(0)

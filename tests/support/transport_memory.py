@@ -1,7 +1,7 @@
-"""Topics in memory for the product's own intake, session and loop: what is measured without a broker runs over this.
+"""In-memory topics for the product's consumer, transaction session and processing loop, to measure them without a broker.
 
-It supports no claim about delivery. The consumer hands out events that lie there, or that are due at their time; the producers
-are those that the session's conformance suite scripts, so that what passes there passes here.
+Results with these topics prove nothing about delivery guarantees. The consumer returns events that are available from the
+start, or each event at its due time. The producers are the scripted producers of the session's conformance suite.
 """
 
 import time
@@ -20,11 +20,14 @@ from tests.unit.publisher.transactions.scripted import Log, ScriptedProducer
 
 BACKLOG_MS = 60_000
 GROUP = "metadata"
-"""What scripted producers take for the group's metadata."""
+"""The value that scripted producers accept as the metadata of the consumer group."""
 
 
 class MemoryLog(Log):
-    """Topics and a coordinator. `committed_at` has the time of each commit and how many records were visible then."""
+    """Topics and a transaction coordinator in memory.
+
+    `committed_at` has the time of each commit, and the number of records that were visible at that time.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -33,6 +36,8 @@ class MemoryLog(Log):
 
 
 class MemoryProducer(ScriptedProducer):
+    """A scripted producer that never fails, and that records each commit in `MemoryLog.committed_at`."""
+
     def __init__(self, name: str, log: MemoryLog) -> None:
         super().__init__(name, log, lambda _: None)
         self._memory = log
@@ -43,8 +48,11 @@ class MemoryProducer(ScriptedProducer):
 
 
 class MemoryConsumer:
-    """One partition of `topic` with these events, the only member of its group. `due` has the time of each, ascending, in
-    seconds of the log's clock; None: all have lain there for a minute, and the loop does not wait for more."""
+    """A consumer of one partition of `topic` with these events; the consumer is the only member of its group.
+
+    `due` has the time at which each event becomes available, ascending, in seconds of the log's clock. If `due` is None, all
+    events are available at once with timestamps one minute ago, and the consumer never waits for more.
+    """
 
     def __init__(self, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None) -> None:
         self._topic = topic
@@ -62,7 +70,7 @@ class MemoryConsumer:
         ]
 
     def subscribe(self, _: Sequence[str], on_assign: Callable[[Any, list[TopicPartition]], None], **_more: Any) -> None:
-        """The assignment comes with the first poll."""
+        """Store the callback `on_assign`; the first poll assigns the partition."""
         self._assign = on_assign
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
@@ -115,14 +123,14 @@ class MemoryConsumer:
         return GROUP
 
     def unsubscribe(self) -> None:
-        """Nobody else is in the group."""
+        """Do nothing, because the group has no other member."""
 
     def close(self) -> None:
-        """Nobody else is in the group."""
+        """Do nothing, because the group has no other member."""
 
 
 def start_position(committed: TopicPartition) -> StartPosition:
-    """The group's position, else the beginning of the partition."""
+    """Return the committed offset of the group as the start position, or the start of the partition without one."""
     position = TopicPartition(committed.topic, committed.partition, max(0, committed.offset))
     return StartPosition("position", position, OffsetMetadata.decode(committed.metadata))
 
@@ -130,7 +138,10 @@ def start_position(committed: TopicPartition) -> StartPosition:
 def transport(
     owner: str, topic: str, events: Sequence[bytes], log: MemoryLog, due: Sequence[float] | None = None
 ) -> tuple[EventConsumer, TransactionSession]:
-    """The product's intake and session over events in memory. See MemoryConsumer."""
+    """Return the product's consumer and an open transaction session over in-memory events.
+
+    `events` and `due` are arguments of `MemoryConsumer`.
+    """
     session = TransactionSession(
         lambda name: MemoryProducer(name, log),  # type: ignore[arg-type, return-value]
         transactional_ids(owner),

@@ -1,7 +1,8 @@
-"""Stored outcomes of trial processes, which the tests of one process share.
+"""Stored outcomes of trials, which the tests of one process share.
 
-Most tests serve the same version with the same settings. Its trial takes 0.4 s of CPU time, and one trial for each process of a
-test run proves as much as one for each test. The product decides by itself whether an outcome holds (`trial_load.py`).
+In a trial, a scorer loads a version in a separate process first. Most tests serve the same version with the same settings. A
+trial of this version takes 0.4 s of CPU time, and one trial for each process of a test run proves as much as one for each test.
+The product itself decides whether a stored outcome is still valid (`trial_load.py`).
 """
 
 import json

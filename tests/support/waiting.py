@@ -1,9 +1,9 @@
-"""Waiting for an effect, one way for all tests."""
+"""Wait until a condition is true; all tests wait with these functions."""
 
 import time
 from collections.abc import Callable
 
-STEP_SECONDS = 180.0  # how long anything may take to show; far more than it takes
+STEP_SECONDS = 180.0  # the maximum wait for any condition, much longer than needed
 LOOK_SECONDS = 0.1
 
 
@@ -13,9 +13,9 @@ def within(
     meanwhile: Callable[[float], object] = lambda _: None,
     every: float = LOOK_SECONDS,
 ) -> bool:
-    """Whether `done` holds within `seconds`, with a look `every` so many.
+    """Return whether `done()` becomes true within `seconds`; `done` is called again every `every` seconds.
 
-    `meanwhile(now)` is called between two looks; `now` is monotonic seconds.
+    `meanwhile(now)` is called between two calls of `done`, with the current time in monotonic seconds.
     """
     deadline = time.monotonic() + seconds
     while not done():
@@ -28,5 +28,5 @@ def within(
 
 
 def until(done: Callable[[], object], what: str, seconds: float = STEP_SECONDS, every: float = LOOK_SECONDS) -> None:
-    """Wait for an effect. Raises AssertionError if it does not show."""
+    """Wait until `done()` is true. Raises AssertionError, which names `what`, if it is still false after `seconds`."""
     assert within(done, seconds, every=every), f"{what} did not come within {seconds:g} s"

@@ -1,6 +1,7 @@
-"""Runs the installed commands as processes of their own that need not import: a process that has imported them forks for each.
+"""Run the installed commands without the time of their imports: a process that has imported them forks for each command.
 
-A command has its own folder, environment, output and exit code, as from a shell; half a second of CPU time is saved on each.
+Each command has its own process, working directory, environment, output and exit code, as if a shell had started it. The fork
+saves half a second of CPU time per command.
 """
 
 import functools
@@ -20,11 +21,12 @@ from tests.support.waiting import STEP_SECONDS
 
 PROGRAMS = {"scorer": "scorer.cli", "publisher": "publisher.cli", "model-registry": "model_registry.cli"}
 USED_LATER = ("httpx", "model_registry.onnx_tools.onnx_reader", "model_registry.package", "model_registry.stores.open")
-"""What commands import in their functions; not ONNX Runtime, which has threads from then on."""
+"""Modules that commands import inside functions. ONNX Runtime is not imported before a fork, because its import starts
+threads."""
 
 
 def run(arguments: Sequence[str], cwd: Path | None = None, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """A command of ours, run to its end. Raises TimeoutError where it goes on for too long."""
+    """Run an installed command to its end. Raises TimeoutError if the command runs for more than `STEP_SECONDS`."""
     ours, theirs = socket.socketpair()
     with ours, tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
@@ -47,7 +49,10 @@ def run(arguments: Sequence[str], cwd: Path | None = None, stdin: bytes = b"") -
 
 @functools.cache
 def _warm() -> socket.socket:
-    """What hears of each command. It ends with this process."""
+    """Start the process that forks for each command, and return the socket to this new process.
+
+    The new process ends when the current process ends.
+    """
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())]
@@ -57,7 +62,7 @@ def _warm() -> socket.socket:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork for each command; returns in its process, with its arguments in place."""
+    """Fork for each command. The function returns only in the forked process of a command, with `sys.argv` set."""
     for name in PROGRAMS.values():
         places = getattr(importlib.import_module(name), "VERBS", {}).values()
         for place in places:
@@ -81,7 +86,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _attend(caller: socket.socket, standard: Sequence[int]) -> None:
-    """Tell the caller the command's process and how it ended; returns in that process."""
+    """Send the process id and the exit status of the command to the caller; return only in the process of the command."""
     arguments, folder, environment = json.loads(caller.makefile("r").readline())
     if pid := os.fork():
         caller.sendall(b"%d\n" % pid)

@@ -1,4 +1,4 @@
-"""XXH64, written out from its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): slow and plain."""
+"""A slow, plain implementation of the hash XXH64 from its specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md)."""
 
 P1, P2, P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 P4, P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
@@ -14,7 +14,7 @@ def _round(lane: int, word: int) -> int:
 
 
 def xxh64(data: bytes, seed: int) -> int:
-    """The hash of these bytes, 64 bits."""
+    """Return the 64-bit hash of the data."""
     at, size = 0, len(data)
     if size >= 32:
         lanes = [(seed + P1 + P2) & MASK, (seed + P2) & MASK, seed, (seed - P1) & MASK]

@@ -27,7 +27,10 @@ Name = Annotated[
 def compare(
     path: Config, version: Version, against: Against = None, name: Name = None, flags: Set = None, as_json: Json = False
 ) -> None:
-    """Compare a version with another one by the rules of the gate. Moves no channel. Exit code 1 if it is rejected."""
+    """Compare a version with another version by the rules of the gate, without moving a channel.
+
+    Exit code 1 if the version is rejected.
+    """
     training, settings = load(path, flags or [])
     with progress() as shown:
         run = Run(training, settings, find_run(training.folder, name, "join"), shown)

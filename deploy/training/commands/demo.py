@@ -15,10 +15,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave all processes running, and print commands to try.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Learn from flights on a Kafka broker of its own, with a kill in the middle of the run.
+    """Train a version on flights and promote it, on a Kafka broker that the demo starts.
 
-    The run is killed during its search and restarted; its version is promoted and served by a running scorer. Exit code 1 if
-    anything was lost or duplicated.
+    The training run is killed during its search and continues. A running scorer then uses the new version. Exit code 1 if a
+    check of the demo fails, for example if an event was lost or scored twice.
     """
     from scorer.demo.view import DemoView
     from training.demo import run

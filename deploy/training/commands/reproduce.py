@@ -15,7 +15,7 @@ Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a ch
 
 
 def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json = False) -> None:
-    """Train a version again from the snapshot beside it and compare the digests. Exit code 1 if they differ."""
+    """Train a version again from its stored snapshot and compare the digests. Exit code 1 if the digests differ."""
     training, settings = load(path, flags or [])
     with alone(training.folder), progress() as shown:
         run, recorded = reproduction.begin(training, settings, version, shown)

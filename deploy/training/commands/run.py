@@ -16,12 +16,16 @@ from training.pipeline.run import Progress
 from training.pipeline.run_dirs import alone
 from training.settings import load
 
-Until = Annotated[str | None, typer.Option("--until", metavar="STEP", help=f"Stop after one of: {', '.join(pipeline.STEPS)}.")]
-New = Annotated[bool, typer.Option("--new", help="Start a new run even if one was interrupted or no label has arrived.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="STEP", help=f"Stop after this step, one of: {', '.join(pipeline.STEPS)}.")
+]
+New = Annotated[
+    bool, typer.Option("--new", help="Start a new run, even if the last run was interrupted or no new label has arrived.")
+]
 
 
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:
-    """Freeze, join, search, train, evaluate, and promote a version that passes. An interrupted run continues.
+    """Train a version from labelled events, and promote it if it passes the gate. An interrupted run continues.
 
     Exit code 1 if the version is rejected, or too few events have a label.
     """

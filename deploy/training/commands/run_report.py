@@ -137,7 +137,7 @@ def _figure(value: object) -> str:
 
 
 def evidence(lineage: DecisionEvidence) -> Group:
-    """Render the attested evidence about a version: its training data, seed and recipe, and the comparison that decided."""
+    """Render the attested evidence about a version: its training data, seed and recipe, and the comparison with its verdict."""
     champion = lineage.champion
     head = Table.grid(padding=(0, 2))
     for name, value in (

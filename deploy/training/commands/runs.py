@@ -21,7 +21,7 @@ COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id, version or folder.", show_default="the newest")]
 
 Evident = Annotated[
-    bool, typer.Option("--evidence", help="Show only what trusted keys attest about a version in the registry.")
+    bool, typer.Option("--evidence", help="Show only statements about a registry version that are signed with a trusted key.")
 ]
 
 
@@ -46,9 +46,9 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def find_run(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """Return the folder of the newest run that has completed `step` and has this id, version or folder name.
+    """Return the folder of the newest run that has completed `step` and whose id, version or folder name is `name`.
 
-    `name` None: the newest run that has completed `step`. Raises Fatal (exit code 2) if there is no such run.
+    If `name` is None, return the newest run that has completed `step`. Raises Fatal (exit code 2) if no run matches.
     """
     matching = [run_folder for run_folder in reversed(runs(folder)) if Journal(run_folder / STEPS).entry(step)]
     if name is None and matching:

@@ -1,1 +1,1 @@
-"""The training demo: flights with late outcomes, a training that is killed, and a scorer that serves the result."""
+"""The training demo: flights with outcomes that arrive later, a killed training run, and a scorer that uses the result."""

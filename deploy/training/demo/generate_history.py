@@ -37,7 +37,7 @@ class Record(NamedTuple):
 class History(NamedTuple):
     """The records of the topic of events and of the topic of outcomes, each in order of time.
 
-    `counts`: flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
+    `counts` has the number of flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
     """
 
     events: list[Record]
@@ -56,7 +56,7 @@ def moved(labelled: list[tuple[Event, bool | None]], now_ms: int) -> History:
     The timestamp of an event is its shifted scheduled departure.
 
     Args:
-        labelled: Events in order of departure, each with whether the flight arrived late; None if the flight never arrived.
+        labelled: Events in order of departure. The second item is whether the flight arrived late, None if it never arrived.
         now_ms: The current time (Unix ms). Records of outcomes after this time are omitted.
     """
     shift = now_ms - AGO_MS - departure_ms(labelled[-1][0])

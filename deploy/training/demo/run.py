@@ -44,7 +44,7 @@ SIGNATURE_OF = "2.0.0"
 GOING_ON = (
     f"python {PROGRAM} list training.yaml",
     f"python {PROGRAM} show training.yaml",
-    f"python {PROGRAM} run training.yaml   # nothing new: no label has arrived",
+    f"python {PROGRAM} run training.yaml   # nothing new: no new label has arrived",
     "scorer status scorer.yaml",
     "scorer labels scorer.yaml --last 310d",
     f"scorer emit scorer.yaml --key '{{carrier}}-{{flight}}' --rate 200 < {MORE_FLIGHTS} &",
@@ -55,7 +55,7 @@ GOING_ON = (
 def demo(keep: bool, view: DemoView) -> Summary:
     """Run the training demo. Raises Fatal if a step fails.
 
-    All processes are stopped and all files removed in any case, unless `keep` is true.
+    At the end or after a failure, all processes are stopped and all files are removed, unless `keep` is true.
     """
     began = time.monotonic()
     options = DemoOptions(kill=False, keep=keep)
@@ -164,9 +164,9 @@ class DemoTraining(Demo):
         return document
 
     def swapped(self, version: str) -> float:
-        """Wait until the newest score of every partition is of the new version; return the seconds since the channel moved.
+        """Wait until the newest score of every partition is from the new version, then for `AFTER_SWAP` further scores.
 
-        Then wait until `AFTER_SWAP` further flights are scored.
+        Returns the seconds from the channel move until every partition had a score from the new version.
         """
         (promoted,) = self._folder.glob("runs/*/steps/promote.json")
         moved_ms = int(json.loads(promoted.read_bytes())["ended_ms"])
@@ -221,8 +221,8 @@ def _second_lap() -> Iterator[flights.Event]:
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
     """Return the predicate of a comparison for the version that was built by hand, without a run.
 
-    As for a first model, its only rule compares the AUC with chance. The AUC and the number of rows (flights of September and
-    October) are those of the version's model card.
+    As for a first model, the only rule compares the AUC with chance. The AUC and the number of rows (flights of September and
+    October) are read from the version's model card.
     """
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])

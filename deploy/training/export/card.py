@@ -13,8 +13,8 @@ LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", 
 class Card:
     """The content of a model card.
 
-    `rows`: the number of events by part (training, validation, hold-out). `metrics`: values by name, such as "AUC
-    (validation)". `facts`: further table rows, added unchanged: the run, the dataset, spans of time.
+    `rows` has the number of events by part (training, validation, hold-out), `metrics` the values by name, such as "AUC
+    (validation)". `facts` has further table rows, which the card shows unchanged, such as the run and the dataset.
     """
 
     title: str

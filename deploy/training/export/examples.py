@@ -1,7 +1,7 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-The event of an example has only the fields of the signature, at their paths. The example is therefore the same for any input
-format, and no other content of a record is published with the model.
+The event of an example has only the fields that the signature reads, at their paths. The example is therefore the same for
+every input format, and no other content of a record is published with the model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ TOLERANCE = 1e-4
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Choose the golden examples; return their row indices in ascending order.
 
-    Chosen are the events with the lowest, median and highest score, overall and in each class, and for each optional field the
-    first event without it. `scores` (B,) are those of the ONNX model.
+    The examples are the events with the lowest, median and highest score, among all events and in each class, and for each
+    optional field the first event without this field. `scores` (B,) are the scores of the ONNX model.
     """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]

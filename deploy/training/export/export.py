@@ -76,7 +76,7 @@ def export(
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `folder`, which replaces `folder` if the block succeeds."""
+    """Yield an empty temporary folder. If the block succeeds, this folder replaces `folder`."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

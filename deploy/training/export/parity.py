@@ -41,7 +41,7 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
     """Score the rows with the ONNX model and with `fitted`; return the ONNX scores (B,) and the largest difference.
 
-    The largest difference covers the changed events too: without each optional field, and with new category names.
+    The largest difference also covers changed copies of events: without each optional field, and with new category names.
 
     Raises:
         Fatal: Exit code 3 naming the worst event, if the difference exceeds 1e-6.

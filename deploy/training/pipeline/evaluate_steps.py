@@ -47,7 +47,7 @@ def gate(run: Run) -> GateComparison:
 def compared(run: Run, challenger: ChampionState, champion: ChampionState | None) -> GateComparison:
     """Compare two versions of the repository on the hold-out rows of this run. Raises Fatal, RegistryError.
 
-    `champion` None: the challenger is judged as a first model.
+    If `champion` is None, the challenger is judged as a first model.
     """
     return _judged(run, _version(run, challenger), champion)
 
@@ -82,7 +82,10 @@ def _scored(run: Run, version: Package) -> tuple[ModelAnswers, SkipCounts]:
 
 
 def _leaked(run: Run, standing: ChampionState) -> int | None:
-    """Return how many hold-out rows the champion was trained on, by its signed provenance; None if unknown."""
+    """Return how many hold-out rows the champion was trained on.
+
+    The number follows from the champion's provenance. It is None if the champion has no usable provenance from a trusted key.
+    """
     attestations = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [
         leakage.learned(attested.predicate) for attested in attestations if attested.verified and attested.type == PROVENANCE

@@ -32,7 +32,7 @@ STEPS: Mapping[str, Callable[[Run], object]] = {
 }
 COMMIT = "commit"
 END = "end"
-"""The last steps of every run are COMMIT and END: label offsets are committed whatever the outcome is."""
+"""The last steps of every run are COMMIT and END. COMMIT commits the label offsets, whatever the outcome of the run is."""
 AGAIN = ("evaluate", "gate", "attest", "sign", "promote")
 """The steps that are repeated if the channel was moved after `evaluate` recorded the champion."""
 CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
@@ -42,7 +42,7 @@ CODES: Mapping[Outcome, int] = {"refused": FINDING, "too-few-labels": FINDING}
 def begin(training: TrainingSettings, settings: Settings, progress: Progress, *, force_new: bool = False) -> Run:
     """Return the newest run if it has not ended and was planned with these settings and this environment, else a new run.
 
-    `force_new`: always return a new run, which trains even if no label has arrived since the last run.
+    If `force_new` is true, always return a new run, which trains even if no new label has arrived since the last run.
     """
     newest = next(reversed(runs(training.folder)), None)
     if newest and not force_new and _goes_on(Journal(newest / FOLDER), training, settings):

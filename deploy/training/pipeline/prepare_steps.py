@@ -52,10 +52,10 @@ def copy(run: Run) -> Counted:
 
     Raises:
         Fatal: Exit code 3 if records are lost or the disk is full, 4 if the broker is unreachable.
-        Over: No label has arrived since the last completed run.
+        Over: No new label has arrived since the last completed run.
     """
     if last := _nothing_new_since(run):
-        raise Over("nothing-new", f"no label has arrived since the run {last}")
+        raise Over("nothing-new", f"no new label has arrived since the run {last}")
     copied = freeze_topics.copy(run.settings, run.frozen, run.records, partial(run.progress, "records copied"))
     return Counted(copied.digest, copied.records("events"), copied.records("labels"))
 
@@ -78,7 +78,7 @@ def _champions(run: Run) -> Signature | None:
 
 
 def _stated(path: Path) -> Signature:
-    """Read the signature file that the configuration names. Raises Fatal (exit code 2) if it cannot be read."""
+    """Read the signature file that the configuration names. Raises Fatal (exit code 2) if the file cannot be read."""
     try:
         return parse_signature(path.read_bytes())
     except (OSError, Refused) as error:
@@ -93,7 +93,7 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """Return the folder name of the last ended run if that run had this configuration and read the same labels, else ""."""
+    """Return the folder name of the last completed run if it had this configuration and the same labels, else ""."""
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.anew:
         return ""

@@ -93,7 +93,7 @@ def commit(run: Run) -> dict[str, int]:
 
 
 def provenance(run: Run) -> dict[str, Any]:
-    """Build the SLSA provenance of the version. It is the same for an interrupted and an uninterrupted run."""
+    """Build the SLSA provenance of the version. An interrupted and an uninterrupted run build the same provenance."""
     searched = run.result("search", Searched)
     standing = run.result("evaluate", Evaluated).champion
     inside = {

@@ -1,8 +1,8 @@
 """Train a version again from its recorded inputs and compare the digests.
 
-The snapshot is the dataset that is stored beside the version in the registry. Configuration, seed and signature come from the
-provenance of the version, which a trusted key must have signed. Nothing is pushed to the registry: the new version is built in
-a separate folder.
+The snapshot is the dataset that the registry stores for the version. Configuration, seed and signature come from the provenance
+of the version, which a trusted key must have signed. Nothing is pushed to the registry: the new version is built in a separate
+folder.
 """
 
 import shutil
@@ -61,13 +61,13 @@ class Recorded:
 
 
 def begin(training: TrainingSettings, settings: Settings, version: str, progress: Progress) -> tuple[Run, Recorded]:
-    """Prepare a run that trains a version again: fetch its snapshot, and the configuration in its provenance.
+    """Prepare a run that trains a version again: fetch the version's snapshot, and the configuration from its provenance.
 
     Returns:
         The run, whose next step is the join, and the recorded version.
 
     Raises:
-        RegistryError: No trusted key signed the provenance, the provenance states no configuration, or there is no snapshot.
+        RegistryError: The version has no provenance that a trusted key signed, no configuration in it, or no snapshot.
         Fatal: The folder or the environment cannot be used.
     """
     this_run = Run(training, settings, training.folder, progress)
@@ -116,7 +116,10 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
-    """Return the external parameters in the trusted provenance of the run with the id `name`. Raises Refused without it."""
+    """Return the external parameters in the trusted provenance of the run with the id `name`.
+
+    Raises Refused if there is no such provenance.
+    """
     for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (
             attested.verified
@@ -151,5 +154,5 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
 
 
 def _model(store: Store, digest: str) -> str:
-    """Return the digest of the model file of a version; empty if the version has none. Raises RegistryError."""
+    """Return the digest of the model file of a version, or "" if the version has no model file. Raises RegistryError."""
     return next((file.content.digest for file in resolve_index.describe_version(store, digest).files if file.path == MODEL), "")

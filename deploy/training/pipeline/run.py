@@ -1,6 +1,6 @@
 """One run: its settings, folder and journal, and the data that its steps share.
 
-After a kill the shared data is computed again from the folder: the same rows, the same model, the same scores.
+After a kill, the next process computes the shared data again from the folder and gets the same rows, model and scores.
 """
 
 import hashlib
@@ -41,14 +41,14 @@ from training.validation_gate.metrics import ModelAnswers
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
-"""Reports the current activity, its completed amount and its total."""
+"""Reports the current activity, the completed amount of work, and the total amount."""
 SCORERS = ("name", "region", "input", "labels")
 PRIVATE: dict[str, Any] = {
     **dict.fromkeys(("folder", "workers", "gpus", "scorer", "signature"), True),
     "snapshot": {"keep"},
     "publish": {"key_file", "password_file", "rollout"},
 }
-"""Settings that a run does not record: they do not affect the model, or name files of one machine."""
+"""Settings that a run does not record, because they do not affect the model or name files of one machine."""
 
 
 class Run:
@@ -60,7 +60,7 @@ class Run:
     def __init__(
         self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
     ) -> None:
-        """Open the run in a folder. `force_new`: train even if no label has arrived since the last run."""
+        """Open the run in a folder. With `force_new`, train even if no new label has arrived since the last run."""
         self.force_new = force_new
         self.training = training
         self.settings = settings
@@ -150,7 +150,7 @@ class Run:
     def key(self) -> PrivateKey:
         """The private key that signs versions, attestations and channel moves.
 
-        Raises Fatal (exit code 2) if no key is configured, RegistryError if it cannot be read.
+        Raises Fatal (exit code 2) if no key is configured, RegistryError if the key cannot be read.
         """
         publish = self.training.publish
         if publish.key_file is None:
@@ -168,7 +168,7 @@ class Run:
         return [*(read(policy).keys if policy else ()), TrustedKey("publish.key_file", self.key.public(), None)]
 
     def serves(self) -> Resolution | None:
-        """Return the current target of the channel, or None if there is no channel or repository yet. Raises RegistryError."""
+        """Return the version that the channel points to, or None without a channel or repository. Raises RegistryError."""
         source = reference.parse(self.settings.model.source)
         if source.kind == "oci" and not Path(source.repository, "index.json").exists():
             return None
@@ -212,7 +212,7 @@ def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
 
 
 def schema(settings: Settings) -> str | None:
-    """Return the digest of the schema file of the events, or None if none is configured.
+    """Return the digest of the schema file of the events, or None if no schema file is configured.
 
     Raises RegistryError if the file cannot be read.
     """

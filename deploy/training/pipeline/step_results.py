@@ -8,16 +8,17 @@ Outcome = Literal["promoted", "rollout", "same", "refused", "nothing-new", "too-
 """The outcome of a run.
 
 `promoted`: the channel was moved to the version. `rollout`: a rollout of the version was started. `same`: the version gives
-the champion's scores. `refused`: a rule of the gate failed. `nothing-new`: no label has arrived since the last run.
+the same scores as the champion. `refused`: a rule of the gate failed. `nothing-new`: no new label has arrived since the last
+run. `too-few-labels`: too few events have a label.
 """
 
 
 class RunPlan(msgspec.Struct, frozen=True):
     """The plan of a run: the result of its first step.
 
-    `config` contains every setting that affects the model; with the digest of the environment it decides whether an interrupted
-    run can continue. `signature` is the signature of the new version as JSON. `champion` is that of the current version, or
-    None if there is none. `anew`: train even if no label has arrived since the last run.
+    `config` contains every setting that affects the model, and `environment` is the digest of the environment. An interrupted
+    run continues only if both are unchanged. `signature` is the signature of the new version as JSON. `champion` is the
+    signature of the champion, or None without a champion. `anew`: train even if no new label has arrived since the last run.
     """
 
     began_ms: int
@@ -31,8 +32,8 @@ class RunPlan(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """One part of the split rows: training, validation or hold-out.
 
-    `from_ms` and `to_ms` are its first and last Kafka timestamps (Unix ms), `classes` the number of rows by class, and `digest`
-    is that of `LabelledRows.digest`.
+    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms), `classes` is the number of rows by
+    class, and `digest` is the result of `LabelledRows.digest`.
     """
 
     part: str
@@ -52,7 +53,7 @@ class JoinResult(msgspec.Struct, frozen=True):
         coverage: `labelled` divided by `mature`.
         classes: The number of labelled events by class.
         left_out: The omitted events: the number and the first position of each reason.
-        labels: The labels that were not used (such as unreadable or replaced ones), in the same form.
+        labels: The labels that were not used, such as unreadable labels, in the form of `left_out`.
         parts: Training, validation and hold-out.
         run: The id of the run.
         version: The name of the version that the run trains.
@@ -86,7 +87,11 @@ class Trained(msgspec.Struct, frozen=True):
 
 
 class ExportResult(msgspec.Struct, frozen=True):
-    """The result of the export: the largest difference between ONNX and trained model, and the digest of each file by name."""
+    """The result of the export.
+
+    `parity` is the largest difference between a score of the ONNX model and of the trained model. `files` has the digest of
+    each file of the package by name.
+    """
 
     parity: float
     files: dict[str, str]
@@ -102,7 +107,8 @@ class Pushed(msgspec.Struct, frozen=True):
 class ChampionState(msgspec.Struct, frozen=True):
     """The champion of a channel, and the revision of the channel that made it the champion.
 
-    In a comparison of given versions, any version of the registry; its revision is 0 if it was not named by a channel.
+    The command `compare` also uses this class for other versions. `revision` is 0 for a version that was not read from a
+    channel.
     """
 
     version: str
@@ -113,8 +119,8 @@ class ChampionState(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    `counts` counts rows by label (row) and decision (column), both in the order of `labels`. `unscored` counts the rows without
-    a score by reason. `champion` is None if the channel has no version yet.
+    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` has the number of
+    rows without a score by reason. `champion` is None if the channel has no version yet.
     """
 
     champion: ChampionState | None
@@ -125,7 +131,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. The other one is None."""
+    """The result of `promote`: the revision of the moved channel or the id of the started rollout; the other field is None."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str

@@ -1,4 +1,4 @@
-"""Attest the results of a run for its version, and sign the version if it passed. Repeated calls have no further effect."""
+"""Attest the results of a run for its version, and sign the version if it passed the gate. Both are idempotent."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,8 +19,8 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    Equivalent are two comparisons of the same run with the same champion, two provenances of the same run, two evaluations on
-    the same dataset, and otherwise equal predicates.
+    Two comparisons are equivalent if they are of the same run with the same champion, two provenances if they are of the same
+    run, and two evaluations if they are on the same dataset. Predicates of another type are equivalent if they are equal.
 
     Raises:
         BadFile: The predicate is not valid for its type.
@@ -50,7 +50,7 @@ def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -
 
 
 def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey, at: datetime) -> None:
-    """Sign a version as MODEL:VERSION unless this key has signed it.
+    """Sign a version under the name MODEL:VERSION, unless this key has signed the version.
 
     Raises:
         Refused: This key has attested no comparison of this run with the verdict `passed`.

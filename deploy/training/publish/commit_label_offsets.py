@@ -1,7 +1,7 @@
 """Commit the offsets of the labels that runs have used, as the consumer group `<name>.training`.
 
-A trigger that starts runs can watch the lag of this group. The group has no members, so its offsets expire: a run that found no
-new label therefore commits too.
+A trigger that starts runs can watch the lag of this group. The offsets of a group without members expire. Every run therefore
+commits, even if it found no new label.
 """
 
 from publisher.errors import retriable_as_fatal
@@ -17,7 +17,7 @@ def group_of(settings: Settings) -> str:
 
 
 def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
-    """Commit the end of each label range, but move no committed offset back; return the positions.
+    """Commit the end of each label range, but move no committed offset back; return the committed positions.
 
     Raises:
         Fatal: Exit code 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.

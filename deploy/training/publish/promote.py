@@ -37,7 +37,7 @@ class Promoted:
 class Overtaken:
     """The result if another actor moved the channel: the version must be compared with the new champion.
 
-    `by` is the new target of the channel, None if it has none.
+    `by` is the new target of the channel, or None if the channel does not exist.
     """
 
     by: Resolution | None
@@ -47,7 +47,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
     """Return the current target of a channel, or None if the channel does not exist yet.
 
     Raises:
-        Refused: The name is that of a version, or no entry of the channel's history moved it to its target.
+        Refused: `channel` is the name of a version, or the channel's history has no move to the current target.
         Unreachable: The store is unreachable, or its folder does not exist yet.
     """
     try:
@@ -61,7 +61,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
 
 
 def judged_by(serves: Resolution | None) -> ComparedChampion:
-    """Return the champion to compare a version with, given the target of the channel."""
+    """Return the target of the channel (`serves`) as the champion to compare a new version with."""
     return ComparedChampion() if serves is None else ComparedChampion(serves.digest, serves.revision)
 
 
@@ -83,13 +83,13 @@ def promote_once(
 ) -> Promoted | Overtaken:
     """Move a channel to a version if the champion is still `judged`; sign the move if a key is given.
 
-    A move of this run that is in the history is completed, not repeated.
+    If the channel's history already has a move of this run, that move is completed instead of a new move.
 
     Returns:
         The move, or `Overtaken` if the channel was moved since the comparison.
 
     Raises:
-        Refused: The version does not have that digest, or the channel is not a channel.
+        Refused: `version` does not have the digest `digest`, or `channel` is the name of a version.
         NotFound: The version is incomplete or missing.
         Conflict: Other actors keep moving the channel.
         Unreachable: The store is unreachable.
@@ -118,10 +118,10 @@ def _newest(store: Store, channel: str) -> int:
 
 
 def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
-    """Return the move of this run from the history, completed now if it was interrupted; None if there is no such move.
+    """Return the move of this run from the channel's history, or None if the history has no such move.
 
-    None also if an interrupted move is not the last entry of the history: the channel was moved since. Raises Conflict if the
-    move cannot be completed.
+    An interrupted move is completed first. If an interrupted move is not the last entry of the history, the result is None,
+    because another move of the channel followed. Raises Conflict if the move cannot be completed.
     """
     moves = channels.history(store, channel)
     own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]
@@ -129,6 +129,6 @@ def _find_own_move(store: Store, channel: str, digest: str, run: str) -> Channel
         if resume_move.is_completed(store, move):
             return move
     if not own_moves or own_moves[-1] != moves[-1]:
-        return None  # the move did not take effect: others have moved the channel since
+        return None  # the move had no effect, and another move followed
     resume_move.complete(store, own_moves[-1])
     return own_moves[-1]

@@ -1,4 +1,4 @@
-"""Push the version of a run. Its name and the annotations of its manifest are the same at each attempt."""
+"""Push the version of a run. The version's name and the annotations of its manifest are the same at each attempt."""
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ class Origin:
 
 
 def version_of(run: str, at: datetime) -> str:
-    """Return the name of a run's version, `YYYYMMDD-<run id>`; `at` is the time of the freeze, whose day in UTC is used."""
+    """Return the name of a run's version: `YYYYMMDD-<run id>`, where the date is the UTC day of the freeze (`at`)."""
     return f"{at.astimezone(UTC):%Y%m%d}-{run}"
 
 
@@ -56,12 +56,12 @@ def model_name(store: Store) -> str:
 
 
 def origin_of(store: Store, digest: str) -> Origin | None:
-    """Return the inputs that a version's manifest states, or None if it states none.
+    """Return the inputs that a version's manifest states, or None if the manifest states no inputs.
 
-    The manifest's annotations are not signed: `verify_lineage.py` checks the signed attestations.
+    The manifest's annotations are not signed. `verify_lineage.py` checks the signed attestations instead.
 
     Raises:
-        NotFound: There is no such version.
+        NotFound: There is no version with this digest.
         Corrupt: An annotation is missing or invalid, or stored content is damaged.
         Unreachable: The store is unreachable.
     """

@@ -1,4 +1,4 @@
-"""Start one rollout of a run's version by a plan, instead of moving the channel, as `scorer rollout start` does."""
+"""Start one rollout of a run's version, as `scorer rollout start` does, instead of moving the channel."""
 
 from pathlib import Path
 
@@ -16,15 +16,15 @@ def begin_once(
 ) -> str | Overtaken:
     """Start a rollout of a version beside the champion that it was compared with; return the id of the rollout.
 
-    If this run has started a rollout before, its id is returned, whether that rollout has ended or not. The candidate is
-    `version`, whatever candidate the plan names.
+    If this run has started a rollout of the version before, the id of that rollout is returned, even if the rollout has ended.
+    The candidate is `version`, even if the plan names another candidate.
 
     Returns:
         The id of the rollout, or `Overtaken` if the channel was moved since the comparison.
 
     Raises:
-        Fatal: Exit code 2 for the plan or missing topics; 3 if another rollout runs, there is no champion (a first version
-            cannot be rolled out), or the version does not have that digest; 4 if the broker is unreachable.
+        Fatal: Exit code 2 if the plan is not valid or topics are missing; 3 if another rollout runs, there is no champion (a
+            first version cannot be rolled out), or `version` does not have the digest `digest`; 4 if the broker is unreachable.
         RegistryError: Errors of the registry.
     """
     rollout_plan = plans.read(plan, candidate=version)
@@ -52,12 +52,12 @@ def begin_once(
 
 
 def _find_own_rollout(settings: Settings, digest: str, run: str) -> str | None:
-    """Return the id of the rollout of this version that this run has started, or None. Raises Fatal."""
+    """Return the id of the rollout of this version that this run has started, or None if there is none. Raises Fatal."""
     with log_topic.open_log(settings) as ledger:
         return of_run(ledger, digest, run)
 
 
 def of_run(ledger: RolloutLog, digest: str, run: str) -> str | None:
-    """Return the id of the rollout of this version that this run has started, or None."""
+    """Return the id of the rollout of this version that this run has started, or None if there is none."""
     rollouts = (rollout for rollout in ledger.rollouts.values() if rollout.rivals.candidate.digest == digest)
     return next((rollout.id for rollout in rollouts if rollout.log[0].why == [reason_of(run)]), None)

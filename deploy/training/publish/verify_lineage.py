@@ -109,8 +109,8 @@ def evidence(
     """Collect what trusted keys attest about the training and evaluation of a version.
 
     If a version was compared several times, the comparison with the champion of the highest revision is used. `before`
-    restricts this choice to champions of lower revisions: given the revision of a promotion, the comparison that decided it is
-    used.
+    restricts the choice to champions with a revision lower than `before`: the revision of a promotion selects the comparison
+    that decided this promotion.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.

@@ -30,8 +30,8 @@ class Fitted(Protocol):
 class Recipe(Protocol):
     """A training algorithm with its parameters.
 
-    Every method is a function of its arguments: the same rows, parameters and seed give the same bytes. A recipe can be pickled
-    for worker processes.
+    Every method is deterministic: the same rows, parameters and seed give the same bytes. A recipe can be pickled for worker
+    processes.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Recipe(Protocol):
     ) -> Fitted:
         """Train up to `budget` trees or epochs.
 
-        `folder` keeps the checkpoints. A training that was killed, or that is repeated with a larger budget, continues from
-        them. Interruptions and the number of workers do not affect the model.
+        `folder` keeps the checkpoints. A training that was killed, or that is repeated with a larger budget, continues from the
+        checkpoints. Interruptions and the number of workers do not affect the model.
         """
 
 
 def named(name: str, gpus: int) -> Recipe:
-    """Return the recipe of this name, imported on demand. Networks use `gpus`; trees ignore it."""
+    """Return the recipe of this name, imported on demand. Only the recipe `network` uses `gpus`."""
     if name == "network":
         from training.recipes.network import Network
 

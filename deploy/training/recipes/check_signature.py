@@ -1,4 +1,4 @@
-"""The signatures that a recipe for two classes supports, and the output shape that each requires."""
+"""The signatures that a recipe for two classes supports, and the output shape that each signature requires."""
 
 from model_registry.package.signature import Argmax, Output, Signature
 from publisher.errors import USAGE, Fatal
@@ -17,7 +17,7 @@ def check(signature: Signature, recipe: str) -> None:
 def output_row(signature: Signature) -> tuple[int, ...]:
     """Return the shape of one row of the output, without the batch dimension.
 
-    (2,) is for the probabilities of both classes, (1,) or () for the probability of the second class.
+    The shape is (2,) for the probabilities of both classes, and (1,) or () for the probability of the second class.
     """
     output = signature.outputs[0]
     if output.index is not None:

@@ -31,7 +31,7 @@ class EncodedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A field whose value may be missing or new: its columns in the matrix, and the number that replaces the value."""
+    """A field whose value may be missing or a new category: its matrix columns, and the number that replaces the value."""
 
     field: str
     columns: tuple[int, ...]
@@ -67,7 +67,7 @@ def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], sig
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:
-    """Yield a gap for each field that may be missing or new: every string field, and every optional numeric field."""
+    """Yield a gap for each string field, which may have a new category, and for each optional numeric field."""
     first: dict[str, int] = {}
     width = 0
     for tensor in signature.fed:

@@ -27,7 +27,7 @@ from training.recipes.encoding import Matrix, MatrixEncoding, gaps, learned
 from training.snapshot.rows import LabelledRows
 
 CHUNK = 27  # the number of trees in a chunk
-TAUGHT = 0.02  # the share of the rows that is repeated without its value, for each field that may be missing
+TAUGHT = 0.02  # the share of the rows that is repeated without a value, for each field that may be missing
 DEFAULTS: dict[str, int | float | str] = {
     "learning_rate": 0.1,
     "num_leaves": 31,
@@ -63,7 +63,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The encoded training rows: all rows, and for each gap a sample of the rows repeated without the gap's value.
+    """The encoded training rows: all rows, and for each field that may be missing a sample of the rows without its value.
 
     `rows` are the original rows, `matrix` and `outcomes` the encoded ones. `digest` covers the encoded rows and the signature.
     `binned` caches LightGBM's datasets by the parameter `max_bin`.
@@ -83,7 +83,7 @@ class Prepared:
 class FittedTrees:
     """A trained model: the log odds of the second class are `start` plus the sum of all trees.
 
-    `last` is the number of trees that count in the last chunk, which may have more.
+    `last` is the number of trees to use of the last chunk; the chunk may have more trees.
     """
 
     signature: Signature
@@ -108,9 +108,9 @@ class FittedTrees:
 
 
 class Trees:
-    """The recipe `trees` (`training.recipes.Recipe`).
+    """The recipe `trees`, which trains gradient boosted trees (implements `training.recipes.Recipe`).
 
-    It caches the last encoded rows, because all trials of a search train on the same rows.
+    The recipe caches the last encoded rows, because all trials of a search train on the same rows.
     """
 
     name = "trees"
@@ -155,7 +155,7 @@ class Trees:
         seed: int,
         workers: int = 1,
     ) -> FittedTrees:
-        """Train up to `budget` trees with `workers` threads; the chunks in `folder` are reused.
+        """Train up to `budget` trees with `workers` threads. Stored chunks of the same training in `folder` are reused.
 
         Raises:
             Fatal: Exit code 2 for a signature or parameters that are not supported; 3 if the disk is full.
@@ -236,7 +236,7 @@ def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads
 
 
 def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
-    """Encode the rows; for each gap, add a sample of the encoded rows in which the gap's replacement stands for the value.
+    """Encode the rows, and for each field that may be missing (a gap) add a sample of them with the gap's replacement value.
 
     Without these samples LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
     second class.

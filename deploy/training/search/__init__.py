@@ -1,1 +1,1 @@
-"""The search for parameters, and the training with the best ones."""
+"""The search for the best parameters, and the training of the final model with these parameters."""

@@ -84,7 +84,7 @@ def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
 
 
 class _Search:
-    """Trains and scores trials. Scores that are stored in the folder are read instead."""
+    """Trains and scores trials, except those with a stored score in the folder."""
 
     def __init__(self, folder: Path, key: str, workers: Workers, trials: Mapping[int, Params], progress: Progress) -> None:
         self._folder = folder

@@ -23,7 +23,7 @@ from scorer.evaluation.quality_metrics import auc
 from training.recipes import Params, Recipe
 from training.search import shared_rows
 
-ATTEMPTS = 3  # the number of deaths of a task's process that ends the search
+ATTEMPTS = 3  # the search fails after this many processes have died on the same task
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Task:
 class Workers:
     """A pool of up to `count` processes that train and score trials.
 
-    A process is started when a task waits and no process is idle. All processes end with the context.
+    A process is started when a task waits and no process is idle. All processes are killed when the context exits.
     """
 
     def __init__(self, bench: Bench, count: int) -> None:
@@ -66,7 +66,7 @@ class Workers:
             worker.stop()
 
     def scores(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, float]]:
-        """Train and score the tasks; yield each task with its score when it ends.
+        """Train and score the tasks; yield each task with its score as soon as the task is complete.
 
         Raises:
             Fatal: The recipe failed; exit code 3 if `ATTEMPTS` processes died with the same task.

@@ -1,1 +1,1 @@
-"""A snapshot: ranges of topics, frozen and copied to files, joined with labels, and split by time."""
+"""A snapshot: the records of fixed offset ranges, copied to files, joined with labels, and split by time."""

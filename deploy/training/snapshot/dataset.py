@@ -1,7 +1,7 @@
-"""Store a copied snapshot as an OCI artifact beside its version: its files are layers, the version is its subject.
+"""Store the snapshot that a version was trained on as an OCI artifact: the files are layers, the version is the subject.
 
-`model-registry prune` deletes the artifact with the version. The same snapshot beside the same version has the same digest;
-beside another version it has the same layers and another small manifest. Files are streamed, whatever their size.
+`model-registry prune` deletes the artifact with the version. The same snapshot of the same version has the same digest. For
+another version only the small manifest differs, and the layers are shared. Files of any size are streamed.
 """
 
 import contextlib
@@ -35,12 +35,12 @@ _RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
 
 
 def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
-    """Store the files of a copied snapshot as an artifact beside a version; return the digest of the artifact.
+    """Store the files of a copied snapshot as an artifact of a version; return the digest of the artifact.
 
     An artifact that is stored already is not stored again.
 
     Raises:
-        NotFound: There is no such version.
+        NotFound: There is no version with this digest.
         Refused: There are too many files, or file names that some systems cannot write.
         Corrupt: A file has changed since it was copied.
         Conflict: The artifact is stored, but other processes keep overwriting the list of the version's artifacts.
@@ -73,7 +73,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
 
 def of_version(store: Store, digest: str) -> str:
-    """Return the digest of the dataset that is stored beside a version. Raises NotFound if there is none, Unreachable."""
+    """Return the digest of a version's dataset. Raises NotFound if the version has no dataset, Unreachable."""
     for entry, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return entry.digest
@@ -85,7 +85,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
     """Download a dataset to a new folder, atomically, and verify every byte.
 
     Raises:
-        NotFound: There is no such dataset.
+        NotFound: There is no dataset with this digest.
         Unreachable: The store is unreachable.
         Refused: The folder exists, or the dataset has more than `max_bytes`.
         Corrupt: The artifact is not a dataset, its files differ from its manifest, or a file name is not allowed.
@@ -108,7 +108,7 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
 
 
 def _check(layers: dict[str, Descriptor]) -> None:
-    """Check the number and the names of a dataset's files, and that it has a manifest. Raises Corrupt."""
+    """Check the number and the names of a dataset's files, and that one of them is the snapshot's manifest. Raises Corrupt."""
     if len(layers) > MAX_FILES:
         raise Corrupt(f"a dataset of {len(layers)} files; it has at most {MAX_FILES}")
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:

@@ -1,8 +1,8 @@
 """A snapshot on disk: one Parquet file per partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
 
 The same records give the same bytes: rows are in order of offset, row groups are cut by the sizes of the records, and the
-settings of the writer are fixed. The column `headers` is a map as written, or null if a record has no headers or they cannot be
-read.
+settings of the writer are fixed. The column `headers` has a map of each record's headers, or null if the record has no headers
+or its headers cannot be read.
 """
 
 import hashlib
@@ -51,8 +51,8 @@ READ_ROWS = 16_384
 class Frozen(msgspec.Struct, frozen=True):
     """The offset ranges `[from, to)` of a snapshot, determined at `now_ms` (Unix ms).
 
-    `events` and `labels` have for each topic the ranges of its partitions in order. `ids` are the ids of the topics: a
-    recreated topic has another id.
+    `events` and `labels` map each topic to the ranges of its partitions, in order of partition. `ids` maps each topic to its
+    topic id, which changes if the topic is recreated.
     """
 
     now_ms: int
@@ -62,7 +62,7 @@ class Frozen(msgspec.Struct, frozen=True):
     labels: dict[str, list[tuple[int, int]]]
 
     def spans(self, kind: Kind) -> Spans:
-        """Return the offset range of every partition of a kind, in the order in which the snapshot is read."""
+        """Return the offset range of every partition of the events or of the labels, in the order of reading the snapshot."""
         stretches = self.events if kind == "events" else self.labels
         return {(topic, at): span for topic, spans in stretches.items() for at, span in enumerate(spans)}
 
@@ -131,8 +131,8 @@ class PartitionFile:
     def _flush(self) -> None:
         """Write the buffered records as one row group.
 
-        The buffered pieces are first combined to one piece. Otherwise a Parquet page would end where a piece ends, and equal
-        records could give other bytes.
+        The buffered pieces are first combined to one piece. Otherwise a Parquet page would end where a piece ends, and the same
+        records could give different bytes.
         """
         table = pa.Table.from_batches(self._waiting, SCHEMA).combine_chunks()
         self._waiting = []
@@ -178,7 +178,7 @@ def finish(folder: Path, frozen: Frozen, records: dict[str, int]) -> Copied:
 
 
 def digest_of(files: Mapping[str, File]) -> str:
-    """Return the digest of a snapshot with these files by path."""
+    """Return the digest of a snapshot; `files` has its files by path."""
     listed = "".join(f"{file.sha256}  {path}\n" for path, file in sorted(files.items()))
     return f"sha256:{hashlib.sha256(listed.encode()).hexdigest()}"
 
@@ -186,7 +186,7 @@ def digest_of(files: Mapping[str, File]) -> str:
 def verified(folder: Path, frozen: Frozen) -> Copied:
     """Read the snapshot in a folder and verify the digests of its files.
 
-    Raises Fatal (exit code 3) if a file is missing or has changed, or if the snapshot belongs to another freeze.
+    Raises Fatal (exit code 3) if a file is missing or has changed, or if the snapshot has other ranges than `frozen`.
     """
     way_out = f"remove {folder}: it is copied again"
     try:
@@ -202,9 +202,9 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
 
 
 def batches(folder: Path, copied: Copied, kind: Kind) -> Iterator[tuple[Partition, dict[str, list[Any]]]]:
-    """Yield the records of a kind in batches, partition by partition: the partition, and a list of values by column.
+    """Yield the events or the labels of a snapshot in batches, each with its partition. A batch maps columns to values.
 
-    The records of a partition are in order of offset.
+    Partitions follow one after another. The records of a partition are in order of offset.
     """
     for partition in copied.frozen.spans(kind):
         if (path := path_of(kind, partition)) in copied.files:

@@ -1,8 +1,8 @@
-"""Freeze offset ranges of the topics of events and labels, and copy their records to files.
+"""Fix the offset ranges of events and labels to train on (the freeze), and copy the records of these ranges to files.
 
-Topics are only read, and no consumer group is joined. A freeze contains the events since the start of the window, by their
-Kafka timestamps, and all retained labels. Both end at the last stable offsets at the time of the freeze. Copies of one freeze
-are equal to the byte, unless a compacted topic has lost records in between.
+Topics are only read, and no consumer group is joined. The ranges cover the events since the start of the window, by their Kafka
+timestamps, and all retained labels. They end at the last stable offsets at the time of the freeze. Two copies of the same
+ranges are byte-identical, unless a compacted topic loses records between the copies.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 
 def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Frozen:
-    """Determine the offset ranges of a snapshot.
+    """Determine the offset ranges of a snapshot; `now_ms` (Unix ms) is the time of the freeze.
 
     Raises:
         Fatal: Exit code 2 if a topic is missing, 4 if the broker is unreachable.
@@ -45,7 +45,7 @@ def freeze(settings: Settings, training: TrainingSettings, now_ms: int) -> Froze
 
 
 def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = lambda _done, _of: None) -> Copied:
-    """Copy the records of a freeze to a folder. A complete copy of the same freeze is reused.
+    """Copy the records of the frozen ranges to a folder, unless the folder has a complete copy of the same ranges.
 
     The folder appears only when the copy is complete.
 
@@ -86,7 +86,7 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
 
 
 def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, spans: Spans) -> None:
-    """Check that the topics are those of the freeze and still have the offsets of its ranges.
+    """Check that the cluster and the topics are the frozen ones, and that the topics still have the offsets in `spans`.
 
     Raises Fatal (exit code 3) otherwise.
     """
@@ -106,7 +106,7 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 
 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
-    """Return the id of the cluster, and the ids of its existing topics by name. Raises Fatal."""
+    """Return the id of the cluster, and the topic ids by name of those `topics` that exist. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     topics_client = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
     with retriable_as_fatal("see the broker's log, and try again"):

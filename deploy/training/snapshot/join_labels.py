@@ -1,9 +1,10 @@
 """Join the events of a snapshot with their labels by id, and split the labelled events by time.
 
-Kafka timestamps are compared with the freeze: events before the window, later than the freeze, or younger than `labels.after`
-are omitted and counted. Labels with any timestamp are used, even if they are older than their event. If an id has several
-labels, the last label of each partition is considered, and of these labels the latest is used. A null value in the used label
-withdraws the label: the event has none. If an id has several events, the event that is used is chosen in the same way.
+Events are omitted and counted if their Kafka timestamp is before the window, after the freeze, or less than `labels.after`
+before the freeze. Labels with any timestamp are used, even if they are older than their event. If an id has several labels, the
+last label of each partition is considered, and of these labels the one with the latest timestamp is used. If the value of this
+label is null, the label is withdrawn, and the event has no label. If an id has several events, one event is chosen in the same
+way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,8 +55,8 @@ class Joined:
         classes: The names of the outcomes 0 and 1.
         mature_times: (M,) int64, ascending: the Kafka timestamps of all mature events, one per id, with and without a label.
         mature_ms: The time (Unix ms) up to which events are mature: old enough to have a label.
-        left_out: The omitted events by reason.
-        labels: The labels that were not used, by reason.
+        left_out: The counts of omitted events by reason.
+        labels: The counts of labels that were not used, by reason.
     """
 
     rows: LabelledRows
@@ -129,7 +130,7 @@ def join(
 def find_classes(settings: Settings, signature: Signature) -> Classes:
     """Return the two classes: those of `labels.classes`, else those of the signature's decision, else 0 and 1.
 
-    Raises Fatal (exit code 2) if there are not two classes, or the two sources have opposite orders.
+    Raises Fatal (exit code 2) if there are not two classes, or if `labels.classes` and the signature have opposite orders.
     """
     configured = settings.labels.classes
     signature_names = decided(signature)
@@ -280,7 +281,7 @@ def _truths(
 ) -> tuple[NewestRows, SkipCounts]:
     """Return the newest label of each event id, and the counts of the labels that were not used, by reason.
 
-    The column `truth` is the outcome 0 or 1, or NaN if the label is withdrawn.
+    The column `truth` of the newest labels is the outcome 0 or 1, or NaN if the label is withdrawn.
     """
     unused = SkipCounts()
     rows = latest_by_id.RowsById()
@@ -319,9 +320,9 @@ def _same(headers: Headers) -> Headers:
 
 
 def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | Unusable | None:
-    """Return the outcome of a label: 0, 1, or NaN if it withdraws the label of its id.
+    """Return the outcome of a label: 0, 1, or NaN if the label's value is null (withdrawn).
 
-    Unusable labels are returned unchanged. None: no event has the id of the label (`is_held` is false).
+    An unusable label is returned unchanged. The result is None if no event has the id of the label (`is_held` is false).
     """
     if isinstance(label, Unusable):
         return label

@@ -28,17 +28,17 @@ class Places:
     time_ms: NDArray[np.int64]
 
     def select(self, chosen: NDArray[Any]) -> "Places":
-        """Return the positions at these indices, or where the booleans (B,) are true."""
+        """Return the positions of the chosen events; `chosen` are indices, or booleans (B,)."""
         return Places(self.topics, self.topic[chosen], self.partition[chosen], self.offset[chosen], self.time_ms[chosen])
 
     def of(self, row: int) -> RecordPosition:
-        """Return the position of one event."""
+        """Return the position of the event with the index `row`."""
         return RecordPosition((self.topics[self.topic[row]], int(self.partition[row])), int(self.offset[row]))
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The keys and headers of B records; None for a record without them."""
+    """The keys and headers of B records; None for a record without a key or without headers."""
 
     keys: list[bytes | None]
     headers: list[Headers]
@@ -49,7 +49,7 @@ class Beside:
         self.headers.extend(headers)
 
     def select(self, chosen: NDArray[np.intp]) -> "Beside":
-        """Return the entries at these indices."""
+        """Return the keys and headers of the records with the indices `chosen`."""
         at = chosen.tolist()
         return Beside([self.keys[row] for row in at], [self.headers[row] for row in at])
 
@@ -59,8 +59,8 @@ class LabelledRows:
     """B labelled events: tensors, outcomes, positions and original records.
 
     `tensors` have the names, dtypes and shapes (B, n) of the signature, strings as objects. `outcomes` (B,) int8 are 1 for the
-    second class, else 0. `values` are the original values of the records. `beside` is None unless a signature reads keys or
-    headers.
+    second class, else 0. `values` are the original values of the records. `beside` has the keys and headers of the records; it
+    is None unless a signature reads keys or headers.
     """
 
     tensors: Mapping[str, NDArray[Any]]
@@ -73,7 +73,7 @@ class LabelledRows:
         return len(self.outcomes)
 
     def select(self, chosen: NDArray[Any]) -> "LabelledRows":
-        """Return the rows at these indices, or where the booleans (B,) are true."""
+        """Return the chosen rows; `chosen` are indices, or booleans (B,)."""
         indices = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
         tensors = {name: tensor[indices] for name, tensor in self.tensors.items()}
         values = [self.values[row] for row in indices.tolist()]
@@ -81,14 +81,14 @@ class LabelledRows:
         return LabelledRows(tensors, self.outcomes[indices], self.places.select(indices), values, beside)
 
     def parts(self, start: int, stop: int) -> ListedMetadata:
-        """Return the metadata of the rows `start` to `stop - 1`: timestamps, and keys and headers if `beside` has them."""
+        """Return the timestamps of the rows `start` to `stop - 1`, and their keys and headers unless `beside` is None."""
         times = self.places.time_ms[start:stop].tolist()
         if self.beside is None:
             return ListedMetadata([None] * len(times), times, [None] * len(times))
         return ListedMetadata(self.beside.keys[start:stop], times, self.beside.headers[start:stop])
 
     def digest(self) -> str:
-        """Return `sha256:` of the positions and outcomes of the rows.
+        """Return the digest (`sha256:...`) of the positions and outcomes of the rows.
 
         The digest covers the topics as JSON, then the topic number, partition, offset and outcome of each row, column by
         column, little-endian.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 class SkipCounts:
     """The number of omitted records of each reason, and the first record of each reason.
 
-    The first record is a text: `topic[partition]@offset`, and the error if there is one.
+    `first` describes the first record of a reason: `topic[partition]@offset`, and the error if there is one.
     """
 
     counts: Counter[str] = field(default_factory=Counter)

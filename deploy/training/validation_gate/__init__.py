@@ -1,1 +1,1 @@
-"""The validation gate: whether a challenger may replace the champion, decided on the hold-out rows."""
+"""The validation gate: decides on the hold-out rows whether a challenger (a new version) may replace the champion."""

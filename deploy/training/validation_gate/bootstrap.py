@@ -1,12 +1,12 @@
 """Confidence intervals of metrics and of their differences, by a block bootstrap over time. Pure.
 
 Events that are close in time are alike, so resampling single rows would make intervals too narrow. The rows are therefore
-divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are represented by the count of each
-block in each of them: `draws` (R, K). Both models are measured on the same resamples.
+divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are stored as the array `draws`
+(R, K): how often each resample contains each block. Both models are measured on the same resamples.
 
-The sum of a column over the rows of each resample is then the matrix product of `draws` with the sums of the blocks. The AUC is
-computed in the same way: for each pair of blocks i and j, the positives of i that score above negatives of j are counted once,
-and not for each resample again.
+To sum a column over the rows of every resample, the column is summed over each block, and `draws` is multiplied with these K
+sums. The AUC is computed in the same way: the pairs of a positive in block i that scores above a negative in block j are
+counted once for each pair of blocks, not once for each resample.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ DRAWN = 0.99  # the minimum share of the resamples in which a figure must be def
 
 
 class Interval(NamedTuple):
-    """The value of a metric or difference, and its confidence interval."""
+    """The value of a metric, or of a metric's difference between two models, and the confidence interval of the value."""
 
     value: float
     low: float
@@ -72,7 +72,7 @@ class Blocks:
         return int(self.draws.shape[1])
 
     def select(self, chosen: NDArray[np.bool_]) -> "Blocks":
-        """Return the same resamples, restricted to these rows."""
+        """Return the blocks of the rows where `chosen` (B,) is true, with the same resamples."""
         return Blocks(self.of[chosen], self.draws)
 
     def ratio(self, numerator: NDArray[Any], denominator: NDArray[Any] | None = None) -> Figure:
@@ -95,7 +95,7 @@ class Blocks:
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """Return the number of pairs of a positive of block i with a higher score than a negative of block j, (K, K).
+        """Count, for blocks i and j, the pairs of a positive row in i with a lower-scoring negative row in j; (K, K).
 
         Pairs with equal scores count half.
         """
@@ -112,10 +112,11 @@ class Blocks:
     def interval(self, figure: Figure, confidence: float) -> Interval | None:
         """Return the two-sided Student's t interval of a figure, or None if the interval is unknown.
 
-        The interval is unknown if there are fewer than two blocks, or if the figure is undefined on the rows or in more than a
-        share of 1 - `DRAWN` of the resamples. The standard error is that of the resamples, multiplied by sqrt(K / (K - 1)).
-        Percentiles of the resamples would be too narrow for few blocks. They would also be too coarse for the high confidence
-        of each interval if many slices are compared (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
+        The interval is unknown if there are fewer than two blocks, if the figure is undefined on the original rows, or if the
+        figure is defined in less than the share `DRAWN` of the resamples. The standard error is the standard deviation of the
+        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used: with few blocks
+        they give too narrow intervals, and with many slices they are too coarse for the high confidence that each slice needs
+        (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
         """
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):

@@ -1,6 +1,7 @@
 """The document of a comparison: the versions, the rows, the rules and the verdict.
 
-It is the predicate of an attestation (https://scorestream.io/attestations/comparison/v1). Every number is finite.
+The document is the predicate of an attestation (https://scorestream.io/attestations/comparison/v1). Every number in it is
+finite.
 """
 
 from typing import Any, Literal
@@ -10,7 +11,8 @@ import msgspec
 Verdict = Literal["passed", "refused", "same"]
 """The verdict on a challenger.
 
-`passed`: it may be signed and promoted. `refused`: a rule failed. `same`: it gives the champion's scores and replaces nothing.
+`passed`: the challenger may be signed and promoted. `refused`: a rule failed. `same`: the challenger gives the same scores as
+the champion and is not promoted.
 """
 
 
@@ -23,7 +25,7 @@ class FigureDifference(msgspec.Struct, frozen=True):
 
 
 class ConfusionMatrix(msgspec.Struct, frozen=True):
-    """Counts of rows by label (row) and decision (column)."""
+    """Counts of hold-out rows: entry [i][j] counts the rows with the label `labels[i]` and the decision `labels[j]`."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -32,7 +34,8 @@ class ConfusionMatrix(msgspec.Struct, frozen=True):
 class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A version and its metrics on the compared rows.
 
-    `revision` is the revision of the channel when the version was read from it; None for the new version of a run.
+    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
+    None for the new version of a training run.
     """
 
     version: str
@@ -43,7 +46,7 @@ class JudgedVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": "to"}):
-    """The rows that both versions scored: their digest, their number, their span of time, and their number of time blocks."""
+    """The rows that every compared version scored: their digest, number, time span (`begin` to `end`) and number of blocks."""
 
     digest: str
     count: int
@@ -53,9 +56,9 @@ class ComparedRows(msgspec.Struct, frozen=True, rename={"begin": "from", "end": 
 
 
 class Discordant(msgspec.Struct, frozen=True):
-    """The numbers of rows that only one version decides correctly, and the p-value of McNemar's exact test of them.
+    """The numbers of rows that only one of the two versions decides correctly, and the p-value of McNemar's exact test.
 
-    The test is only reported; no rule depends on it.
+    The p-value is only reported; no rule depends on it.
     """
 
     only_champion_right: int
@@ -64,9 +67,9 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows whose `field` has this `value`, and the difference of the AUC on these rows.
+    """The rows whose `field` has this `value`, and on these rows the challenger's AUC minus the champion's.
 
-    The intervals of all slices hold simultaneously.
+    The confidence of the gate holds for the intervals of all slices together.
     """
 
     field: str
@@ -78,8 +81,9 @@ class Slice(msgspec.Struct, frozen=True):
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one rule of the gate.
 
-    `bound` is None if the rule does not apply, and `value` is None if there is nothing to compare with the bound. Some rules
-    compare the lower or upper end of a confidence interval: then `difference` is that interval, and `value` its end.
+    The rule compares `value` with `bound`. Both are None if the rule does not apply or the value is unknown. `bound` alone is
+    None if no limit is needed. If the rule compares one end of a confidence interval, `value` is this end, and `difference` is
+    the whole interval.
     """
 
     name: str
@@ -109,6 +113,6 @@ class GateComparison(msgspec.Struct, frozen=True, kw_only=True):
     because: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON document."""
+        """Return the comparison as a JSON document."""
         document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return document

@@ -15,7 +15,8 @@ from training.validation_gate.slices import Texts
 class Version:
     """A version and its answers for the hold-out rows.
 
-    `revision` is the revision of the channel when the version was read from it; None for the new version of a run.
+    `revision` is the revision of the channel that pointed to the version, 0 if the version was not read from a channel. It is
+    None for the new version of a training run.
     """
 
     version: str
@@ -30,7 +31,8 @@ class VerdictEvidence:
 
     `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are the
     times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the
-    number of rows that the champion was trained on, None if unknown. `slices` has for each field its value in each row, (B,).
+    number of rows that the champion was trained on, None if unknown. `slices` maps the name of a field to the field's values in
+    all rows, (B,).
     """
 
     run: str
@@ -60,7 +62,7 @@ class VerdictEvidence:
         return np.asarray(self.rows.outcomes == 1)
 
     def select(self, chosen: NDArray[np.bool_]) -> "VerdictEvidence":
-        """Return the evidence restricted to these rows. `mature_times` stays as it is."""
+        """Return the evidence for only the rows where `chosen` (B,) is true; `mature_times` is unchanged."""
         champion = self.champion and replace(self.champion, scored=self.champion.scored.select(chosen))
         challenger = replace(self.challenger, scored=self.challenger.scored.select(chosen))
         slices = {name: column[chosen] for name, column in self.slices.items()}

@@ -1,7 +1,7 @@
-"""Leakage: whether the champion was trained on rows on which it is evaluated, and therefore looks better than it is. Pure.
+"""The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that its run froze, and the time up to which the run trained on them. Later
-records of the ranges were the hold-out of that run.
+The provenance of a version names the record ranges that the version's training run read, and the time up to which the run
+trained on these records. The later records were the hold-out of that run.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,15 @@ from training.snapshot.rows import LabelledRows
 
 BUILD_TYPE = "https://scorestream.io/training/v1"
 UNTIL = "learned_until_ms"
-"""In `internalParameters`: the Kafka timestamp (Unix ms) of the last event that was used for training or selection."""
+"""The key in a provenance's `internalParameters`: the Kafka timestamp (Unix ms) up to which the run trained on events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
     """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
 
-    Only records with a Kafka timestamp up to `until_ms` are included. `until_ms` None: all records of the ranges are included.
+    Only records with a Kafka timestamp up to `until_ms` are included. If `until_ms` is None, all records of the ranges are
+    included.
     """
 
     cluster: str
@@ -47,7 +48,7 @@ class Learned:
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
     """Read the training data from a SLSA provenance.
 
-    None: the provenance is of another builder, or does not name events of exactly one cluster.
+    Returns None if the provenance has another build type, or if its events are not from exactly one cluster.
     """
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:

@@ -1,4 +1,7 @@
-"""The differences of metrics, challenger minus champion, each with its interval over the same resamples. Pure."""
+"""The differences of metrics, challenger minus champion, each with a confidence interval. Pure.
+
+Both models are measured on the same resamples.
+"""
 
 from collections.abc import Iterator
 
@@ -16,7 +19,10 @@ Intervals = dict[str, Interval | None]
 
 
 def of_rows(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> Intervals:
-    """Return the differences of auc, recall and precision by class (`recall.late`), and brier if scores are probabilities."""
+    """Return the differences of `auc`, of recall and precision of each class (such as `recall.late`), and of `brier`.
+
+    `brier` is omitted unless the scores of both models are probabilities.
+    """
     assert evidence.champion is not None
     challenger_figures, champion_figures = (
         _figures(evidence, version.scored, blocks) for version in (evidence.challenger, evidence.champion)
@@ -42,8 +48,8 @@ def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks) ->
 def of_slices(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
     """Return the difference of the AUC in each slice that has enough rows.
 
-    All intervals hold simultaneously with `confidence` (Bonferroni), because one of many slices would look worse by chance. A
-    slice whose interval is unknown is omitted, for example if it lacks a class.
+    `confidence` holds for all intervals together (Bonferroni), because otherwise one of many slices would look worse by chance.
+    A slice whose interval is unknown is omitted, for example a slice with rows of only one class.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

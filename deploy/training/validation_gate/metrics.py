@@ -18,12 +18,12 @@ class ModelAnswers(NamedTuple):
     positive: NDArray[np.bool_]
 
     def select(self, chosen: NDArray[np.bool_]) -> "ModelAnswers":
-        """Return the answers for these rows only."""
+        """Return the answers for only the rows where `chosen` (B,) is true."""
         return ModelAnswers(self.scores[chosen], self.positive[chosen])
 
 
 def matrix(scored: ModelAnswers, true: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the confusion matrix (2, 2): counts of rows by label (row) and decision (column)."""
+    """Return the confusion matrix (2, 2): entry [i, j] counts the rows with label i and decision j."""
     return quality_metrics.confusion(true.astype(np.intp), scored.positive.astype(np.intp), 2)
 
 

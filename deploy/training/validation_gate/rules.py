@@ -1,9 +1,12 @@
 """The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
-A rule about a metric compares the lower end of the difference's interval with a margin: the rows must show that the challenger
-is not worse. A challenger is rejected if there are too few rows to show it. The rule of the slices is the opposite, because
-slices are many and small, and equal models would fail by chance in some of them: a slice fails only if its difference is below
-minus the margin and its simultaneous interval lies below 0.
+A difference is the challenger's value of a metric minus the champion's. A rule about a metric requires that the lower end of
+the difference's confidence interval is at least minus a margin: the rows must show that the challenger is not worse. The
+challenger is therefore also rejected if there are too few rows.
+
+The rule about slices requires the opposite evidence. A slice fails only if its difference is below minus a margin and its
+interval is below 0: the rows must show that the challenger is worse. Slices are many and small, and equal models would
+otherwise fail by chance in some of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +50,7 @@ def _unknown(name: str, failure: str = "", *, passed: bool = True) -> Ruled:
 
 
 def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage: float) -> Iterator[Ruled]:
-    """Check whether the rows suffice for a verdict.
+    """Check that the rows suffice for a verdict, and that the champion was not trained on them.
 
     `blocks` is the number of time blocks with rows that every version scores. `coverage` is the required share of mature events
     that have a label.
@@ -71,7 +74,7 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check that a first model is better than chance. `interval` is that of its AUC, None if unknown."""
+    """Check that a first model is better than chance, by the interval of its AUC. An unknown interval (None) fails."""
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:
@@ -94,10 +97,10 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 
 
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the metric, and before it the width of its interval.
+    """Check the width of the interval of the metric's difference, then the difference itself.
 
-    The width fails if the interval is wider than twice the margin and contains the bound of the metric: the rows are then too
-    few to decide. The bound is minus the margin, or 0 if only a better challenger may be promoted.
+    The width fails if the interval is wider than twice the margin and contains the bound of the difference: the rows are then
+    too few to decide. The bound is minus the margin, or 0 if only a better challenger may be promoted.
     """
     if interval is None:
         yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
@@ -115,10 +118,10 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 
 
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the recall or the precision of a class; `name` is that of the metric, such as `recall.late`.
+    """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`.
 
-    An unknown interval passes. A version that never decides for a class has no precision for it: then only the recall checks
-    the class.
+    An unknown interval passes: a version that never decides for a class has no precision for this class, and only the rule
+    about the recall checks the class.
     """
     if interval is None:
         return _unknown(name)
@@ -127,9 +130,9 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the Brier score: the upper end of the difference's interval may be at most the margin.
+    """Check that the challenger's Brier score minus the champion's is at most the margin, by the upper end of `interval`.
 
-    Without a margin half of all equal models would fail. An unknown interval passes.
+    With a margin of 0, half of all equal models would fail. An unknown interval passes.
     """
     if interval is None:
         return _unknown("brier")
@@ -138,7 +141,11 @@ def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """Check the slices. The value of the rule is the difference of the worst significant slice, 0 if there is none."""
+    """Check the slices.
+
+    The value of the rule is the lowest AUC difference among the slices whose interval is below 0, or 0 if there is no such
+    slice.
+    """
     if not slices:
         return _unknown("slices")
     worst = min(

@@ -1,6 +1,7 @@
-"""Score rows with a version as a scorer does: loaded in the same way, and with the decoder of the version's own signature.
+"""Score rows with a version as a scorer does: load the version in the same way, and decode events by its own signature.
 
-A champion whose signature has other fields, dtypes or orders is therefore evaluated by the scores that it gives in use.
+A champion is therefore evaluated by the scores that it gives in production, even if its signature has other fields, dtypes or
+another order of fields than the challenger's.
 """
 
 import contextlib
@@ -27,8 +28,8 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
     Raises:
-        Fatal: Exit code 3 if the version cannot be loaded, scores no row, or its scores are not one number for the second
-            class.
+        Fatal: Exit code 3 if the version cannot be loaded, scores no row, or does not give one number per event, the score of
+            the second class.
     """
     name = f"version {package.version or package.folder.name}"
     try:
@@ -67,7 +68,7 @@ def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
 
     The rows must have the keys and headers that the signature reads. The signature must decide between two classes by a
-    threshold, or not decide.
+    threshold, or have no decision.
     """
     beside = next(
         (

@@ -1,4 +1,7 @@
-"""Slices of the hold-out rows by the values of a field: a good metric on all rows could hide a loss in one slice."""
+"""Slices of the hold-out rows: the rows with the same value of a field form a slice.
+
+A metric that is good on all rows could hide a loss in one slice.
+"""
 
 import numpy as np
 import orjson
@@ -12,18 +15,18 @@ from scorer.settings import Settings
 from scorer.settings.input_formats import NAMED_FIELD_FORMATS
 from training.snapshot.rows import LabelledRows
 
-LEAST_ROWS = 1_000  # the minimum of a slice: results on fewer rows are too uncertain
-MOST_SLICES = 200  # the maximum of a field: more slices are useless
+LEAST_ROWS = 1_000  # the minimum number of rows of a slice: results on fewer rows are too uncertain
+MOST_SLICES = 200  # the maximum number of slices of a field: more slices are useless
 Texts = NDArray[np.str_]
 
 
 def by_field(rows: LabelledRows, settings: Settings, signature: Signature, fields: tuple[str, ...]) -> dict[str, Texts]:
-    """Return for each field its value in each row as text, (B,).
+    """Return for each field the field's values in all rows as text, (B,).
 
     `fields` are paths in the event if the input format has named fields, else fields of the signature.
 
     Raises:
-        Fatal: Exit code 2 if there is no such field, or it has too many values.
+        Fatal: Exit code 2 if no event has a field, or a field has too many values.
     """
     if not fields:
         return {}

@@ -1,4 +1,4 @@
-"""The verdict on a challenger: the results of all rules in order, and one sentence that names the first failed rule. Pure."""
+"""The verdict on a challenger: the results of all rules in order, and the reason of the verdict in one sentence. Pure."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from training.validation_gate.rules import Ruled
 
 
 def judge(evidence: VerdictEvidence, gate: GateSection, coverage: float, seed: int) -> GateComparison:
-    """Judge the challenger by all rules. Equal evidence and seed give equal documents.
+    """Judge the challenger by all rules. The same evidence and seed give the same document.
 
     `coverage` is the required share of mature events that have a label.
     """

@@ -1,7 +1,8 @@
-"""The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several (extra: network).
+"""The recipe `network`: a multilayer perceptron, trained by torch in one process or by torchrun in several processes.
 
-On CPUs with the variables that `environment.py` pins, 1, 2, 4 and 8 processes give the same bytes (see `train_loop.py`). GPUs
-give other bytes than CPUs; **training on GPUs, over nccl, is untried**.
+The recipe requires the extra `network`. On CPUs with the environment variables that `environment.py` pins, 1, 2, 4 and 8
+processes give the same bytes (see `train_loop.py`). GPUs give other bytes than CPUs; **training on GPUs, over nccl, is
+untried**.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,10 @@ ROWS_AT_ONCE = 65_536
 
 
 class Network:
-    """The recipe `network` (`training.recipes.Recipe`). `gpus` is the maximum number of GPUs, one per process; 0 for none."""
+    """The recipe `network`, which trains a multilayer perceptron (implements `training.recipes.Recipe`).
+
+    `gpus` is the maximum number of GPUs, and each process uses one GPU. With 0, the recipe trains on CPUs.
+    """
 
     name = "network"
 
@@ -73,10 +77,10 @@ class Network:
         seed: int,
         workers: int = 1,
     ) -> "Perceptron":
-        """Train up to `budget` epochs, from the newest checkpoint in `folder`, which is created if missing.
+        """Train up to `budget` epochs, from the newest checkpoint in `folder`. The folder is created if it is missing.
 
-        The number of processes is the largest power of two that is at most 8 and at most `workers` (with GPUs: the number of
-        GPUs). One process on a CPU needs no new process: it is the current one.
+        The number of processes is the largest power of two that is at most 8 and at most `workers` (with GPUs: at most the
+        number of GPUs). A single process on a CPU is the current process; no other process is started.
 
         Raises:
             Fatal: Exit code 2 for a signature or parameters that the recipe does not support, or without torch; 3 if the
@@ -115,7 +119,7 @@ class Network:
 
 
 class Perceptron:
-    """A trained network (`training.recipes.Fitted`)."""
+    """A trained network (implements `training.recipes.Fitted`)."""
 
     def __init__(self, signature: Signature, encoding: TensorEncodings, weights: list[NDArray[np.float32]]) -> None:
         self._signature = signature
@@ -133,7 +137,7 @@ class Perceptron:
         return scores
 
     def onnx(self) -> bytes:
-        from training.recipes.network import to_onnx  # onnx takes long to import, and workers need none
+        from training.recipes.network import to_onnx  # importing onnx is slow, and worker processes do not need it
 
         return to_onnx.onnx(self._signature, self._encoding, self._weights)
 

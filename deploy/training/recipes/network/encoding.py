@@ -2,8 +2,8 @@
 
 The encoding is derived from the training rows in float64. A missing number (NaN) becomes the median of its column. Numbers,
 including infinities, are clipped to ten standard deviations around the mean. A column that is constant, or has no finite
-number, becomes zeros. A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent of its column, is
-unknown: index 0.
+number, becomes zeros. A name that occurs fewer than `RARE` times, or is not among the `MOST` most frequent names of its column,
+is unknown and has index 0.
 """
 
 from collections import Counter
@@ -133,5 +133,5 @@ def _vocabulary(column: NDArray[np.object_]) -> tuple[str, ...]:
 
 
 def _storable(name: str) -> bool:
-    """Whether ONNX can store the name: lone surrogates are not UTF-8."""
+    """Return whether ONNX can store the name; a lone surrogate cannot be encoded as UTF-8."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

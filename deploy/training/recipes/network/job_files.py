@@ -1,4 +1,4 @@
-"""The files of a training in its folder: the job and the rows, which its processes read, and the checkpoints.
+"""The files in the folder of a training: the job and the rows, which the worker processes read, and the checkpoints.
 
 `<epoch>.npz` is the checkpoint after this number of epochs: the flat weights, both moments of the optimizer, and the digest of
 the job. Files are written atomically. All random numbers derive from (seed, epoch, step, shard), so no other state is stored.

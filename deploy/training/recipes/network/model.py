@@ -1,7 +1,7 @@
 """The multilayer perceptron: the shapes of its weights, their initial values, and its computation.
 
 All weights are one flat vector; each embedding table and each layer is a view of a range of this vector. torch is imported on
-demand: the other parts of the recipe work without it.
+demand, because the other parts of the recipe work without torch.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from training.recipes.network.encoding import TensorEncodings
 
 SHARDS = 8
-"""The number of parts of a batch whose gradients are computed separately, for any number of processes."""
+"""The number of shards of a batch. The gradient of each shard is computed separately, for any number of processes."""
 WEIGHTS, ORDER, MASKS = range(3)  # parts of the keys of `chance`: the purposes of random numbers
 HIDDEN_SHARE = 0.02  # the share of names that training replaces by the unknown name, to learn its embedding
 MOST_DIMENSIONS = 16
@@ -49,8 +49,8 @@ def chance(*of: int) -> np.random.Generator:
 def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
     """Return the shapes of all weights.
 
-    The embedding tables come first, (names + 1, dimensions) for each string column, then for each layer its weights (out, in)
-    and its bias (out,).
+    The embedding table of each string column comes first, with the shape (names + 1, dimensions). Then come the weights
+    (out, in) and the bias (out,) of each layer.
     """
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
@@ -59,7 +59,7 @@ def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
 
 
 def views(flat: Any, layout: Sequence[Shape]) -> list[Any]:
-    """Return views of a flat numpy or torch vector in these shapes, without a copy."""
+    """Return views of a flat numpy or torch vector with the shapes in `layout`, without a copy."""
     ends = np.cumsum([prod(shape) for shape in layout]).tolist()
     return [flat[end - prod(shape) : end].reshape(shape) for end, shape in zip(ends, layout, strict=True)]
 

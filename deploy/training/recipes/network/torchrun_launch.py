@@ -16,12 +16,12 @@ from publisher.errors import UNREACHABLE, Fatal
 RESTARTS = 3
 PR_SET_PDEATHSIG = 1
 PARENT = "TRAINING_PARENT"
-"""The environment variable that gives a process the process id of its parent."""
+"""The environment variable by which a process passes its process id to its child processes."""
 DEPLOY = Path(__file__).resolve().parents[3]
 
 
 def launch(folder: Path, epochs: int, processes: int) -> None:
-    """Train the job in the folder up to `epochs` epochs, with this many processes on this machine, and wait for their end.
+    """Train the job in the folder up to `epochs` epochs with `processes` processes on this machine, and wait until they end.
 
     Raises Fatal (exit code 4) if the processes fail.
     """

@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> None:
 def _meeting() -> Any:
     """Create the rendezvous store of this start of the workers, separate from the stores of earlier starts.
 
-    torchrun's agent keeps one store for all starts. In this store a process could read the address of a killed process, and
-    would wait for it for half an hour.
+    torchrun's agent keeps one store for all starts. In this store a process could read the address of a killed process and
+    would wait half an hour for that process.
     """
     from torch import distributed
 

@@ -2,9 +2,9 @@
 
 A batch is cut into eight shards. The gradient of each shard is computed separately, and the eight gradients are added as a
 binary tree: ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)). A process computes a whole branch of the tree. Pairs of processes then
-exchange the sums of their branches, with the ranks at distances 1, 2 and 4. Sums of floats depend on their order. This order is
-the same for 1, 2, 4 and 8 processes, and so are the weights, bit for bit. A ring, as in `DistributedDataParallel`, adds in
-another order for each number of processes.
+exchange the sums of their branches, with the ranks at distances 1, 2 and 4. Sums of floats depend on the order of additions.
+This order is the same for 1, 2, 4 and 8 processes, and so are the weights, bit for bit. `DistributedDataParallel` adds around a
+ring of processes instead, in another order for each number of processes.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def train(folder: Path, job: Job, rows: Encoded, state: State, target_steps: int
 def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device: str = "cpu") -> Iterator[State]:
     """Train all epochs after `state`, up to `epochs`, and yield the state after each epoch.
 
-    Every process of the group calls this function with equal arguments except its share. The last batch of an epoch has the
+    Every process of the group calls this function with the same arguments except `share`. The last batch of an epoch has the
     remaining rows.
     """
     torch = settled()
@@ -90,7 +90,7 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
-    """Return the sum of the gradients of all shards: those of this process, then those of the other processes."""
+    """Return the sum of the gradients of all shards: add the shards of this process, then exchange sums with the others."""
     shards_per_process = SHARDS // share.processes
     total = added(gradient, share.rank * shards_per_process, shards_per_process)
     distance = 1
