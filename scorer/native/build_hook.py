@@ -37,7 +37,7 @@ class ScannerHook(BuildHookInterface[Any]):
     def dependencies(self) -> list[str]:
         """Return ziglang as a build requirement if no C compiler works and ziglang has a wheel for this machine."""
         has_wheel = sys.platform in ("linux", "darwin") and platform.machine() in ZIG_MACHINES
-        return [ZIG] if has_wheel and not compiler.switched_off() and not compiler.cc_works() else []
+        return [ZIG] if has_wheel and not compiler.switched_off() and not compiler.has_c_compiler() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the shared object, add it to the wheel, and set the wheel's platform tag."""
