@@ -1,8 +1,8 @@
 """The positions of the assigned partitions: assignment epoch, offsets and offset metadata. No Kafka calls.
 
-Every assignment of a partition starts a new epoch. A batch may be published only while each partition has the epoch that it had
-at the fetch: the broker does not check that a member owns the partition of an offset that it commits. The metadata of a
-committed offset is called its mark (`OffsetMetadata`).
+Every assignment of a partition starts a new epoch. A batch may be published only if each of its partitions still has the epoch
+that it had at the fetch. This check is needed because a broker accepts the offset of a partition also from a member that does
+not own the partition. The metadata of a committed offset is called its mark (`OffsetMetadata`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,15 +23,15 @@ class _Owned:
 
     Attributes:
         epoch: the assignment epoch, which is the value of `AssignedPartitions.changes` at the assignment.
-        mark: the metadata of the committed offset.
+        metadata: the metadata of the committed offset (its mark).
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: if the topic was recreated, the offsets in the output topics from which on answers belong to the new
-            topic, until such an answer is committed; else None.
+        answers_from: the first offsets in the output and dead-letter topics that can hold answers to events of a recreated
+            topic; None if the topic was not recreated, or such an answer is committed.
         read: the offset after the last fetched event.
-        level_ms: when the end of the partition was last reached with every event answered, in Unix ms; 0 if never.
-        suspect: whether the partition is read in the sandbox. Marks that are committed meanwhile have the same value.
+        level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
+        suspect: whether the partition is read in the sandbox. The mark of every committed offset has this value too.
     """
 
     epoch: int
@@ -49,8 +49,8 @@ class AssignedPartitions:
     """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
     Attributes:
-        changes: the number of assignments and losses. The epoch of a partition is the count at its assignment.
-        member: the member id of this consumer in the group, which every mark has that is committed here.
+        changes: the number of assignments and losses so far. The epoch of a partition is this number at its assignment.
+        member: the member id of this consumer in the group. It is part of every mark that this consumer commits.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class AssignedPartitions:
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have been assigned without interruption since the counter `changes` had this value."""
+        """Return the partitions that have stayed assigned since the attribute `changes` had the value of this argument."""
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -123,9 +123,9 @@ class AssignedPartitions:
         return {partition: owned.metadata for partition, owned in self._owned.items()}
 
     def answers_from(self, partition: Partition) -> AnswerStartOffsets | None:
-        """Return the offsets in the output topics from which on answers belong to a recreated input topic.
+        """Return the first offsets in the output and dead-letter topics that can hold answers to a recreated input topic.
 
-        None if the topic was not recreated, or an answer to one of its events is committed.
+        The result is None if the topic was not recreated, or if an answer to an event of the recreated topic is committed.
         """
         return self._owned[partition].answers_from if partition in self._owned else None
 
@@ -138,7 +138,7 @@ class AssignedPartitions:
         return self._owned[partition].next if partition in self._owned else None
 
     def read(self, reached: Mapping[Partition, int]) -> None:
-        """Record that all events before these offsets have been fetched; the offsets are read next."""
+        """Record that all events before these offsets have been fetched. The next fetch starts at these offsets."""
         for partition, offset in reached.items():
             owned = self._owned[partition]
             owned.next = owned.read = offset
@@ -158,7 +158,7 @@ class AssignedPartitions:
                     owned.level_ms = now_ms
 
     def level_ms(self) -> dict[Partition, int]:
-        """Return when the end of each partition was last reached with every event answered, in Unix ms; 0 if never."""
+        """Return when all events up to the end of each partition were last answered, in Unix ms; 0 if never."""
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
@@ -171,9 +171,10 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions to commit after a batch, with this mark, completed by topic id, `suspect` and member id.
+        """Return the positions to commit after a batch. Each position has this mark, with its own topic id and `suspect`.
 
-        `reached` has the next offsets by partition if only a part of the batch is published; None for the whole batch.
+        The mark also gets the member id of this consumer. If only a part of the batch is published, `reached` has the offset
+        to commit for each partition. If `reached` is None, the whole batch is published.
         """
         marks: dict[tuple[str, bool], str] = {}
         positions = []
@@ -199,9 +200,10 @@ class AssignedPartitions:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        Each position has the partition's mark with this owner. Only valid while no event is in flight: then there is no event
-        between the two offsets. The positions have no leader epoch: the last event may have an older epoch than the transaction
-        marker behind it, and a client that starts at the marker with that epoch would report a truncated log.
+        Each position has the partition's mark with this owner. The call is only valid while no event is in flight, because then
+        there is no event between the two offsets. The positions have no leader epoch, because the last event may have an older
+        epoch than the transaction marker behind it. A client that starts at the marker with the older epoch would report a
+        truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
@@ -219,7 +221,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return the committed offsets of these partitions unchanged, as positions to commit with this owner in the mark."""
+        """Return the positions that commit the same offsets of these partitions again, with this owner in the mark."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
@@ -227,13 +229,13 @@ class AssignedPartitions:
         ]
 
     def record_ownership(self, partitions: Iterable[Partition], owner: str) -> None:
-        """Record that the positions of `ownership_positions` are committed: the marks now name this owner."""
+        """Record that the positions from `ownership_positions` are committed, so that the marks now name this owner."""
         for partition in partitions:
             owned = self._owned[partition]
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the mark with this owner, the member id (none without an owner), and the current `suspect`."""
+        """Return the mark with this owner, this consumer's member id and the current `suspect`. No owner means no member id."""
         return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:

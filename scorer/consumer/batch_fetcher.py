@@ -17,7 +17,7 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the available events. If a failure arrives before the first event, only the failure is returned.
+        """Fetch the available events. If the first thing that arrives is a failure, return only the failure.
 
         Args:
             source: the source of the events.

@@ -63,12 +63,12 @@ class EventConsumer:
         context: the clock, and a check that is called repeatedly while no broker answers. The check may raise Aborted.
         renew: closes a client that is no longer a member, and returns a new client.
         offsets_command: the command that moves the group's positions, for error messages.
-        suspects: reads partitions whose records may end this process, in a sandbox process; None to use no sandbox.
+        suspects: reads, in a sandbox process, the partitions whose records may crash this process; None to use no sandbox.
 
     Attributes:
         partitions: the positions of the assigned partitions.
-        joined: whether the group has assigned partitions to this consumer, possibly none.
-        group: the group metadata as of the last fetch. They are sent with the offsets of the fetched batch.
+        joined: whether the group has completed an assignment for this consumer. The assignment may be empty.
+        group: the group metadata as of the last fetch. It is sent with the offsets of the fetched batch.
     """
 
     def __init__(
@@ -137,8 +137,8 @@ class EventConsumer:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
 
-        Only valid while no event is in flight. Positions are omitted if no recent poll of the topic ids has confirmed that the
-        topic still exists with the same id, or if the partition must be rewound first.
+        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first, or if
+        no recent poll of the topic ids has confirmed that its topic still has the same id.
         """
         positions = self.partitions.positions_without_events(owner)
         if not positions:
@@ -164,11 +164,11 @@ class EventConsumer:
             self._handle_failures(self._source.skip(SKIPPED_MESSAGES, SKIP_SECONDS))
 
     def rewind(self, partitions: Iterable[Partition] | None = None) -> None:
-        """Read the committed offsets again, and continue there, for these partitions or for all (None).
+        """Read the committed offsets of these partitions again (None: of all partitions), and continue at these offsets.
 
         Raises:
             Evicted: The group rejects this member.
-            MemberLost: Another client must join.
+            MemberLost: This client cannot continue. A new client must join the group in its place.
             Fatal: A partition has no start offset.
         """
         wanted = set(self._table)
@@ -211,7 +211,7 @@ class EventConsumer:
         self._apply(partitions, Held(reason))
 
     def resume(self, partitions: Iterable[Partition], reason: Hold) -> None:
-        """Remove this reason for a pause; fetch the partitions again that have no other reason."""
+        """Remove this reason for a pause. Partitions without another reason are fetched again."""
         self._apply(partitions, Released(reason))
 
     def unavailable_reasons(self) -> dict[Partition, str]:
@@ -221,8 +221,9 @@ class EventConsumer:
     def check_unreadable(self, now: float) -> None:
         """Log changes of partitions without a leader, and resume out-of-range partitions whose committed offset was moved.
 
-        If the log grows until an unmoved position is in range again, the partition stays paused: the records before the
-        position were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check, the call does nothing.
+        A partition whose committed offset was not moved stays paused even if its log grows until the offset is in range again,
+        because the records before the offset were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check,
+        the call does nothing.
         """
         if now < self._check_at:
             return
@@ -244,14 +245,14 @@ class EventConsumer:
             log.error("no broker leads %s: these partitions are not read, the other partitions are", in_ranges(after - before))
 
     def follow(self, partitions: Collection[Partition]) -> None:
-        """Continue these partitions at the committed offsets, which were moved; they are no longer out of range."""
+        """Continue these partitions at their committed offsets, which an operator has moved into the range of the log."""
         self.rewind(partitions)
         for partition in partitions:
             log.info("%s[%d]: the position of the group was moved; reading from it", *partition)
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets of partitions that may belong to other members; empty if no broker reports them."""
+        """Return the committed offsets of partitions, also of other members; an empty dict if the request fails."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
@@ -272,7 +273,7 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return events of a sandboxed partition on every second call, else None: the group is polled in between."""
+        """Return events of a sandboxed partition on every second call. The other calls return None, so the group is polled."""
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
                 suspects.add(partition, self.partitions.next(partition) or 0)
@@ -291,7 +292,7 @@ class EventConsumer:
         return state is not None and state.pause_reasons == {"suspect"}
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
-        """Return a partition from the sandbox to the client. If the client rejects the seek, a later call retries."""
+        """Let the client read a partition in place of the sandbox. If the client rejects the seek, a later call retries."""
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
@@ -306,10 +307,10 @@ class EventConsumer:
     def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
         """Handle the failures that the client returned instead of events.
 
-        A position that is out of range pauses its partition, with two exceptions: the topic may have been recreated, or the
-        error may concern an earlier position. The partition is then rewound. If the client cannot decode a batch, the sandbox
-        reads the partition. A missing topic is ignored here: `start_positions` waits until the topic is recreated.
-        `check_failure` handles other failures.
+        A partition is paused if its position is out of range. If the topic was recreated, or if the error may concern an
+        earlier position, the partition is rewound instead. If the client cannot decode a batch, the sandbox reads the
+        partition. A missing topic is ignored here, because `start_positions` waits until the topic is recreated. All remaining
+        failures are passed to `check_failure`.
         """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
@@ -337,7 +338,7 @@ class EventConsumer:
         self._pause_outside(outside.keys() - to_rewind)
 
     def _suspect(self, partition: Partition, error: KafkaError) -> None:
-        """Pause a partition whose next batch the client cannot decode, and let the sandbox read the partition."""
+        """Pause a partition in the client, which cannot decode the next batch of the log. The sandbox reads it instead."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
             log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
@@ -420,7 +421,7 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the position to read from for each partition: the committed offset if valid, else a start offset.
 
-        Partitions without a committed offset and without a leader are omitted. Raises MemberLost if another client must join.
+        Partitions without a committed offset and without a leader are omitted. Raises MemberLost if a new client must join.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

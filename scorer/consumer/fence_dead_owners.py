@@ -1,7 +1,7 @@
 """Fence dead owners: end the open transaction of a killed scorer before the transaction timeout ends it.
 
-An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group. A
-scorer that died and has joined again under its name ended its transaction itself; its earlier member id is still a dead one.
+An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group. If a
+scorer died and has joined again under the same name, it has ended its old transaction itself. Its old member id counts as dead.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
 class DeadOwners(NamedTuple):
-    """The last owners of some partitions that are no longer members of the group.
+    """The owners in the committed offsets of some partitions that are no longer members of the group.
 
     Attributes:
-        names: their names, except those that another member has now.
-        members: their member ids.
+        names: the names of these owners, without names that a current member has.
+        members: the member ids of these owners.
     """
 
     names: frozenset[str] = frozenset()
@@ -44,18 +44,18 @@ def fence_dead_owners(
     fenced: Collection[str] = frozenset(),
     context: Context | None = None,
 ) -> DeadOwners:
-    """End the open transactions of the last owners of these partitions that are no longer members of the group.
+    """End the open transactions of dead owners of these partitions, that is, of owners that are no longer in the group.
 
-    A separate client reads the group: a client whose broker died may keep sending requests to the old coordinator.
+    A new client reads the group, because a client whose broker died may keep sending requests to the old coordinator.
 
     Args:
         settings: the settings of the scorer.
         partitions: the partitions whose last owners are checked.
         fenced: owners that were fenced before. They are not fenced again.
-        context: its check is called while transactions are ended, and may raise to abandon them.
+        context: its check is called while transactions are ended, and may raise to end the call early.
 
     Returns:
-        The last owners that are no longer members, including `fenced` ones. Empty if the group cannot be read.
+        The dead owners, including those in `fenced`; an empty result if the group cannot be read.
     """
     try:
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
@@ -80,9 +80,9 @@ def fence_dead_owners(
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
     """Wait until the transactions of other owners are decided, and fence dead owners meanwhile.
 
-    If the new generation of the group rejects the transaction of a surviving scorer, that scorer recovers before partitions are
-    assigned to it. The recovery must not wait for the transaction timeout of the dead owner. Without fencing here, the
-    recovery from 4 of 14 kills in the demo took 12 to 19 s instead of 6 to 7 s.
+    After a rebalance, the group may reject the transaction of a surviving scorer, which then recovers before partitions are
+    assigned to it. The recovery must not wait for the transaction timeout of a dead owner. Without fencing here, 4 of 14
+    recoveries from kills in the demo took 12 to 19 s instead of 6 to 7 s.
 
     Args:
         settings: the settings of the scorer.
@@ -103,7 +103,7 @@ def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callab
 
 
 def _all_partitions(settings: Settings) -> list[TopicPartition]:
-    """Return all partitions of the input topics; empty if no broker reports the topics."""
+    """Return all partitions of the input topics; an empty list if no broker reports the topics."""
     admin = kafka.admin(settings.kafka, settings.owner)
     try:
         topics = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}

@@ -25,8 +25,8 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: returns the current group metadata, or None unless `sends_group`: the session then does not need them, and
-            requesting them takes a quarter of the time of a batch of one event.
+        group: returns the current group metadata if `sends_group` is true, else None. A session that does not send the metadata
+            saves the request, which takes a quarter of the time of a batch of one event.
     """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
@@ -46,10 +46,10 @@ class GroupMembership:
                 raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Seek to the position; return False if the client rejects the seek for now, so that the caller must retry.
+        """Seek to the position. Return False if the client rejects the seek for now; the caller must then retry.
 
-        A seek is rejected before the client has started to fetch a new assignment, and while the assignment ends. If seeks are
-        rejected for SEEK_SECONDS, MemberLost is raised.
+        The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends. If seeks
+        are rejected for SEEK_SECONDS, MemberLost is raised.
         """
         try:
             self._consumer.seek(position)
@@ -63,10 +63,10 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log a failure from which the client recovers itself; raise for any other failure of this topic.
+    """Log a failure of this topic if the client recovers from the failure itself; raise an error otherwise.
 
     Raises:
-        MemberLost: The client cannot recover, and another client must join.
+        MemberLost: The client cannot recover, and a new client must join.
         Fatal: An access right is missing (exit code 3).
     """
     if error.fatal() or error in LOST:

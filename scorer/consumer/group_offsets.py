@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context: Context) -> list[TopicPartition]:
-    """Return the committed offsets with their metadata, once no transaction with an offset of these partitions is pending.
+    """Wait until no pending transaction contains an offset of these partitions; return the committed offsets with metadata.
 
-    `context` is checked before each retry; its check may raise to end the wait.
+    The check of `context` is called before each retry, and may raise to end the wait.
 
     Raises:
         Evicted: The group rejects this member.
-        MemberLost: The request failed for RETRY_SECONDS. Another client must join.
-        Fatal: The request is rejected, and a retry does not help.
+        MemberLost: The request failed for RETRY_SECONDS. A new client must join.
+        Fatal: The broker rejects the request, and a retry does not help.
     """
     if not partitions:
         return []
@@ -43,10 +43,11 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context:
 def edges(
     consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, context: Context
 ) -> dict[Partition, int]:
-    """Return the first or the end offset of each partition, at the isolation level of this consumer.
+    """Return the first offset or the end offset of each partition, at the isolation level of this consumer.
 
-    `edge` selects the offset: OFFSET_BEGINNING for the first offset, OFFSET_END for the offset of the next record. Partitions
-    that have no leader according to `admin` are omitted. Raises the errors of `committed`.
+    If `edge` is OFFSET_BEGINNING, the first offsets are returned. If it is OFFSET_END, the end offsets are returned, which the
+    next records will have. Partitions that have no leader according to `admin` are omitted. Raises the same errors as
+    `committed`.
     """
 
     def request() -> list[TopicPartition]:
@@ -61,8 +62,8 @@ def partition_bounds(
 ) -> dict[Partition, tuple[int, int]]:
     """Return the first offset and the end offset (of the next record) of each partition.
 
-    The bounds come from the last fetch of a partition. Paused partitions are not fetched: their bounds come from a request to
-    the broker. Partitions of unknown bounds are omitted.
+    The bounds come from the last fetch of a partition. The bounds of paused partitions, which are not fetched, come from a
+    request to the broker. Partitions with unknown bounds are omitted.
     """
     rows = {}
     broker_answers = True
@@ -82,8 +83,8 @@ def partition_bounds(
 def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Partition]:
     """Return the partitions of these topics that have no leader. Topics that no broker describes are omitted.
 
-    Within a rebalance callback, `client` must not be the consumer of the callback: `list_topics` discards the consumer's
-    callback state, and the next callback of the consumer ends the process (confluent-kafka 2.16: CallState_get).
+    Within a rebalance callback, `client` must not be the consumer of the callback. `list_topics` would discard the consumer's
+    callback state, and the next callback of the consumer would crash the process (confluent-kafka 2.16: CallState_get).
     """
     partitions = set()
     for topic in topics:
@@ -102,12 +103,12 @@ def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[P
 
 
 def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partition]:
-    """Return the partitions whose committed offset differs from `positions`; empty if no broker reports the offsets."""
+    """Return the partitions whose committed offset differs from `positions`; an empty list if the request fails."""
     return [key for key, offset in committed_if_known(consumer, positions).items() if offset >= 0 and offset != positions[key]]
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Return the committed offsets, also of partitions of other members; empty if the request fails."""
+    """Return the committed offsets of partitions, also of other members; an empty dict if the request fails."""
     requested = [TopicPartition(*partition) for partition in partitions]
     try:
         positions = consumer.committed(requested, timeout=END_SECONDS) if requested else []
@@ -118,7 +119,7 @@ def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> d
 
 
 def describe_out_of_range(consumer: Consumer, partition: TopicPartition, position: int, command: str) -> str:
-    """Describe why a partition cannot be read from `position`, and the remedy: `command`, which moves the group's position."""
+    """Describe why a partition cannot be read from `position`, and how `command` moves the group's position."""
     try:
         low, high = consumer.get_watermark_offsets(partition, timeout=RANGE_SECONDS)
         holds = f"holds offsets {low} to {high}"
@@ -133,7 +134,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Send a request until the broker answers it for every partition; return the answer. Raises the errors of `committed`."""
+    """Repeat a request until the broker answers for every partition; return the answer. Raises the same as `committed`."""
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

@@ -14,16 +14,18 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     """The mark of a committed offset: its owner, and the version that scored the events before it.
 
     Attributes:
-        owner: the scorer (`<name>.<replica>`) that owns the partition, or owned it when it died; "" after an orderly release.
-        revision: the revision of the channel that scored the events before the offset. A revision determines the versions of
-            all roles. 0 if `model.tag` is not a channel.
+        owner: the scorer (`<name>.<replica>`) that owns the partition, or owned the partition when the scorer died; "" after an
+            orderly release.
+        revision: the revision of the model channel that was in use for the events before the offset. It determines the versions
+            of all roles, such as champion and canary. 0 if `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
         is_recreated: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
-            Its key in the metadata is `anew`.
-        suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`), as the next owner must.
-        member: the owner's member id in the consumer group; "" if unknown. A scorer that died and joined again has another id.
+            The JSON key of this field is `anew`.
+        suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
+            too.
+        member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
     """
 
     owner: str = ""
@@ -37,7 +39,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """A key for the versions that scored the events before the offset: equal if all roles have the same versions."""
+        """The revision and the champion's digest; equal for two offsets if the same versions scored the events before them."""
         return self.revision, self.digest
 
     def encode(self) -> str:
@@ -54,5 +56,5 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: str | None) -> "OffsetMetadata":
-        """Parse the metadata of an offset; return an empty mark if there is no metadata. Raises UnreadableDocument."""
+        """Parse the metadata of an offset; return an empty mark if there is none. Raises UnreadableDocument for other text."""
         return decode(metadata, cls, max_bytes=MAX_BYTES) if metadata else cls()

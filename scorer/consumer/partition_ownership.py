@@ -1,7 +1,7 @@
 """Write the owner's name to the metadata of committed offsets at an assignment, and remove the name at shutdown.
 
-The name shows the next owner which open transactions it must end. Every commit has the name, so a separate commit of the
-unchanged offset is needed only before the first batch.
+The next owner of a partition reads the name to find the open transactions that it must end. Every commit of a batch contains
+the name, so a separate commit of the unchanged offset is needed only before the first batch.
 """
 
 import logging
@@ -24,7 +24,7 @@ class OwnershipMarker:
         self._session = session
 
     def claim(self, partitions: Collection[Partition]) -> None:
-        """Commit the owner's name for new partitions, before any of their events is fetched. Raises Aborted, to be retried."""
+        """Commit the owner's name for new partitions before their events are fetched. If it raises Aborted, retry the call."""
         self._rewrite(partitions, self._owner)
 
     def clear_owner(self) -> None:

@@ -1,8 +1,8 @@
 """The reading state of each assigned partition, as one table of states and transitions. No Kafka calls.
 
-`next_state` is the transition function. It is pure, and defined for every state and every event. The consumer turns changes of
-`pause_reasons` into calls of its client. Offsets are not part of the state: assignment.py has the positions, of exactly the
-partitions whose state has `has_position`.
+`next_state` is the transition function. It is pure, and defined for every state and every event. If `pause_reasons` change, the
+consumer pauses or resumes the partition in its client. Offsets are not part of the state: assignment.py has the position of
+each partition whose state has `has_position`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,14 +15,14 @@ from publisher.kafka.partitions import Partition
 Hold = Literal["unclaimed", "backend unavailable", "revision"]
 """Why the worker pauses a partition.
 
-- "unclaimed": from the assignment until the committed offset names this scorer. If a fetched batch kills the process, the next
-  owner must find that name: it then reads the partition in the sandbox.
+- "unclaimed": the committed offset does not name this scorer yet. If a fetched batch crashes this process, the next owner finds
+  the name of this scorer, and reads the partition in the sandbox.
 - "backend unavailable": the model servers are unavailable.
 - "revision": a newer revision has scored the partition.
 """
 
 PauseReason = Literal[Hold, "no leader", "suspect", "out of range"]
-"""Why the client does not fetch a partition. Each reason holds until its cause is removed."""
+"""Why the client does not fetch a partition. The client fetches a partition only if no reason is left."""
 
 
 class Stage(Enum):
@@ -63,7 +63,7 @@ class Signal(Enum):
     """The events of the state machine that carry no data."""
 
     INVALIDATED = "invalidated"
-    """Fetched events must be dropped: of two assignments, of a recreated topic, or after a rejected seek."""
+    """Fetched events must be dropped: they mix two assignments, the topic was recreated, or the client rejected a seek."""
     LEADER_FOUND = "leader found"
     LEADER_LOST = "leader lost"
     REWOUND = "rewound"
@@ -105,7 +105,7 @@ class LeftRange:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """The event that the client, at this position, reported an out-of-range error without an offset; see `is_doubtful`."""
+    """The event that the client reported an out-of-range error without an offset at this position; see `is_doubtful`."""
 
     position: int
 
@@ -140,8 +140,8 @@ class PartitionState:
         sandbox: whether the sandbox reads the partition in place of the client.
         unavailable: why the partition cannot be read; None if it can. PositionOutOfRange takes precedence over Leaderless,
             because it needs an operator.
-        holds: the reasons for which the worker pauses the partition.
-        doubted: the position at the last out-of-range error without an offset; None before the first.
+        holds: the reasons why the worker pauses the partition.
+        doubted: the position at the last out-of-range error without an offset; None before the first such error.
     """
 
     stage: Stage
@@ -216,7 +216,7 @@ def _next_unavailable(
 
 
 class PauseChange(NamedTuple):
-    """The partitions that the client must pause, and the partitions that it must resume, after a change of states."""
+    """The partitions that the client must pause and the partitions that the client must resume after a change of states."""
 
     pause: list[Partition]
     resume: list[Partition]
@@ -247,7 +247,7 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage, unclaimed; return the partitions to pause."""
+        """Add assigned partitions in this stage, paused as "unclaimed"; return the partitions to pause in the client."""
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))
@@ -255,7 +255,7 @@ class PartitionTable:
         return change
 
     def apply(self, partitions: Iterable[Partition], event: Event) -> PauseChange:
-        """Apply an event to these partitions; return the changes of pauses. Partitions that are not assigned are ignored."""
+        """Apply an event to these partitions; return the partitions to pause and to resume. Unassigned ones are ignored."""
         change = PauseChange([], [])
         for partition in partitions:
             before = self._states.get(partition)
@@ -274,7 +274,7 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions; return the paused ones to resume, so that a later assignment is not paused."""
+        """Remove revoked or lost partitions. Return the paused ones to resume, else the client would pause them for ever."""
         change = PauseChange([], [])
         for partition in partitions:
             state = self._states.pop(partition, None)

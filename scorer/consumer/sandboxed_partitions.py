@@ -1,10 +1,10 @@
-"""Read partitions in the sandbox, a child process that may die, as batches; see `publisher/kafka/sandboxed_reads.py`.
+"""Read suspect partitions in the sandbox, a child process that may crash; see `publisher/kafka/sandboxed_reads.py`.
 
 A partition is suspect, and is read in the sandbox, in three cases:
-- Its last owner died, possibly because a fetched batch expanded beyond the memory. Such a death happens before any event is in
-  flight, so the in-flight journal does not show it. The owner in the metadata of the committed offset does: the metadata
-  survives the process, its container and its disk.
-- The client reports a batch of the log that it cannot decompress.
+- Its last owner died, possibly because a decompressed batch did not fit in memory. Such a crash happens before any event is in
+  flight, so the in-flight journal does not show it. The owner's name in the metadata of the committed offset shows it, because
+  the metadata survives the process, its container and its disk.
+- The client cannot decompress a batch of the log.
 - The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox, and lost it in a rebalance
   before the sandbox had passed the suspect batch.
 """
@@ -44,13 +44,13 @@ class SandboxedInputPartitions:
         """Return the start offset of each assigned partition that must be read in the sandbox.
 
         The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if `dead` has its name or its member id, or if it has the name of this scorer but a member id that this process has
-        never had: then the owner was an earlier process. The name alone shows no death: a scorer that died may have joined
-        again before the partition is assigned to another scorer.
+        if `dead` has its name or its member id. An owner with the name of this scorer is dead if this process has never had
+        the owner's member id, because then the owner was an earlier process. Names alone are not sufficient, because a scorer
+        that died may have joined again under its name before the partition is assigned to another scorer.
 
         Args:
             starts: the start positions of the assigned partitions.
-            dead: the last owners that are no longer members of the group.
+            dead: the dead owners that were found at this assignment.
             member: the current member id of this process.
         """
         self._members.add(member)
@@ -70,7 +70,7 @@ class SandboxedInputPartitions:
         self._sandbox.add(partition, offset)
 
     def forget(self, partitions: Collection[Partition]) -> None:
-        """Stop reading revoked partitions, and drop their records that were read but not taken."""
+        """Stop reading revoked partitions, and drop their records that `take` has not returned yet."""
         self._drop(partitions)
         self._sandbox.forget(partitions)
 
@@ -83,7 +83,7 @@ class SandboxedInputPartitions:
             wait: how long to wait for an answer of the sandbox, in seconds.
 
         Returns:
-            A batch of events, or a batch with one entry that represents an unreadable batch of the log.
+            A batch of events, or a batch with one entry that represents an unreadable batch of the log (see `entry_of`).
         """
         if self._waiting is None:
             taken = self._sandbox.take(wait, readable)
@@ -114,7 +114,7 @@ class SandboxedInputPartitions:
 
 
 def batch_of(partition: Partition, rows: list[Row]) -> Batch:
-    """Return records of the sandbox as a batch. The caller sets the epochs of the batch."""
+    """Return records that the sandbox has read as a batch. The caller sets the epochs of the batch."""
     topic, number = partition
     return Batch(
         topics=[topic] * len(rows),
@@ -130,7 +130,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with one entry that represents all records of an unreadable batch of the log, with `now_ms` (Unix ms)."""
+    """Return a batch with one entry, with timestamp `now_ms` (Unix ms), for all records of an unreadable batch of the log."""
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

@@ -1,9 +1,9 @@
 """The start position of a partition that has no committed offset, or an offset of a deleted topic of the same name.
 
-Topic ids distinguish a recreated topic from the deleted topic. A committed offset of the deleted topic means other records in
-the recreated topic, and the client would continue there without an error. A thread polls the topic ids. Every mark has the id
-of the topic that its offset belongs to. The topic of version changes shows which partitions were scored, also after the group's
-offsets have expired. `decide_start` decides, and is pure.
+Topic ids distinguish a recreated topic from the deleted topic of the same name. A thread polls the topic ids. The metadata of
+every committed offset (its mark) has the id of the topic that the offset belongs to. Without this check, the client would apply
+an offset of the deleted topic to the recreated topic without an error. The topic of version changes shows which partitions were
+scored before, even if the group's offsets have expired. `decide_start` makes the decision, and is pure.
 """
 
 import logging
@@ -35,7 +35,7 @@ StartReason = Literal["position", "recreated", "added", "start", "expired"]
 - "recreated": the beginning of a recreated topic.
 - "added": the beginning of a partition that was added to a topic which the group has read.
 - "start": the setting `input.start`, for a topic that the group has never read.
-- "expired": not at all, because the committed offset of a scored partition has expired. An operator must decide.
+- "expired": not determined. The committed offset of a partition that was scored before has expired, so an operator must decide.
 """
 Answer = TypeVar("Answer")
 
@@ -48,7 +48,7 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The offsets, by partition of the output and dead-letter topics, from which on answers belong to a recreated topic."""
+    """The first offset in each partition of the output and dead-letter topics that can hold an answer to a recreated topic."""
 
     scores: list[int]
     letters: list[int]
@@ -60,8 +60,8 @@ class StartPosition(NamedTuple):
     Attributes:
         reason: how the start offset was determined.
         position: the offset to read first, with its leader epoch if known.
-        metadata: the mark for the committed offset.
-        after: the start offsets of the answers if a deleted topic of the same name was scored; else None.
+        metadata: the metadata for the committed offset.
+        after: the first offsets that can hold answers to the recreated topic; None if no deleted topic of its name was scored.
     """
 
     reason: StartReason
@@ -101,7 +101,7 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
 
 
 def leader_epoch_field(epoch: int | None) -> int:
-    """Return a leader epoch in the form that a TopicPartition needs: -1 if the epoch is unknown (None)."""
+    """Return the leader epoch for a TopicPartition, in which -1 means an unknown epoch (None)."""
     return -1 if epoch is None else epoch
 
 
@@ -135,9 +135,9 @@ class StartPositions:
         self._topic_poller.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the partitions whose topic has another id in the last poll than in the partition's mark.
+        """Return the partitions whose topic id in the last poll differs from the topic id in the partition's mark.
 
-        The result is empty unless a poll since the previous call has returned other topics, ids or partition counts.
+        The result is empty if the topics, their ids and their partition counts have not changed since the previous call.
 
         Raises:
             Fatal: Every input topic has been absent for GONE_SECONDS (exit code 3).
@@ -177,7 +177,8 @@ class StartPositions:
         A partition is omitted if it does not exist, or if it has neither a valid committed offset nor a leader.
 
         Raises:
-            Fatal: The committed offsets of a scored partition have expired, so that an operator must decide (exit code 3).
+            Fatal: The committed offset of a partition that was scored before has expired, so an operator must decide (exit
+                code 3).
         """
         self._wait_for_poll(float("-inf"))
         ids = {name: topic.id for name, topic in self._topic_poller.found.items()}
@@ -292,8 +293,9 @@ class StartPositions:
     def _first_offsets(self, consumer: Consumer, names: Collection[str], ids: Mapping[str, str]) -> dict[Partition, int]:
         """Determine and commit the start offsets of all partitions of topics that the group has never read.
 
-        `input.start` applies to all partitions of a topic at the same time. The offsets are committed immediately. Otherwise a
-        later assignment would determine other offsets, or another member would treat the remaining partitions as added ones.
+        The offsets of all partitions of a topic are determined from `input.start` together, and committed immediately. If they
+        were not committed, a later assignment would determine different offsets, or another member would treat the remaining
+        partitions as newly added ones.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         topics = self._topic_poller.found
@@ -320,7 +322,7 @@ class StartPositions:
         return AnswerStartOffsets(scores, letters)
 
     def _check_absent(self, topics: Mapping[str, Topic]) -> None:
-        """Record since when topics are absent. Raises Fatal (3) if every input topic has been absent for GONE_SECONDS."""
+        """Record when topics became absent. Raises Fatal (3) if every input topic has been absent for GONE_SECONDS."""
         names = self._settings.input.topics
         if not self._topic_poller.seen > 0 or (len(topics) == len(names) and not self._absent_since):
             return
@@ -336,7 +338,7 @@ class StartPositions:
             raise _absent(names[0])
 
     def _poll(self, names: Collection[str]) -> Mapping[str, Topic]:
-        """Return the topics of a new poll. While a topic of `names` is absent, poll again for up to ABSENT_SECONDS."""
+        """Return the topics from a new poll. While a topic of `names` is absent, poll again for up to ABSENT_SECONDS."""
         started = time.monotonic()
         while True:
             self._wait_for_poll(started)
@@ -348,7 +350,7 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait until a poll that started after this time (monotonic seconds, -inf for any poll) has an answer."""
+        """Wait until a poll that started after this time has an answer. The time is in monotonic seconds; -inf for any poll."""
         self._topic_poller.request_refresh()
         while self._topic_poller.seen <= after:
             if self._topic_poller.failure is not None:

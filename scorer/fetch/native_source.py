@@ -1,7 +1,7 @@
-"""The native fetch source: it reads the messages of partitions from a queue of its own directly into columns.
+"""The native fetch source, which reads messages from a librdkafka queue directly into columns.
 
 See `FetchSource` in source.py. The source depends on the C library of `scorer/native`. Rebalances happen only in the consumer's
-`poll`, so assignments never change during a fetch.
+`poll`, so the assignment never changes while events are read from the queue.
 """
 
 import time
@@ -22,7 +22,7 @@ from scorer.native.librdkafka import LibrdkafkaPlugin, librdkafka_plugin
 
 
 def plugin() -> LibrdkafkaPlugin | None:
-    """Return the librdkafka plugin for the clients of a scorer; None without the native part."""
+    """Return the librdkafka plugin for the clients of a scorer; None if the native library is not available."""
     return librdkafka_plugin()
 
 
@@ -91,9 +91,10 @@ class NativeFetchSource:
         self._taker.close()
 
     def _poll_group(self) -> None:
-        """Poll the consumer once, which runs the callbacks of the group, and record a failure that it returns.
+        """Poll the consumer once, which runs the callbacks of the group. If the poll returns a failure, record the failure.
 
-        Failures of partitions arrive in the queue instead. Raises MemberLost if the poll returns an event, which would be lost.
+        Events and failures of partitions arrive in the queue. If the poll returns an event, MemberLost is raised, because the
+        event would be lost otherwise.
         """
         message = self._consumer.poll(0)
         if message is None:

@@ -1,4 +1,4 @@
-"""The fetch source in Python, for a build without the native part. It fetches the messages of a consumer."""
+"""The fetch source in Python, for a build without the native library. It fetches messages with the consumer's own methods."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from scorer.fetch.source import SHORTEST_WAIT, FetchedRecords, FetchFailure, Par
 
 
 class PythonFetchSource:
-    """The fetch source in Python, for a build without the native part; see `FetchSource`."""
+    """The fetch source in Python, for a build without the native library; see `FetchSource`."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -118,9 +118,9 @@ class FetchedMessages:
 
 
 def batch_of(messages: Sequence[Message], end: End) -> Batch:
-    """Create a batch, without assignment epochs, from one or more messages.
+    """Create a batch from one or more messages. The caller sets the assignment epochs.
 
-    Each attribute is read for all messages in one loop in C.
+    For speed, each attribute is read from all messages in one loop in C.
     """
     headers, unread = headers_of(messages)
     batch = Batch(

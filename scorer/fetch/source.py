@@ -36,9 +36,9 @@ class FetchedRecords:
     """The records of one fetch as columns.
 
     Attributes:
-        values: the value of each row. Rows that belong to no entry of `partitions` are failures, not records.
+        values: the value of each row. A row that is in no entry of `partitions` is a failure, not a record.
         keys: the key of each row.
-        headers: returns the headers of the records at the given rows, (n,).
+        headers: returns the headers of the records, given their rows as an (n,) array.
         partitions: the rows of each partition.
         size: the size of all values in bytes.
     """
@@ -87,7 +87,7 @@ class FetchSource(Protocol):
         """End the fetch, and return its events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
-        """Poll the group, discard up to `most` events within `wait` seconds, and return the failures that arrived."""
+        """Poll the consumer for up to `wait` seconds and discard up to `most` events. Return the failures found meanwhile."""
 
     def close(self) -> None:
         """Release the fetched events. Call this method before the consumer is closed."""
@@ -104,8 +104,8 @@ class FetchedEvents(Protocol):
     def ends(self) -> Mapping[Partition, int]:
         """The partitions whose end was reached, each with the next offset to read.
 
-        All events before that offset have been fetched. The offset is after any transaction markers and aborted records at the
-        end of the partition, because they have offsets but are no events.
+        All events before this offset have been fetched. If the partition ends with transaction markers or aborted records,
+        which have offsets but are no events, the offset is after them.
         """
 
     @property
@@ -113,9 +113,9 @@ class FetchedEvents(Protocol):
         """The partitions of the fetched events."""
 
     def batch(self, without: set[Partition], end: End) -> Batch | None:
-        """Return the events as a batch, except the events of the partitions in `without`; None if no event remains.
+        """Return the events as a batch, without the events of the partitions in `without`; None if no event remains.
 
-        `end` is the reason why the batch ended.
+        `end` is the reason why the fetch of the batch stopped.
         """
 
     def columns(self) -> FetchedRecords:

@@ -1,4 +1,4 @@
-"""Update metrics, traces and worker progress: for each batch after its commit, and for the partitions once a second."""
+"""Update metrics, traces and worker progress after each committed batch, and report the lag of partitions once a second."""
 
 import logging
 import time
@@ -34,11 +34,11 @@ class PendingBatch:
         servable: the champion that was served while the batch was scored.
         metadata: the metadata that is committed with the offsets of the batch.
         limited: the limit that ended the batch; see `BatchLimiter.limited_by`.
-        began: the time at which scoring of the fetched batch began, in monotonic seconds.
+        began: when scoring of the batch began, in monotonic seconds.
         scoring: the duration of scoring in seconds.
         version_changes: the version change records that are published with the batch.
-        producing: the time in seconds until all records were passed to the producer, without waits for commits.
-        canary: the canary arm that was served while the batch was scored; None without a canary.
+        producing: how long passing all records to the producer took, in seconds, without waits for commits.
+        canary: the canary and its share of the keys while the batch was scored; None without a canary.
     """
 
     batch: Batch
@@ -76,7 +76,7 @@ class BatchMetrics:
     def observe(self, pending: PendingBatch) -> None:
         """Update metrics, traces and progress with a committed batch.
 
-        The reported commit time is the time that the owner thread has waited for commits since the previous call.
+        The reported commit time is how long the worker's thread has waited for commits since the previous call.
         """
         metrics = self._metrics
         progress = self._progress

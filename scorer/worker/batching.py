@@ -32,10 +32,10 @@ RECORD_BYTES = 40  # the overhead of a record without key, value and headers, an
 
 
 class BatchCollector:
-    """Polls batches that are as large as the latency target allows, at the pace at which the broker can commit transactions.
+    """Polls batches that are as large as the latency target allows, and no faster than the broker can commit transactions.
 
-    The caller reports the outcome of each batch to `pacing`, `limiter` and `look_ups`. `largest_record` is the largest record
-    in bytes that both the output topic and the dead-letter topic accept.
+    The caller reports the outcome of each batch to the attributes `pacing`, `limiter` and `look_ups`. `largest_record` is the
+    size in bytes of the largest record that both the output topic and the dead-letter topic accept.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:
@@ -82,9 +82,10 @@ class BatchCollector:
 class BatchLimiter:
     """Computes the maximum number of events of the next batch from measured costs and record sizes.
 
-    `target` (of latency) and `deadline` (of the model) are in seconds, `max_events` is the configured maximum. A batch is
-    limited so that its records for each output partition fit in one produce request of `request_bytes`. The limit assumes the
-    highest recent share of records in one partition; a batch with a higher share needs more than one request.
+    `target` is the latency target and `deadline` the longest run of the model, both in seconds. `max_events` is the configured
+    maximum. A batch is limited so that its records for each output partition fit in one produce request of `request_bytes`. The
+    estimate assumes that the fullest partition gets the same share of the records as in recent batches. A batch with a higher
+    share needs more than one request.
 
     The single request avoids a busy loop: while one request of a partition is in flight and more records of that partition
     wait, the thread of the Kafka client spins. Usually the loop lasts the milliseconds of a request. After the restart of a
@@ -103,8 +104,8 @@ class BatchLimiter:
     def limit(self, cost: LatencyModel, inference: LatencyModel, oldest_age: float, at_most: int, interval: float = 0.0) -> int:
         """Return the maximum number of events, 1 to `at_most`, of a batch whose oldest event is `oldest_age` seconds old.
 
-        `cost` predicts the time of a batch from decoding to its commit, `inference` the time of the model alone. The next batch
-        begins after `interval` seconds.
+        `cost` predicts how long a batch takes from decoding to its commit, and `inference` how long the model alone takes. The
+        batch after this one begins after `interval` seconds.
         """
         self._largest = min(self._in_one_request(), at_most)
         most = within_deadline(inference, self._deadline, self._largest)
@@ -112,10 +113,11 @@ class BatchLimiter:
         return self._limit
 
     def limited_by(self, end: End) -> str:
-        """Return what limited the batch after the last call of `limit`, given the reason `end` why its fetch stopped.
+        """Return what limited the size of the batch that was fetched after the last call of `limit`.
 
-        `end` itself is returned unless the batch has all allowed events. Such a batch was limited by the latency target or the
-        deadline of the model ("latency"), by `max_events` ("size"), or by the size of a produce request ("bytes").
+        `end` is the reason why the fetch stopped. It is returned unchanged if the batch has fewer events than `limit` allowed.
+        Otherwise the batch was limited by the latency target or the deadline of the model ("latency"), by `max_events`
+        ("size"), or by the size of a produce request ("bytes").
         """
         if end != "events":
             return end
@@ -144,8 +146,8 @@ class BatchLimiter:
 class LookUpLimit:
     """A limit on the events of a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
 
-    If the schemas of a batch are not found in time, the batch is polled again with half its events. The look-ups continue
-    meanwhile, so halving ends at the latest at a batch of one event. Each answered batch doubles the limit.
+    If the schemas of a batch are not found in time, half of the batch is polled again. The look-ups continue meanwhile.
+    Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
     """
 
     def __init__(self, max_events: int) -> None:
@@ -162,15 +164,15 @@ class LookUpLimit:
 
 
 def _update_estimate(estimate: float, observed: float) -> float:
-    """Return the updated estimate: a higher observation replaces it at once, a lower one reduces it gradually."""
+    """Return the new estimate. A higher observation replaces the estimate at once, a lower one reduces it gradually."""
     return max(observed, estimate + EWMA * (observed - estimate))
 
 
 def is_full(end: End, events: int, max_events: int) -> bool:
-    """Return whether a batch is full, so that a longer wait would not have improved it.
+    """Return whether a batch is so full that a longer wait before the fetch would not have improved it.
 
-    A batch is full if its fetch stopped at the limit of bytes, or at the limit of events with at least FEWEST or `max_events`
-    events.
+    A batch is full if its fetch stopped at the limit of bytes. It is also full if the fetch stopped at the limit of events, and
+    the batch has at least FEWEST or `max_events` events.
     """
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
@@ -178,9 +180,9 @@ def is_full(end: End, events: int, max_events: int) -> bool:
 def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
     """Return the largest batch, 1 to `max_events`, that meets the latency target (seconds) for its oldest event.
 
-    If even a batch of one event cannot meet the target, there is a backlog: the limit is then `max_events`, for throughput. A
-    batch that takes no longer than `interval`, the seconds until the next batch begins, is not cut: the remaining events would
-    wait for the next batch.
+    If even a batch of one event cannot meet the target, there is a backlog. The limit is then `max_events`, for throughput. A
+    batch that takes no longer than `interval` is never made smaller, because the next batch, with the remaining events, would
+    begin only `interval` seconds later.
     """
     a, b = cost.line()
     if target - oldest_age < a + b:
@@ -202,7 +204,7 @@ def wire_bytes(record: Record) -> int:
 
 
 def mean_wire_bytes(records: Sequence[Record]) -> float:
-    """Return the mean approximate size in bytes: from the columns of columnar records, else from a sample of the records."""
+    """Return the mean approximate size of a record in bytes. Records that are not columnar are sampled."""
     if isinstance(records, ColumnarRecords):
         return RECORD_BYTES + records.mean_bytes()
     sample = records[::SAMPLE]
@@ -210,7 +212,7 @@ def mean_wire_bytes(records: Sequence[Record]) -> float:
 
 
 def largest_share(records: Sequence[Record]) -> float:
-    """Return the share, up to 1.0, of the partition that has the most of these records. There must be at least one record."""
+    """Return the share of these records, up to 1.0, in the partition with the most records. There must be at least one."""
     if isinstance(records, ColumnarRecords):
         return records.largest_share()
     return max(Counter(map(PARTITION, records)).values()) / len(records)

@@ -1,8 +1,8 @@
-"""Publish a batch that contains records which the broker always rejects: in parts, with dead letters in place of these records.
+"""Publish a batch that contains records which the broker always rejects, with dead letters in place of these records.
 
-Each part is a separate transaction with its own offsets. Parts are published in the order of the events. The delivery reports
-of the broker narrow the search for the rejected records. Without a delivery report, parts are halved until a rejected record is
-alone in its part.
+The batch is published in parts, in the order of the events. Each part is a separate transaction with its own offsets. The
+delivery reports of the broker narrow the search for the rejected records. Without a delivery report, parts are halved until a
+rejected record is alone in its part.
 """
 
 import logging
@@ -23,7 +23,7 @@ LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
 class _RejectedRecordSearch:
-    """Finds the rejected records among `slots`, the records of a batch by row, with the evidence of successive rejections."""
+    """Finds the records of a batch that the broker rejects, from successive rejections. `slots` has the record of each row."""
 
     def __init__(self, slots: Sequence[Record | None]) -> None:
         self._slots = slots
@@ -32,15 +32,15 @@ class _RejectedRecordSearch:
         self._rejected: set[int] = set()
 
     def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
-        """Return the rows whose records the broker certainly rejects, and the number of rows to publish first.
+        """Return the rows whose records the broker certainly rejects, and the size of the next part to publish.
 
         Args:
             rows: the rows of the part that was rejected.
             error: the rejection of the part. It is raised if it concerns none of these rows.
 
         Returns:
-            The rejected rows, possibly none, and the size of the next part, counted from the first of `rows`. The remaining
-            rows form the part after it.
+            The rejected rows, possibly none, and the number of rows in the next part, which begins with the first of `rows`.
+            The remaining rows form a later part.
         """
         if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
             self._reports_enabled = True
@@ -66,10 +66,10 @@ class _RejectedRecordSearch:
         return [], rows.index(first[1 if new else len(first) // 2])
 
     def _all_rejected(self, rows: list[int], error: RecordRejected) -> bool:
-        """Return whether the broker rejects all of these suspect rows.
+        """Return whether the broker certainly rejects all of these rows, each of which may be the cause of the rejection.
 
-        A single suspect is rejected. Several suspects are rejected if the broker rejects one row of a group or all of it, and
-        the search has already found another rejected row of the group.
+        A single row is certainly the cause. Several rows are rejected if the broker rejects either exactly one row or all rows
+        of a group that contains them, and another row of this group is already known to be rejected.
         """
         if len(rows) == 1 or not error.one_or_all:
             return len(rows) == 1
@@ -89,7 +89,7 @@ class RejectedBatchPublisher:
         """Publish a batch after the broker rejected it with `error`; return the records that were published.
 
         Raises:
-            Aborted: publishing failed for another reason, or the check of the context raised it.
+            Aborted: publishing failed for another reason, or the check of the context raised this error.
             Fatal: the broker rejects even the smallest dead letter.
         """
         scored = pending.scored.editable()
@@ -127,9 +127,10 @@ class RejectedBatchPublisher:
     def _replace(self, pending: PendingBatch, scored: ScoredBatch, row: int, reason: str) -> None:
         """Replace a rejected record in `scored`.
 
-        The first rejection of a score replaces it by a dead letter. The first rejection of a dead letter with the timestamp of
-        the event replaces the timestamp by the current time. The next rejection removes the value and the headers of the event,
-        so that only the position of the event and the reason remain. A further rejection raises Fatal.
+        A rejected score is replaced by a dead letter without a timestamp, so the client sets the current time. A rejected dead
+        letter with the timestamp of the event loses this timestamp. If a dead letter without a timestamp is rejected, the value
+        and the headers of the event are removed, so that only the position of the event and the reason remain. If this
+        smallest dead letter is rejected too, Fatal is raised.
         """
         slots = scored.slots
         if (record := slots[row] or self._dead_letter(pending, row, reason)) is None:

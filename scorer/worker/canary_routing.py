@@ -1,6 +1,6 @@
 """Decide which events of a batch belong to the canary, and whether the candidate may answer them.
 
-Here every event is answered, however late it is. A shadow scores a sample of the events and skips late events instead
+A scorer answers every event, however late the event is. A shadow instead scores a sample of the events and skips late events
 (`shadow_sampling.py`).
 """
 
@@ -24,19 +24,19 @@ REFUSED = "refused"
 BREAKER = "breaker"
 CRASH = "crash"
 UNAVAILABLE = "away"
-"""The reasons, besides those of dead letters, why the champion answers events of the canary."""
+"""The reasons why the champion answers events of the canary, in addition to the reasons of dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """The assignment of the events of a batch to the arm of the champion or of the canary.
+    """The assignment of the events of a batch to two arms, the champion and the canary.
 
     Attributes:
         canary: (B,) booleans, whether each event belongs to the canary.
-        candidate: the version that answers the canary's events; if None, the champion answers them too.
-        reason: why `candidate` is None, one of the constants above; "" if there is a candidate.
+        candidate: the version that answers the canary's events; None if the champion answers these events too.
+        reason: why `candidate` is None: REFUSED, BREAKER, CRASH or UNAVAILABLE; "" if there is a candidate.
         sampled: (B,) booleans, whether a shadow scores each event; None outside a shadow.
-        absent: the version and digest of the shadow's candidate, for the records that report it as not loaded.
+        absent: the version and digest of a shadow's candidate that is not loaded, for records that report this.
         alike: whether champion and candidate decode an event to the same tensors.
     """
 
@@ -57,7 +57,7 @@ class ArmAssigner:
         self._breaker = CircuitBreaker()
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """Return the arms of the events of this batch; None if all events belong to the champion."""
+        """Assign the events of this batch to champion and canary. Return None if all events belong to the champion."""
         if canary is None:
             return None
         selected = canary.split.canary(batch)
@@ -71,13 +71,13 @@ class ArmAssigner:
         return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
-        """Return the partitions whose backlog is skipped: none, since a scorer answers every event. A shadow overrides this."""
+        """Return the partitions whose backlog is skipped. A scorer answers every event and skips none; a shadow may skip."""
         return ()
 
     def observe(self, label: str, requested: int, failed: int) -> None:
-        """Record that the candidate failed for `failed` of the `requested` events of a batch, and the champion answered them.
+        """Record that the candidate failed for `failed` of the `requested` events of a batch.
 
-        Suspend the candidate if it fails on too many events.
+        The champion has answered the failed events. If the candidate fails for too many events, it is suspended.
         """
         if self._breaker.observe(requested, failed, self._clock()):
             message = "the champion answers for %d s instead: the candidate %s failed for %d of %d events"

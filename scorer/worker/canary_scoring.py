@@ -1,7 +1,8 @@
-"""Score one batch with two versions: champion and candidate each answer their share of the keys, for one transaction.
+"""Score one batch with two versions, the champion and the candidate. Each version answers its share of the keys.
 
-The champion also answers the events for which the candidate fails. A plain batch whose events both versions decode to the same
-tensors is decoded once, and its records are encoded as one set of columns. Any other batch is scored arm by arm.
+The champion also answers the events for which the candidate fails. If both versions decode the events of a plain batch to the
+same tensors, the batch is decoded once, and its records are encoded as one set of columns. In all other batches, the events of
+the champion and of the candidate are decoded and encoded separately.
 """
 
 import time
@@ -30,7 +31,7 @@ from scorer.worker.pipeline import AnswerSource, Pipeline, ReadBatch, ScoredRows
 HOPELESS = 20  # failed events without a success, after which a failing span of the candidate's rows is not halved
 
 ScoreRows = Callable[[list[int], AnswerSource], tuple[ScoredRows, ...]]
-"""Answers rows with the champion, or with its constant fallback. Rows for which it fails are returned as rejected."""
+"""Answers rows with the champion, or with its constant fallback. Rows for which the champion fails are in `rejected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class CanaryResult:
     """The result of a batch with a canary.
 
     Attributes:
-        scored: the results of all rows, of both arms.
+        scored: the results of all rows, of champion and candidate.
         fallbacks: the number of the canary's events that the champion answered, by reason.
         requested: the number of events that were passed to the candidate.
         failed: the number of requested events for which the candidate failed.
@@ -52,7 +53,7 @@ class CanaryResult:
 
 @dataclass(frozen=True, slots=True)
 class CandidateResult:
-    """The results of the rows that a candidate answered, and the reason of the failure by row for the other rows."""
+    """The results of the rows that a candidate answered, and for each remaining row the reason why the candidate failed."""
 
     scored: tuple[ScoredRows, ...]
     failed: Mapping[int, str]
@@ -67,7 +68,7 @@ def score_with_canary(
     score_champion: ScoreRows,
     context: Context,
 ) -> CanaryResult:
-    """Answer each of these rows with the version of its arm, or with the champion where the candidate fails.
+    """Answer each of these rows with the version that `arms` assigns. If the candidate fails, the champion answers.
 
     `score_champion` answers rows with the champion. Raises DependencyUnavailable if the champion cannot answer.
     """
@@ -96,7 +97,7 @@ def score_with_canary(
 def score_with_candidate(
     pipeline: Pipeline, read: ReadBatch, rows: list[int], candidate: Servable, context: Context, *, alone: bool = False
 ) -> CandidateResult:
-    """Answer these rows with a candidate; return the reason of the failure for each row that it cannot answer.
+    """Answer these rows with a candidate. For each row that the candidate cannot answer, return the reason.
 
     Args:
         pipeline: the stages of scoring.
@@ -104,11 +105,11 @@ def score_with_candidate(
         rows: the rows to answer.
         candidate: the version that answers.
         context: its check is called before each run of the pipeline, and may raise to end the call.
-        alone: whether no other version answers the failed rows. Then a failed inference does not show whether the event or the
-            model is at fault, so the model is checked with its control row after each failed inference.
+        alone: whether no other version answers the failed rows. In this case the model is checked with its control row (an
+            event that it scored when it was loaded) after each failed inference, to find out whether the model is broken.
 
     Raises:
-        ModelBroken: the candidate's model no longer answers its control row. Only if `alone`.
+        ModelBroken: `alone` is set, and the candidate's model no longer answers its control row.
     """
 
     def to_poison(error: Exception) -> Poison:
@@ -149,10 +150,11 @@ def _score_together(
     arms: Arms,
     context: Context,
 ) -> ScoredRows | None:
-    """Answer all rows of a plain batch: decode once, score each arm, and encode the records as one set of columns.
+    """Answer all rows of a plain batch: decode once, run both versions, and encode the records as one set of columns.
 
     Returns:
-        The records; None if the batch is not plain, or either version fails. The caller then scores the batch arm by arm.
+        The records; None if the batch is not plain, or if a version fails. The caller then scores the events of champion and
+        candidate separately.
     """
     batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None

@@ -1,4 +1,4 @@
-"""Suspend a candidate that fails on many events: the champion answers the candidate's keys meanwhile. Pure."""
+"""Suspend a candidate that fails for many events. The champion answers the candidate's keys meanwhile. Pure."""
 
 ENOUGH = 20  # if half of at least this many events of one batch fail, the candidate is suspended
 BATCHES = 3  # with smaller batches, this many in a row must fail on half of their events
@@ -6,7 +6,7 @@ OPEN_SECONDS = 30.0  # how long a candidate is suspended
 
 
 class CircuitBreaker:
-    """The circuit breaker of the current candidate; a new digest resets the state. `now` is in monotonic seconds."""
+    """The circuit breaker of the current candidate. A new digest resets the breaker. `now` is in monotonic seconds."""
 
     def __init__(self) -> None:
         self._digest = ""

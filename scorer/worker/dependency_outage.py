@@ -1,7 +1,8 @@
 """Pause reading while a server that scoring needs is unavailable, without loss of events or partitions.
 
-The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. With
-`model.fallback`, events are answered with its constant once the model servers have been unavailable for its `after_ms`.
+The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. If
+`model.fallback` is configured, the constant of this setting answers events once the model servers have been unavailable for
+`model.fallback.after_ms`.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from scorer.consumer.consumer import EventConsumer
 
 
 class BackendOutage:
-    """The current outage of a dependency of one scorer; at most one dependency at a time is recorded.
+    """The current outage of one dependency of a scorer. At most one dependency at a time is recorded.
 
     `clock` returns monotonic seconds. `fallback_seconds` is the time from the start of an outage of the model servers until
-    `model.fallback` answers in their place; None if it never answers.
+    `model.fallback` answers in place of the servers; None if no fallback is configured.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class BackendOutage:
     def begin(self, error: DependencyUnavailable) -> None:
         """Return to the committed offsets, and pause reading for the retry delay of the error, or until the fallback is due.
 
-        Only allowed if everything that was published is known to be committed.
+        The call is only allowed if all published batches are known to be committed.
         """
         now = self._note(error)
         self._outages.begin(error.dependency, error)
@@ -41,7 +42,7 @@ class BackendOutage:
         self._intake.rewind()
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
-        """Return whether the fallback is due; if so, the fallback answers until the retry delay of the error is over."""
+        """Return whether the fallback is due. If it is due, it answers until the retry delay of the error is over."""
         now = self._note(error)
         due_at = self._due(error)
         if due_at is None or now < due_at:
@@ -55,7 +56,7 @@ class BackendOutage:
         return self._clock() < self._covered_until
 
     def _note(self, error: DependencyUnavailable) -> float:
-        """Record the dependency of the error, and return the time. An outage of another dependency ends the previous outage."""
+        """Record the dependency of the error, and return the current time. An outage of another dependency ends."""
         now = self._clock()
         if self._dependency != error.dependency:
             self.end()
@@ -70,7 +71,7 @@ class BackendOutage:
         return self._since + self._fallback_seconds
 
     def blocks(self, wait: float) -> bool:
-        """Return whether the retry delay still runs; if so, poll the group for `wait` seconds with all partitions paused."""
+        """Return whether the retry delay is not over. Until then, poll the group for `wait` seconds, with partitions paused."""
         if self._until is None:
             return False
         if self._clock() < self._until:
@@ -83,7 +84,7 @@ class BackendOutage:
         return False
 
     def end(self) -> None:
-        """End the outage: a model answered a batch, or no partition is assigned."""
+        """End the outage. Call this method if a model has answered a batch, or if no partition is assigned."""
         if self._dependency:
             self._outages.end(self._dependency)
             self._dependency = ""

@@ -36,7 +36,7 @@ class Target:
         return max(0, self.max_bytes - RECORD_OVERHEAD)
 
     def reduced_to(self, current: "Target") -> "Target":
-        """Return this target with at most as many partitions as `current`, the present description of the topic."""
+        """Return this target with at most as many partitions as `current`, which describes the topic as it is now."""
         return replace(self, partitions=min(self.partitions, current.partitions))
 
 
@@ -45,10 +45,10 @@ class Answers:
     """The answers to some events of a batch before they are encoded.
 
     Attributes:
-        rows: indices into the batch, ascending; each other field has one entry per row.
-        answer: scores and decisions, and the one status of all rows.
-        ids: the value of the configured id field by row; None for an event without the field.
-        carried: the event fields of `output.carry` by row; None if no field is configured.
+        rows: the indices of the events in the batch, ascending.
+        answer: the score and decision of each row, and one status for all rows.
+        ids: the value of the configured id field of each row; None for an event without the field.
+        carried: the event fields of `output.carry` of each row; None if no field is configured.
     """
 
     rows: list[int]
@@ -59,7 +59,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The records of answered rows, all with this status. `rejected` has the rows whose record is too large for the topic."""
+    """The records of answered rows, all with the same status. `rejected` has the rows whose record is too large."""
 
     rows: Sequence[int]
     records: Sequence[Record]
@@ -112,13 +112,13 @@ def encode_columns(
     target: Target,
     at_ms: int,
 ) -> ColumnarRecords | None:
-    """Encode the records of a whole batch as columns; None if its events are not plain, or a record is too large.
+    """Encode the records of a whole batch as columns; return None if the events are not plain, or if a record is too large.
 
     Args:
         batch: the batch.
         headers: the ids and deadlines in its headers.
-        scores: the scores of each version; together they cover every row once.
-        answers: ids and carried fields of all rows.
+        scores: the scores of each version. Exactly one version has scored each row.
+        answers: the ids and the carried fields of all rows.
         settings: the settings of the scorer.
         target: the output topic.
         at_ms: the time of scoring in Unix ms.
@@ -153,7 +153,7 @@ def _encode_values(
 def _record_headers(
     batch: Batch, answers: Answers, ids: Sequence[str], encoder: RecordEncoder, settings: Settings
 ) -> Sequence[Headers]:
-    """Return the headers of the records: those of `output.headers`, then the headers that are copied from each event."""
+    """Return the headers of the records: first the headers of `output.headers`, then the headers copied from the event."""
     names = settings.output.headers
     answer = answers.answer
     headers: Sequence[Headers] = [None] * len(answers.rows)
@@ -166,7 +166,7 @@ def _record_headers(
 
 
 def _without_oversize(rows: list[int], records: Sequence[Record], status: str, target: Target) -> EncodedRows:
-    """Return the rows with their records, and the rows that are rejected because their record is too large for the topic."""
+    """Separate the rows whose record fits the topic from the rows that are rejected because their record is too large."""
     fitting: list[tuple[int, Record]] = []
     rejected: dict[int, Poison] = {}
     for row, record in zip(rows, records, strict=True):

@@ -1,8 +1,8 @@
-"""The scoring pipeline over some rows of a batch: decode, run the model, encode; and halving of rows after a failure.
+"""The scoring pipeline for some rows of a batch: decode, run the model, encode. After a failure, the rows are halved.
 
-A row is the index of an event in its batch. Each stage takes values and returns a value. Canary, shadow and fallback use the
-same pipeline with other rows and another answer source. `score_batch.merge` joins the results by row. This module does not call
-Kafka.
+A row is the index of an event in its batch. Each stage takes values and returns a value. Champion, canary, shadow and fallback
+use this pipeline with different rows and answer sources. `score_batch.merge` joins the results by row. This module does not
+call Kafka.
 """
 
 import time
@@ -26,7 +26,7 @@ from scorer.worker.encode import Answers, EncodedRows, Target, encode
 from scorer.worker.read_headers import BatchHeaders, FieldId
 
 INFRASTRUCTURE_ERRORS = (Retriable, Aborted, Fatal)
-"""Errors that no event causes: the batch is not halved over them. DependencyUnavailable is a Fatal."""
+"""Errors that no event causes, so the batch is not halved after them. DependencyUnavailable is a subclass of Fatal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ReadBatch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSource:
-    """The source of answers: a version's model, or `constant` in place of the model. The version always decodes the events."""
+    """The version that decodes the events, and the source of their answers: the version's model, or `constant` if not None."""
 
     servable: Servable
     constant: ConstantFallback | None = None
@@ -48,7 +48,7 @@ class AnswerSource:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """The result of scoring some rows: their records, the rejected rows with reasons, and the seconds of each stage."""
+    """The result of scoring some rows: their records, the rejected rows with reasons, and the duration of each stage."""
 
     encoded: tuple[EncodedRows, ...] = ()
     rejected: Mapping[int, Poison] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class HalvedRows:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The pipeline for one configuration. `look_up_seconds` limits the wait for the schemas of the events of a batch."""
+    """The scoring pipeline of one scorer. `look_up_seconds` limits the wait for the schemas of the events of a batch."""
 
     settings: Settings
     output: Target
     look_up_seconds: float
 
     def score(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> ScoredRows:
-        """Decode, score and encode these rows. If a stage raises for any row, the call raises and no row has a result."""
+        """Decode, score and encode these rows. If one row makes a stage raise, the call raises, and no row has a result."""
         began = time.perf_counter()
         fresh, expired = read.headers.split(rows)
         if read.skipped:
@@ -116,15 +116,15 @@ class Pipeline:
         return replace(decoded, rows=list(select_rows(rows, decoded.rows)), rejected=rejected)
 
     def encode(self, read: ReadBatch, answers: Answers, servable: Servable, context: Context) -> EncodedRows:
-        """Encode the records of answered rows, with `servable` as the version that the records name."""
+        """Encode the records of answered rows. The records name `servable` as the version that answered."""
         at_ms = context.clock.now_ms()
         return encode(read.batch, read.headers, answers, servable.encoder, self.settings, self.output, at_ms)
 
 
 def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answers, dict[int, Poison]]:
-    """Score decoded events with the model or the constant; return the answers, and the rows rejected for a non-finite score.
+    """Score decoded events with the model or the constant. Return the answers, and the rows that are rejected.
 
-    Raises InferenceFailed.
+    A row is rejected if its score is not finite. Raises InferenceFailed.
     """
     rows = decoded.rows
     if source.constant is not None:
@@ -147,7 +147,7 @@ def run(decoded: Decoded, source: AnswerSource, context: Context) -> tuple[Answe
 def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
     """Answer these rows with a null score and this status.
 
-    Ids and carried fields come from `decoded`. Rows that are missing there have neither.
+    Ids and carried fields come from `decoded`. Rows that are not in `decoded` have no id and no carried fields.
     """
     answer = BatchAnswers(status, [b"null"] * len(rows), [None] * len(rows))
     ids = dict(zip(decoded.rows, decoded.ids, strict=True))
@@ -159,7 +159,7 @@ def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
 
 
 def stage_seconds(began: float, decoded: float, inferred: float) -> dict[str, float]:
-    """Return the duration of each stage in seconds, given the times when scoring began, and decoding and inference ended."""
+    """Return the duration of each stage in seconds, from when scoring began, decoding ended and inference ended, until now."""
     encoded = time.perf_counter()
     return {"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred}
 
@@ -178,7 +178,8 @@ def score_in_halves(
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
         to_poison: returns the reason for which failed rows are rejected. The function may raise, which ends the call.
         context: its check is called before each span, and may raise to end the call.
-        hopeless: after this many failed events without a success, a failing span is rejected as a whole; None to always halve.
+        hopeless: the number of failed events without a success after which a failing span is rejected as a whole. If None,
+            failing spans are always halved.
     """
     spans = [rows]
     scored = list[ScoredRows]()

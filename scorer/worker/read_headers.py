@@ -1,6 +1,6 @@
 """The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
 
-If all events have the same header names, and the values are plain, each header is read as a column; otherwise the headers are
+If all events have the same header names and plain header values, each header is read as a column. Otherwise the headers are
 read event by event.
 """
 
@@ -51,7 +51,7 @@ class BatchHeaders:
             batch: the batch whose headers these are.
             rows: the rows, ascending.
             fields: the value of the configured id field of each row; None if it has none.
-            region: the region of the input topics. It is part of the id if the id is the position of the event.
+            region: the region of the input topics. It becomes part of an id that is derived from the position of the event.
         """
         if self.values is None:
             if self.names is not None:
@@ -92,9 +92,10 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read the headers of all events at once, as columns; None if they must be read event by event.
+    """Read the headers of all events at once, as columns; return None if they must be read event by event.
 
-    That is the case if an id is not printable ASCII, if a deadline has passed, or if the header names differ between events.
+    They must be read event by event if, for example, an id is not printable ASCII, a deadline has passed, or the events have
+    different header names.
     """
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
         return None
@@ -110,7 +111,7 @@ def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
 
 
 def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
-    """Parse a column of decimal numbers as (B,) integers; None if a text is not a number, or the texts differ in length."""
+    """Parse a column of decimal numbers as (B,) integers; return None if a text is no number, or if the lengths differ."""
     lengths = texts.lengths()
     digits = int(lengths[0])
     if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():

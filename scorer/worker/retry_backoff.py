@@ -27,9 +27,9 @@ class RetryBackoff:
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
         """Record a failure, and return the failure to recover from.
 
-        A member that the group rejects (Evicted), or that another process fences (Fenced), recovers without a delay: the group
-        will notify the member of a rebalance. If rejections continue for REFUSED_SECONDS without a commit, MemberLost is
-        returned: a new member must join.
+        A member that the group rejects (Evicted), or that another process fences (Fenced), recovers without a delay, because
+        the group will notify the member of a rebalance. If rejections continue for REFUSED_SECONDS without a commit, MemberLost
+        is returned, so that a new member joins.
 
         Args:
             error: the failure.
@@ -78,6 +78,6 @@ def backoff(failures: int) -> float:
 
 
 def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
-    """Return the error for a process whose replica is already in use by `owner`, for example "another live process"."""
+    """Return the error for a process whose replica name `owner`, for example "another live process", already uses."""
     message = f"{owner} runs as replica {replica!r} of {name!r}"
     return Fatal(message, "give each process a replica of its own: --set replica=...", 3)

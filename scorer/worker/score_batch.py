@@ -1,7 +1,7 @@
 """Score one batch: every event becomes exactly one record, which is a score, an expired answer or a dead letter.
 
-Only a skipped tombstone gets no record. Records keep the order of the events. This module does not call Kafka. It raises
-DependencyUnavailable to its caller.
+Only a skipped tombstone gets no record. The records have the order of the events. This module does not call Kafka. If a
+server that scoring needs is unavailable, DependencyUnavailable is raised.
 """
 
 import math
@@ -40,13 +40,13 @@ class ScoredBatch:
     """The records of a scored batch, and counts of the outcomes for the metrics.
 
     Attributes:
-        slots: the record of each event, None for an event without a record; unused if `packed` has all records.
-        status: the status of answered events that have not expired: "scored", or that of the fallback.
+        slots: the record of each event; None for an event without a record. Not used if `packed` has all records.
+        status: the status of answered events that have not expired: "scored", or "fallback" if the constant answered.
         expired: the rows whose deadline had passed.
         outcomes: the number of events by status; "dead" counts dead letters.
         reasons: the number of dead letters by reason.
         stages: the duration of each stage in seconds.
-        packed: all records as columns, or None.
+        packed: all records as columns; None if the records are in `slots`.
         arms: (B,) booleans, whether each event belongs to the canary; None without a canary.
         requested: the number of events that were passed to the candidate.
         failed: the number of requested events for which the candidate failed, so that the champion answered.
@@ -71,17 +71,17 @@ class ScoredBatch:
         return self.packed or [record for record in self.slots if record]
 
     def arm(self, row: int) -> str:
-        """Return the role, CHAMPION or CANARY, that owns the key of the event of this row."""
+        """Return the role, CHAMPION or CANARY, that the event of this row belongs to by its key."""
         return CANARY if self.arms is not None and self.arms[row] else CHAMPION
 
     def editable(self) -> "ScoredBatch":
-        """Return a copy that has all records in `slots`; replacing a record in the copy does not change this value."""
+        """Return a copy with all records in `slots`. Records in the copy can be replaced without a change of this object."""
         slots = list(self.slots if self.packed is None else self.packed)
         return replace(self, slots=slots, packed=None, outcomes=Counter(self.outcomes), reasons=Counter(self.reasons))
 
 
 def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") -> ScoredBatch:
-    """Join the results of sets of rows into one scored batch. Rejected rows have no record: the caller adds dead letters."""
+    """Join the results of disjoint sets of rows into one scored batch. The caller adds dead letters for rejected rows."""
     slots: list[Record | None] = [None] * len(batch)
     packed: ColumnarRecords | None = None
     expired: set[int] = set()
@@ -101,7 +101,7 @@ def merge(batch: Batch, scored: Sequence[ScoredRows], status: str = "scored") ->
 
 
 def unreadable_rows(batch: Batch) -> dict[int, Poison]:
-    """Return the rows that cannot be read, with the reason: headers that are not UTF-8, or unreadable records of the log."""
+    """Return the rows that cannot be read, with the reason: a header name is not UTF-8, or a batch of the log is unreadable."""
     ranges = {row: Poison(Reason.UNREADABLE_BATCH, entry.reason) for row, entry in batch.unreadable.items()}
     return dict.fromkeys(batch.unread, UNREAD) | ranges
 
@@ -131,14 +131,14 @@ class BatchScorer:
 
     @property
     def largest_request(self) -> int:
-        """The smaller record limit of the output and the dead-letter topic, in bytes."""
+        """The size in bytes of the largest record that both the output topic and the dead-letter topic accept."""
         return min(self.output.max_bytes, self.dead.max_bytes)
 
     def reduce_partitions(self, output: Target, dead: Target) -> bool:
-        """Reduce the partitions in use to those that the topics have now; return whether a number has changed.
+        """Use at most as many partitions as the topics have now. Return whether the number in use has changed.
 
-        A recreated topic may have fewer partitions. Added partitions are used only after a restart, because keys would move to
-        other partitions.
+        A recreated topic may have fewer partitions than before. Added partitions are used only after a restart, because keys
+        would move to other partitions.
         """
         before = self.output, self.dead
         self.pipeline = Pipeline(self.settings, self.output.reduced_to(output), self._look_up_seconds)
@@ -161,10 +161,12 @@ class BatchScorer:
             servable: the champion.
             context: its check is called before each run of a model, and may raise to end the call.
             arms: the assignment of events to champion and canary; None if the champion answers all events.
-            deadlines: whether an event whose deadline has passed expires.
+            deadlines: whether events expire if their deadline has passed.
 
         Raises:
-            DependencyUnavailable: a required server is unavailable; LookUpsPending if schemas take too long.
+            DependencyUnavailable: a server that scoring needs is unavailable.
+            LookUpsPending: the look-ups of schemas take longer than `look_up_seconds`.
+            ModelBroken: the model no longer answers its control row.
         """
         return self._score(batch, AnswerSource(servable), context, arms, deadlines=deadlines)
 
@@ -175,9 +177,9 @@ class BatchScorer:
         return self._score(batch, AnswerSource(servable, self._fallback), context, arms)
 
     def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
-        """Dead-letter every event of the batch without decoding it, because it ended two scoring processes.
+        """Dead-letter every event of the batch without decoding the events, because two processes died while scoring them.
 
-        `death` describes how the second process ended.
+        `death` describes how the second process died.
         """
         poison = Poison(Reason.CRASHES_SCORER, f"a process {death} twice while it scored only this event")
         rejected = dict.fromkeys(range(len(batch)), poison) | unreadable_rows(batch)
@@ -186,9 +188,9 @@ class BatchScorer:
     def dead_letter(
         self, batch: Batch, row: int, poison: Poison, servable: Servable, at_ms: int, arm: str = CHAMPION
     ) -> Record | None:
-        """Return the dead letter of the event of this row, with `at_ms` (Unix ms) as its time.
+        """Return the dead letter for the event of this row, written at `at_ms` (Unix ms).
 
-        A shadow returns None: it writes no dead letters.
+        A shadow returns None, because a shadow writes no dead letters.
         """
         source = Position(self.settings.region, batch.topics[row], batch.partitions[row], batch.offsets[row])
         unreadable = batch.unreadable.get(row)
@@ -206,7 +208,7 @@ class BatchScorer:
         return self.dead.topic, batch.values[row], batch.keys[row], partition, batch.timestamps[row], headers
 
     def read(self, batch: Batch, rows: list[int], now_ms: int) -> ReadBatch:
-        """Read the headers of these rows; a deadline before `now_ms` (Unix ms) has passed. Find the tombstones to skip."""
+        """Read the headers of these rows, and find the tombstones to skip. Deadlines before `now_ms` (Unix ms) have passed."""
         skipped = frozenset(batch.tombstones()) if self.settings.input.tombstones == "skip" else frozenset()
         return ReadBatch(batch, read_headers(batch, rows, now_ms), skipped)
 
@@ -234,7 +236,10 @@ class BatchScorer:
         return self._finish(batch, result, source, context, arms)
 
     def _score_rows(self, read: ReadBatch, rows: list[int], source: AnswerSource, context: Context) -> tuple[ScoredRows, ...]:
-        """Answer these rows; reject each row for which a stage raises. Raises ModelBroken and DependencyUnavailable."""
+        """Score these rows. A row that cannot be decoded, scored or encoded is rejected.
+
+        ModelBroken and DependencyUnavailable concern the whole batch and are raised.
+        """
 
         def to_poison(error: Exception) -> Poison:
             if not isinstance(error, InferenceFailed):

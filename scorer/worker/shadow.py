@@ -1,4 +1,4 @@
-"""Score one batch in a shadow: a sample of events, each with the version that does not answer the event in production.
+"""Score a sample of a batch's events in a shadow, each with the version that does not answer the event in production.
 
 An event that the shadow's version cannot score becomes a record with the reason. A shadow writes no dead letters: the scorer
 that answers the event writes them.
@@ -46,8 +46,8 @@ class ShadowScorer(BatchScorer):
     ) -> ScoredBatch:
         """Return a record for every sampled event.
 
-        The champion `servable` scores the canary's events; the candidate scores the champion's events. No consumer waits for
-        these records: by default no event expires.
+        The champion `servable` scores the canary's events, and the candidate scores the champion's events. By default no event
+        expires, because no consumer waits for these records.
         """
         if arms is None or arms.sampled is None or batch.unreadable:
             return ScoredBatch([None] * len(batch))
@@ -81,10 +81,10 @@ class ShadowScorer(BatchScorer):
         return self._merge(batch, scored)
 
     def dead_letter(self, *_: Any, **__: Any) -> None:
-        """Return None: a shadow writes no dead letter, so a record that the broker rejects is omitted."""
+        """Return None, because a shadow writes no dead letters. A record that the broker rejects is therefore omitted."""
 
     def _score_arm(self, read: ReadBatch, servable: Servable, arm: str, rows: list[int], context: Context) -> list[ScoredRows]:
-        """Score the rows of one arm with `servable`; a row that fails becomes a record with the reason.
+        """Score the rows that belong to `arm` (champion or canary) with `servable`. A failed row gets a record with the reason.
 
         Raises ModelBroken.
         """
@@ -100,7 +100,7 @@ class ShadowScorer(BatchScorer):
         return scored
 
     def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
-        """Return a record for each failed row, with the reason that `servable` carries. Ids are decoded if possible."""
+        """Return a record for each failed row. The reason is part of `servable`. The ids of events are decoded if possible."""
 
         def record(span: list[int]) -> ScoredRows:
             decoded = self.pipeline.decode(read.batch, span, servable.loaded.decoder, context)
@@ -128,9 +128,9 @@ class ShadowScorer(BatchScorer):
 
 
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
-    """Yield, for each arm with sampled events, the version that scores them in the shadow, the arm, and the rows.
+    """Yield (version, arm, rows) for the champion's and the canary's sampled events; `version` scores the rows in the shadow.
 
-    The version is None if the shadow could not load the candidate.
+    An arm without sampled events is omitted. The version is None if the shadow could not load the candidate.
     """
     assert arms.sampled is not None
     for version, arm, own_rows in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):
@@ -139,7 +139,7 @@ def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None,
 
 
 def _by_reason(failed: Mapping[int, str]) -> dict[str, list[int]]:
-    """Return the failed rows by reason: the reasons sorted, and the rows of each reason ascending."""
+    """Group the failed rows by reason. The reasons are sorted, and so are the rows of each reason."""
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for row in sorted(failed):
         groups[failed[row]].append(row)

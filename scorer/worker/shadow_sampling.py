@@ -1,6 +1,6 @@
 """Select the events that a shadow scores: a share of the keys, regardless of the version that answers them in production.
 
-Partitions that lag too far behind are skipped to their end.
+The backlog of a partition that lags too far behind is skipped.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ShadowSampler(ArmAssigner):
-    """Assigns the events of each batch to arms for a shadow, and selects the sampled events."""
+    """Assigns the events of each batch to champion and canary, and selects the events that the shadow scores."""
 
     def __init__(self, quarantine: Quarantine, settings: ShadowSettings) -> None:
         super().__init__(quarantine)
@@ -32,7 +32,7 @@ class ShadowSampler(ArmAssigner):
         self._sample = TrafficSplit(0, 0)
 
     def arms(self, batch: Batch, canary: CanaryArm | None) -> Arms | None:
-        """Return the arms of the events of this batch, with the sample; None if no event is sampled."""
+        """Assign the events of this batch to champion and canary, and select the sample. Return None if the sample is empty."""
         if canary is None:
             self._begin("", 0)
             return None
@@ -64,14 +64,15 @@ class ShadowSampler(ArmAssigner):
         return [partition for partition, seconds in lag_seconds.items() if seconds > limit]
 
     def observe(self, label: str, requested: int, failed: int) -> None:
-        """Do nothing: a shadow never suspends a failing candidate, because it measures the failures."""
+        """Do nothing. A shadow never suspends a failing candidate, because it measures the candidate's failures."""
 
 
 def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:
-    """Commit the end offsets of these partitions, and read from there; return the number of skipped offsets.
+    """Commit the end offsets of these partitions, and continue to read there. Return the number of skipped offsets.
 
-    Partitions that are not assigned are ignored. The metadata of the committed offsets is kept, with the name of this owner.
-    Only allowed if the outcome of everything published is known. Raises Aborted: the caller calls again after the recovery.
+    Partitions that are not assigned are ignored. The metadata of the committed offsets is kept, except that it names `owner`.
+    The call is only allowed if the outcome of all published batches is known. If the call raises Aborted, repeat it after the
+    recovery.
     """
     lag = {place: records for place, records in intake.lag().items() if place in partitions and records}
     positions = []

@@ -18,17 +18,17 @@ OVERLAP_SHARE = 2 / 3  # scoring that takes this share of a usual commit is over
 class TransactionPacing:
     """Spaces transactions, because each costs the broker milliseconds of CPU time regardless of its size.
 
-    The next transaction waits as long as its oldest event can still be answered within `target` seconds. If commits are slow,
-    the broker is busy: the next transaction begins at least COMMIT_MULTIPLE commit times after the start of the last. Times are
-    medians of the last RECENT transactions. Two slow commits in a row therefore make transactions fewer and larger, two quick
-    commits in a row end that, and a single commit changes nothing.
+    The next transaction begins as late as possible so that its oldest event is still answered within `target` seconds. Slow
+    commits show that the broker is busy. Therefore the next transaction begins at least COMMIT_MULTIPLE commit times after the
+    start of the last transaction. All times are medians over the last RECENT transactions: two slow commits in a row make
+    transactions fewer and larger, two fast commits in a row reverse this, and a single commit changes nothing.
 
     Attributes:
         target: the latency target in seconds.
         began: when the last transaction began, in monotonic seconds; -inf if the next transaction need not wait.
         oldest: the age of the first event of the last batch, in seconds.
         commits: the durations of the last commits in seconds.
-        answers: the times in seconds from the start of scoring a batch until its events were answered.
+        answers: for the last batches, the seconds from the start of scoring until the events were answered.
     """
 
     target: float
@@ -40,7 +40,7 @@ class TransactionPacing:
     def begin(self, now: float, *, full: bool = False) -> None:
         """Record that a transaction begins at `now` (monotonic seconds).
 
-        If it is `full`, a wait would not have made it larger: the next transaction may then begin at once.
+        If the transaction is `full`, a longer wait would not have made it larger, so the next transaction may begin at once.
         """
         self.began = float("-inf") if full else now
 
@@ -59,14 +59,15 @@ class TransactionPacing:
         self.answers.append(answered)
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next transaction may begin; 0 if it may begin at once, or commits take no time."""
+        """Return the seconds until the next transaction may begin; 0 if it may begin at once."""
         return max(0.0, self.began + self.interval - now)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last batch was at least BEHIND_SECONDS old.
+        """Whether the first event of the last batch was at least BEHIND_SECONDS old.
 
-        Fetched events are then consumed without a pause, because the Kafka client fetches further events only after that.
+        In this case fetched events are consumed without a pause, because the Kafka client fetches further events only when the
+        fetched events are consumed.
         """
         return self.oldest >= BEHIND_SECONDS
 
@@ -81,8 +82,8 @@ class TransactionPacing:
     def overlap(self, scoring: float) -> bool:
         """Return whether the commit of a batch should overlap the scoring of the next batch, which takes `scoring` seconds.
 
-        Let s be the time of scoring and c the time of a commit. Without overlap an event waits 1.5 (s + c) on average; with
-        overlap 2.5 max(s, c) or 1.5 s + c. Overlap pays from s = 2/3 c. Below that, the next batch would only be polled too
-        early.
+        Let s be the time of scoring and c the time of a commit. On average an event waits 1.5 (s + c) without overlap, and
+        2.5 max(s, c) or 1.5 s + c with overlap. Overlap is faster if s is at least 2/3 c. If s is smaller, the next batch
+        would be polled too early and be too small.
         """
         return scoring >= max(OVERLAP_SECONDS, OVERLAP_SHARE * median(self.commits))

@@ -1,9 +1,9 @@
-"""Version change records: they state from which offset on which version scores a partition.
+"""Version change records. Each record states the version that scores a partition from a given offset on.
 
-They are published with the first batch that a revision scores in a partition, one record per role that owns keys. With the
-shares of keys in the records, a reader can determine which version must answer an event, without a registry
-(`models/traffic_split.py`). A canary that this scorer refuses also gets a record: another scorer of the group may accept the
-canary, and answers with it under the same revision after the partition has moved to that scorer.
+The records are published with the first batch that a revision scores in a partition. There is one record for each role,
+champion or canary, that answers keys. From the shares of keys in the records, a reader can determine which version must answer
+an event, without a registry (`models/traffic_split.py`). A canary that this scorer refuses also gets a record, because another
+scorer of the group may accept the canary, and may answer with it after the partition has moved to that scorer.
 """
 
 import orjson
@@ -16,10 +16,10 @@ from scorer.worker.batch_metrics import PendingBatch
 
 
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
-    """Return the records for the topic `<name>.swaps`; empty if no version changes, and in a shadow.
+    """Return the records for the topic `<name>.swaps`; an empty list if no version changes, and always empty in a shadow.
 
-    A partition of the batch gets one record per role if another version or revision scored it last. `at_ms` is the wall clock
-    in Unix ms.
+    A partition of the batch gets one record for each role if its previous batch was scored by another version or revision.
+    `at_ms` is the wall clock in Unix ms.
     """
     if settings.swaps_topic not in settings.answer_topics:
         return []
@@ -58,7 +58,7 @@ def version_change_records(work: PendingBatch, partitions: AssignedPartitions, s
 
 
 def _shares(work: PendingBatch) -> dict[str, object]:
-    """Return the fields for the percentage of keys by role and, if there is a canary, for the seed of the hash of keys."""
+    """Return the fields with the percentage of keys of each role and, if there is a canary, the seed of the hash of keys."""
     if (canary := work.canary) is None:
         return {"shares": {CHAMPION: 100}}
     return {"shares": {CHAMPION: 100 - canary.percent, CANARY: canary.percent}, "seed": f"{canary.split.seed:016x}"}

@@ -1,7 +1,7 @@
-"""Keep a partition from being scored by an older revision than before.
+"""Prevent that a partition is scored by an older revision than before.
 
-An assigned partition that a newer revision has scored is paused until this scorer serves that revision, or a time limit ends
-the wait.
+If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
+limit ends the wait.
 """
 
 import logging
@@ -22,8 +22,8 @@ POLL_SECONDS = 0.5  # between two polls of the registry while partitions wait
 class VersionFence:
     """Pauses the assigned partitions of one scorer that a newer revision has scored.
 
-    `poll_registry` polls the registry at once. `timeouts` counts partitions that waited for WAIT_SECONDS without reaching the
-    revision. `clock` returns monotonic seconds.
+    `poll_registry` polls the registry at once. `timeouts` counts the partitions that waited for WAIT_SECONDS although this
+    scorer did not reach their revision. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class VersionFence:
         self._poll_at = 0.0
 
     def admit(self, revision: int) -> None:
-        """Admit newly assigned partitions; pause each partition that a newer revision than the served `revision` has scored."""
+        """Admit newly assigned partitions, and pause those that a newer revision than the served `revision` has scored."""
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
         partitions.admit(arrivals)
@@ -48,11 +48,11 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def check(self, revision: int, trusted: float = math.inf) -> None:
-        """Resume paused partitions whose revision is reached by the served `revision`, or that have waited for WAIT_SECONDS.
+        """Resume paused partitions whose revision the served `revision` has reached, or that have waited for WAIT_SECONDS.
 
-        A partition whose revision is greater than `trusted`, the highest revision that this scorer accepts, keeps waiting. A
-        scorer has accepted that revision, but the channel no longer has it and was not moved. An older state of the registry
-        may have been restored on purpose.
+        A partition keeps waiting if its revision is greater than `trusted`, the highest revision that this scorer accepts.
+        Another scorer has accepted that revision, but the channel no longer has it, for example because an older state of the
+        registry was restored.
         """
         if not self._until:
             return

@@ -1,10 +1,11 @@
 """The main loop of a scorer, run by the thread that owns its consumer: poll a batch, score it, publish it.
 
 Invariants of the loop:
-- A batch is published through the session with its records, the version change records that it causes, and its offsets.
+- The records of a batch, its version change records and its offsets are published together through the session.
 - If scoring takes about as long as a commit, the next batch is scored during the commit of the last batch.
-- The version changes between two batches only. A partition waits until the newest revision that has scored it is served.
-- After a failed publish the loop returns to the committed offsets before it scores anything.
+- The version changes only between two batches. A partition waits until this scorer serves the newest revision that has scored
+  the partition.
+- After a failed publish the loop returns to the committed offsets before it scores the next batch.
 """
 
 import logging
@@ -50,7 +51,7 @@ GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it
 
 
 def unknown_targets() -> None:
-    """Return None, the answer of `targets` if the current output and dead-letter topics are not known."""
+    """Return None: the default for `targets`, if the current output and dead-letter topics cannot be determined."""
 
 
 class Worker:
@@ -113,9 +114,9 @@ class Worker:
         self._commit_passed_at = 0.0
 
     def run(self, stopping: Callable[[], bool], each_second: Callable[[], None]) -> None:
-        """Score until `stopping()` returns True, then commit and release the partitions. Raises Fatal.
+        """Score batches until `stopping()` returns True, then commit and release the partitions. Raises Fatal.
 
-        The check of the context may raise Abandoned to end the call within a batch.
+        The check of the context may raise Abandoned to end the call in the middle of a batch.
 
         `each_second` is called between batches, about once a second and after each version change.
         """
@@ -141,7 +142,7 @@ class Worker:
             self._claims.clear_owner()
 
     def _step_or_recover(self, now: float) -> None:
-        """Run one step. After a failure, wait until the recovery is due, or recover. Raises Aborted."""
+        """Run one step. After a failure, poll the group until the recovery is due, then recover. Raises Aborted."""
         pending = self._backoff.pending
         if pending is None:
             self._session.tick()
@@ -194,9 +195,9 @@ class Worker:
             self._report_serving()
 
     def _admit_arrivals(self, servable: Servable) -> None:
-        """Write this owner's name to the committed offsets of new partitions, before any of their events is fetched.
+        """Write this scorer's name to the committed offsets of new partitions before their events are fetched.
 
-        Pause the partitions that a newer revision has scored. Raises Aborted.
+        Pause the new partitions that a newer revision has scored. Raises Aborted.
         """
         revision = servable.resolution.revision
         if arrivals := self._intake.partitions.arrivals():
@@ -207,7 +208,7 @@ class Worker:
         self._fence.check(revision, self._versions.trusted_revision)
 
     def _skip_late_partitions(self) -> None:
-        """Skip to the end of the partitions that lag too far behind, which only a shadow has. Raises Aborted."""
+        """Skip the backlog of partitions that lag too far behind. Only a shadow skips events. Raises Aborted."""
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
         self._await_publish()
@@ -219,9 +220,8 @@ class Worker:
     def _commit_passed(self) -> None:
         """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.
 
-        Without this commit, retention could delete a marker behind the committed offset, and the partition would seem to have
-        lost events. The commit writes no record to a topic of events. Scorers that read each other's output therefore become
-        idle.
+        Without this commit, retention could delete a marker after the committed offset, and the partition would seem to have
+        lost events. The commit adds no marker to any output topic, so scorers that read each other's output become idle.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._await_publish()
@@ -277,8 +277,8 @@ class Worker:
     ) -> ScoredBatch | None:
         """Handle a dependency that is unavailable while a batch is scored.
 
-        The fallback answers the batch if it is due. A single event that ended two sandbox processes is dead-lettered. Otherwise
-        None is returned: the batch must be read again. Raises Aborted.
+        If the fallback is due, it answers the batch. If two sandbox processes died while they scored a single event, the event
+        is dead-lettered. Otherwise None is returned, and the batch is read again. Raises Aborted.
         """
         self._await_publish()
         if isinstance(error, LookUpsPending):
@@ -298,7 +298,7 @@ class Worker:
         return None
 
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
-        """Read the batch again with half its events: known schemas must not wait for others. Raises Aborted."""
+        """Read half of the batch again, so that events with known schemas need not wait for other schemas. Raises Aborted."""
         self._session.checkpoint()
         self._collector.look_ups.halve(len(batch))
         self._traces.fail(error)
@@ -307,8 +307,8 @@ class Worker:
     def _publish(self, scored: PendingBatch) -> None:
         """Publish the batch. Raises Aborted.
 
-        If the commit overlaps the scoring of the next batch, the outcome is unknown on return: the next `_await_publish` waits
-        for it.
+        If the commit overlaps the scoring of the next batch, the call returns before the outcome is known. The next call of
+        `_await_publish` waits for the outcome.
         """
         partitions = self._intake.partitions
         at_ms = self._context.clock.now_ms()
@@ -334,7 +334,7 @@ class Worker:
             self._await_publish()
 
     def _await_publish(self) -> None:
-        """Wait for the outcome of the last publish; record a success in positions, pacing and metrics. Raises Aborted."""
+        """Wait for the outcome of the last publish, and record its success in positions, pacing and metrics. Raises Aborted."""
         try:
             self._session.wait_for_publish()
         except RecordRejected as error:
@@ -358,17 +358,17 @@ class Worker:
         self._pending = replace(pending, scored=self._rejected.publish(pending, error))
 
     def _fail(self, error: Aborted, now: float) -> None:
-        """Record a failure: the loop recovers from it after a delay. Raises Fatal if a recovery is not possible."""
+        """Record a failure, so that the loop recovers after a delay. Raises Fatal if a recovery is not possible."""
         pending = self._backoff.failed(error, now, self._session.counters.commits)
         if not isinstance(pending, Evicted):
             self._metrics.outages.begin(COMMITS, pending)
 
     def _recover(self, error: Aborted) -> None:
-        """Return to the committed offsets; a client that is no longer a group member is replaced. Wait for available brokers.
+        """Return to the committed offsets. Replace a client that is no longer a member. Wait while no broker is available.
 
         Raises:
-            Aborted: a stop is requested meanwhile (the next owner resolves the open transaction), or the group rejects this
-                member.
+            Aborted: the group rejects this member, or a stop was requested during the wait. After a stop, the next owner of the
+                partitions resolves the open transaction.
         """
         log.warning("recovering: %s", error)
         self._traces.fail(error)
@@ -386,7 +386,7 @@ class Worker:
         self._backoff.clear_pending()
 
     def _abandon(self, error: Abandoned) -> None:
-        """Commit what was published before the abandoned batch, and no other position: the next owner scores the batch."""
+        """Commit the batches that were published before the abandoned batch. The next owner scores the abandoned batch."""
         log.warning("%s", error)
         self._traces.fail(error)
         try:
@@ -395,9 +395,9 @@ class Worker:
             log.warning("the next owner resolves the last transaction: %s", failure)
 
     def _narrow_targets(self) -> None:
-        """Reduce the partitions in use to those that the output topics have now.
+        """Use at most as many partitions of the output and dead-letter topics as these topics have now.
 
-        Otherwise every batch fails after a topic was recreated with fewer partitions.
+        Otherwise every batch would fail after a topic was recreated with fewer partitions.
         """
         targets = self._targets()
         if targets is not None and self._scorer.reduce_partitions(*targets):
