@@ -1,7 +1,7 @@
 """The protocols of backends and of open models, and their errors.
 
-A backend opens the model of a package, in this process or on servers. An open model computes outputs from tensors. The
-conversion of events to tensors, and of outputs to scores, is not part of this package.
+A backend opens the model of a package, in this process or on model servers. An open model computes outputs from tensors. Other
+packages convert events to tensors, and outputs to scores.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from publisher.runtime.watchdog import BROKEN
 
 
 class ModelRefused(Exception):
-    """This scorer cannot serve the version: it is broken, contradicts its signature, or requires something that is missing."""
+    """This scorer cannot serve a version: its model is broken, contradicts its signature, or has an unmet requirement."""
 
 
 class BackendMissing(Fatal):
@@ -33,9 +33,9 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails for an event that it scored when it was loaded, so the cause is not an event.
+    """The model fails for an event that it scored when it was loaded, so the model and not an event is the cause.
 
-    The process ends with code 70. As after a crash, the process that replaces it scores the events in flight in a sandbox.
+    This process ends with code 70. The next process scores the events that were in flight in a sandbox, as after a crash.
     """
 
     def __init__(self, error: InferenceFailed) -> None:
@@ -53,7 +53,7 @@ class BackendUnavailable(DependencyUnavailable):
 
 
 class Model(Protocol):
-    """An open model. One thread at a time calls it. After an error it can be called again."""
+    """An open model. Only one thread at a time may call a model. After an error, the model can be called again."""
 
     def signature(self) -> Signature:
         """Return the signature of the package, or the signature derived from the model if the package has none.
@@ -66,9 +66,9 @@ class Model(Protocol):
         """Compute the outputs of a batch.
 
         Args:
-            tensors: by name, (B, n) rows of each tensor that events feed. A tensor whose rows vary in length is a (B,) object
-                array; its rows must belong to one run of `LengthPlan.plan`. The model adds its constant inputs and gives the
-                rows the shapes of the signature.
+            tensors: the input tensors by name, without constant inputs. Each tensor is a (B, n) array with one row per event.
+                A tensor whose rows vary in length is a (B,) object array, and its rows must belong to one run of
+                `LengthPlan.plan`. The model adds the constant inputs, and reshapes the rows as the signature declares.
 
         Returns:
             (B, ...) outputs by tensor name.

@@ -1,4 +1,4 @@
-"""Measurement of the time that a model takes for batches of several sizes."""
+"""Measurement of how long a model takes for batches of several sizes."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -14,18 +14,18 @@ def measure_cost_curve(
     clock: Callable[[], float] = time.perf_counter,
     too_large: tuple[type[Exception], ...] = (),
 ) -> dict[int, float]:
-    """Measure the time of a batch of each size: the shortest of several runs after a warm-up run.
+    """Measure how long a batch of each size takes: the shortest of several runs after a warm-up run.
 
     Args:
         sizes: the batch sizes, ascending.
         run: runs one batch of a size.
         rounds: the number of measured runs per size.
         clock: returns seconds.
-        too_large: the errors that `run` raises if a size does not fit the device. They end the measurement; only an error of
-            the first size is raised.
+        too_large: the errors that `run` raises if a batch does not fit the device. Such an error is raised for the first size;
+            for a larger size it only ends the measurement.
 
     Returns:
-        Seconds by size. A size is omitted if it, or a smaller size, does not fit or is expected to exceed LONGEST_SECONDS. The
+        Seconds by size. Sizes that do not fit the device, or that are expected to exceed LONGEST_SECONDS, are omitted. The
         first size is never omitted.
     """
     curve: dict[int, float] = {}

@@ -5,7 +5,7 @@ from scorer.settings.model import ModelSettings
 
 
 def backend_for(model: ModelSettings) -> Backend:
-    """Create the configured backend. Raises BackendMissing if it is not installed, or if its device or a setting is missing."""
+    """Create the configured backend. Raises BackendMissing if its library, its device or a setting is missing."""
     if model.backend == "tf-serving":
         from scorer.backends.remote.tf_serving import TensorFlowServing
 

@@ -1,8 +1,9 @@
-"""Bisect the suspects after the death of a process to find the events that crash a process. Pure.
+"""Find the events that crash a process by bisection. Pure.
 
-The suspects are the events that were in flight when the process died. A sandbox process, which may die, scores them. After each
-death fewer events are scored at once, until the failing event is alone in its batch. An event is marked as failing if two
-processes in succession died while it was the only event in flight, because a single death may have another cause.
+The suspects are the events that were in flight when the worker process died. A sandbox process, which may die too, scores the
+suspects. After each death fewer events are scored at once, until the failing event is alone in its batch. A single death may
+have another cause. Therefore an event is marked as failing only if two successive processes died while it was the only event in
+flight.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ class Bisection:
     """The state of a bisection: the remaining suspects, and the number of events that are scored at once.
 
     Attributes:
-        suspects: an end offset by partition. The suspects of a partition are its uncommitted events before that offset.
+        suspects: an end offset for each partition. The suspects of a partition are its uncommitted events before this offset.
         largest: the configured maximum number of events per batch.
         now: the time of the last death, or of the start, in monotonic seconds.
         limit: the current maximum number of events per batch.
@@ -37,7 +38,7 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight; return whether its event, if it has only one, is marked as failing."""
+        """Record a death while this batch was in flight. Return whether it has only one event, which is marked as failing."""
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:
@@ -48,7 +49,7 @@ class Bisection:
         return is_failing
 
     def record_scored(self, batch: Batch) -> None:
-        """Record that this batch was scored without a death; a batch of full size doubles the limit."""
+        """Record that this batch was scored without a death. If the batch had as many events as allowed, double the limit."""
         if len(batch) >= self.limit:
             self.limit = min(self.largest, 2 * self.limit)
         if self._died_once:

@@ -1,11 +1,11 @@
 """The in-flight journal: the events that a worker is scoring.
 
-The journal is in memory that outlives the worker. If the cache is writable, the journal is also on disk, so that a restarted
-container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. The supervisor
-clears the journal after every end of a worker except a death (a signal, a hang, a broken model, an exit by a library). If a
-journal has content at the start of a worker, it therefore names the events that may have caused a death, and the candidate that
-scored some of these events. The journal also has the number of deaths attributed to a candidate, and the version that is being
-loaded (`load_journal.py`).
+The journal is in shared memory that outlives the worker. If the cache is writable, the journal is a memory-mapped file, so that
+a restarted container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. If a
+worker ends without dying, the supervisor clears the journal. A death is an end by a signal, a hang, a broken model, or an exit
+by a library. If a journal has content when a worker starts, it therefore names the events that may have caused a death, and the
+candidate version that scored some of these events. The journal also stores the number of deaths attributed to a candidate, and
+the version that is being loaded (`load_journal.py`).
 """
 
 import errno
@@ -52,9 +52,9 @@ class _LoadEntry(msgspec.Struct, array_like=True):
 
 
 class InFlightJournal:
-    """The journal of one worker: in the file `path`, or in memory that is shared by forked processes.
+    """The journal of one worker, in the file `path` or in memory that is shared by forked processes.
 
-    Memory is used if `path` is None, or if the disk is read-only or full.
+    Shared memory is used if `path` is None, or if the disk is read-only or full.
 
     Raises:
         OSError: The file cannot be opened for another reason.
@@ -68,8 +68,9 @@ class InFlightJournal:
         """Record the events in flight.
 
         Args:
-            ends: the end offset by partition; the events from the committed offset to before the end offset are in flight.
-            candidate: the candidate that scores some of the events, if any.
+            ends: the end offset of each partition. The events in flight start at the committed offset and are before the end
+                offset.
+            candidate: the candidate that scores some of the events; "" if no candidate does.
         """
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MAX_PARTITIONS)]
         while len(body := self._encode((rows, candidate))) > ROOM:
@@ -81,12 +82,12 @@ class InFlightJournal:
         LENGTH.pack_into(self._memory, 0, 0)
 
     def read(self) -> dict[Partition, int]:
-        """Return the recorded end offset by partition; empty if no event is in flight or the entry is invalid."""
+        """Return the recorded end offset of each partition; an empty dict if no event is in flight or the entry is invalid."""
         entry = self._read(0, ROOM, _JournalEntry) or _JournalEntry()
         return {(topic, partition): end for topic, partition, end in entry.rows}
 
     def candidate(self) -> str:
-        """Return the candidate that scores events in flight; "" if none does."""
+        """Return the candidate that scores some of the events in flight; "" if no candidate does."""
         return (self._read(0, ROOM, _JournalEntry) or _JournalEntry()).candidate
 
     def record_death(self, candidate: str) -> None:
@@ -108,12 +109,12 @@ class InFlightJournal:
         self._memory.flush()
 
     def loads(self) -> tuple[str, dict[str, int]]:
-        """Return the version that is being loaded and the number of deaths per version, as `write_loads` wrote them last."""
+        """Return the version that is being loaded ("" for none) and the number of deaths per version; see `write_loads`."""
         loads = self._read(LOADS_AT, LOADS_ROOM, _LoadEntry) or _LoadEntry()
         return loads.loading, loads.deaths
 
     def end_load(self) -> None:
-        """Record that no version is being loaded, because the process received a stop signal or ended by itself."""
+        """Record that no version is being loaded. Call this method if the process is stopped or ends by itself."""
         loading, deaths = self.loads()
         if loading:
             self.write_loads("", deaths)

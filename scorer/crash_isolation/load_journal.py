@@ -2,8 +2,9 @@
 
 The load journal is stored in the in-flight journal (`in_flight_journal.py`).
 
-A trial process (`trial_load.py`) protects a worker from a version that kills its process. This journal covers deaths that a
-trial does not prevent: the whole container is killed for memory, or the version kills the serving process only.
+A trial process (`trial_load.py`) protects a worker from a version whose load crashes the process. This journal covers the
+deaths that a trial does not prevent: the whole container is killed because it has no memory left, or the version crashes only
+the serving process.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ REMEMBERED = 8  # versions whose deaths are stored
 
 
 class LoadJournal:
-    """The load journal of one process. If its predecessor died during a load, the death is attributed to the loaded version."""
+    """The load journal of one process. If the previous process died during a load, its death is attributed to the version."""
 
     def __init__(self, journal: InFlightJournal) -> None:
         self._journal = journal
@@ -36,7 +37,7 @@ class LoadJournal:
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version is refused after deaths during its loads; None if it may be loaded."""
+        """Return why this version is refused after deaths during its loads; None if the version may be loaded."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
         return (
@@ -45,7 +46,7 @@ class LoadJournal:
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Record on disk, for the duration of the context, that this version is being loaded; success clears its deaths."""
+        """Record on disk, for the duration of the context, that this version is being loaded. A success clears its deaths."""
         self._began = time.monotonic()
         self._write(identity)
         try:

@@ -1,13 +1,14 @@
-"""Isolate events that crash the process: journal each batch, and after a death score its events in a sandbox.
+"""Isolate events that crash the process. Each batch is journaled; after a death, its events are scored in a sandbox.
 
-Normally every batch is journaled before it is scored (`in_flight_journal.py`). If the journal has events at the start of a
-worker, these events are the suspects: a sandbox process (`sandbox_process.py`) runs the model until all suspects are answered
-(`bisection.py`). Then the worker process loads the model itself.
+Every batch is written to the journal (`in_flight_journal.py`) before it is scored. If the journal has events when a worker
+starts, these events are the suspects. In this case a sandbox process (`sandbox_process.py`) runs the model until all suspects
+are answered (`bisection.py`). Then the worker process loads the model itself.
 
-A death while a candidate scored events is attributed to the candidate first, and to an event only if deaths continue without
-the candidate. The champion alone then answers the suspects. After the second death the candidate is refused, until a new
-promotion resets the count. In a shadow, for which no consumer waits, the candidate scores the suspects again in the sandbox. If
-the sandbox dies, that is the second death. Otherwise the candidate was not the cause, and its count is reset.
+If a process dies while a candidate scores events, the death is attributed to the candidate first. The champion alone then
+answers the suspects. Only if deaths continue without the candidate, they are attributed to an event. After two deaths, a
+candidate is refused until a new promotion resets the count. In a shadow, the candidate scores the suspects again in the
+sandbox, because no consumer waits for the records. If the sandbox dies, this counts as the second death. Otherwise the
+candidate was not the cause, and its count is reset.
 """
 
 import logging
@@ -26,7 +27,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 CommittedOffsets = Callable[[Iterable[Partition]], dict[Partition, int]]
-"""Returns the committed offsets of partitions of other members. Unknown offsets are omitted."""
+"""Returns the committed offsets of partitions that other group members own. Unknown offsets are omitted."""
 
 LETHAL = 2  # a candidate is refused after this many deaths while it scored events
 OFFSET_QUERY_SECONDS = 5.0  # between queries of the offsets of other members' partitions
@@ -39,7 +40,7 @@ class Quarantine:
         settings: the settings of the worker.
         journal: the in-flight journal.
         load: loads models into this process.
-        context: its check is called while this thread waits for the sandbox; its clock measures durations.
+        context: its check is called while the worker waits for the sandbox, and its clock measures durations.
 
     Attributes:
         loading: the function that loads models: the loader of the sandbox if there are suspects, else `load`.
@@ -67,22 +68,22 @@ class Quarantine:
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of `events` may be scored at once: all, or fewer during a bisection."""
+        """Return how many of `events` may be scored at once: all of them, or fewer during a bisection."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events: not during a bisection, where a death must have one possible cause."""
+        """Return whether a candidate may score events. It may not during a bisection, so that a death has only one cause."""
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
-        """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if it may be loaded."""
+        """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if the candidate may be loaded."""
         deaths = self._journal.deaths(candidate)
         return f"{deaths} processes died with it in flight; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
         """Write to the journal that this batch is in flight.
 
-        `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if none does.
+        `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if no candidate does.
         """
         if self._sandbox is None:
             self._journal.write(batch.reached, candidate)
@@ -100,7 +101,7 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch; return whether the only event is marked as failing.
+        """Record that the sandbox died while it scored this batch. Return whether its only event is marked as failing.
 
         If the result is False, the batch must be fetched again.
         """
@@ -117,11 +118,11 @@ class Quarantine:
         return is_failing
 
     def poll(self, committed: dict[Partition, int], elsewhere: CommittedOffsets, versions: VersionManager) -> None:
-        """If the bisection is over, end the sandbox and load the versions into this process. The worker calls this regularly.
+        """If the bisection is over, end the sandbox and load the versions into this process. Call this method regularly.
 
         Args:
             committed: the committed offsets of this worker's partitions.
-            elsewhere: returns the committed offsets of partitions of other workers.
+            elsewhere: returns the committed offsets of partitions that other workers own.
             versions: the served versions, which are loaded into this process.
         """
         if self._sandbox is None:

@@ -1,8 +1,8 @@
-"""The sandbox: a child process that decodes and scores for a worker, and may die.
+"""The sandbox: a child process that decodes and scores events for a worker, so that a crash does not end the worker.
 
-After the death of a worker, its successor starts with a sandbox. Until the suspects (the events that were in flight at the
-death) are answered, decoder and model are loaded in the child only. Worker and child together therefore need the memory of one
-worker, also on a GPU.
+After a worker has died, the next worker starts with a sandbox. Decoder and model are loaded only in the child until the
+suspects (the events that were in flight at the death) are answered. Therefore worker and child together need only the memory of
+one worker, also on a GPU.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 KNOWN = (DependencyUnavailable, InferenceFailed, ModelRefused, Fatal)
-"""Errors of the child that the worker raises as they are. Other errors are reported by class name and message."""
+"""Errors that the worker raises unchanged if the child reports them. Of other errors, class name and message are reported."""
 CPU_DEADLINES = 3.0  # the CPU time of one call, in deadlines of the model
 DECODER_SECONDS = 2.0  # CPU time of the decoder in addition
 ANSWER_SECONDS = 30.0  # limits a call that takes no CPU time, such as a decoder that waits forever
@@ -44,7 +44,7 @@ RETRY_SECONDS = 0.5  # the delay before a worker retries after a death
 
 
 class SandboxProcessDied(DependencyUnavailable):
-    """The child process of the sandbox died during a request, or did not answer in time. The message states the cause."""
+    """The child process of the sandbox died during a request, or did not answer in time. The message states what happened."""
 
     def __init__(self, message: str) -> None:
         super().__init__(MODEL, message, retry_seconds=RETRY_SECONDS)
@@ -53,7 +53,7 @@ class SandboxProcessDied(DependencyUnavailable):
 class SandboxProcess:
     """Loads models with their decoders in a child process, and restarts the child after a death.
 
-    Any thread may call the methods. The requests of several threads are answered in succession.
+    Any thread may call the methods. Requests from several threads are answered one after another.
 
     Args:
         settings: the settings of the worker.
@@ -74,7 +74,7 @@ class SandboxProcess:
         self._fork_server.set_forkserver_preload([__name__, *library])
 
     def load(self, package: Package) -> LoadedModel:
-        """Load a package in the child; see `servable.LoadPackage`. A package that kills two children in a row is refused."""
+        """Load a package in the child; see `servable.LoadPackage`. If two children in a row die, raise ModelRefused."""
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -106,7 +106,7 @@ class SandboxProcess:
         Raises:
             SandboxProcessDied: The child died or did not answer in time.
             DependencyUnavailable: The sandbox is closed.
-            Aborted: As the check of the context.
+            Aborted: The check of the context raised this error.
         """
         while not self._turn.acquire(timeout=POLL_SECONDS):
             self._check()
@@ -118,7 +118,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _end_broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """End the child because its model no longer answers any event; return the error, which counts as a death."""
+        """End the child because its model no longer answers events. Return the error, which counts as a death of the child."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
@@ -138,7 +138,7 @@ class SandboxProcess:
             self.request("free", digest)
 
     def close(self) -> None:
-        """End the child and start no other child. Pending and later requests raise DependencyUnavailable.
+        """End the child for good. Pending and later requests raise DependencyUnavailable.
 
         If a request is still in progress after CLOSE_SECONDS, its thread ends the child.
         """
@@ -156,7 +156,7 @@ class SandboxProcess:
         return self._settings.model.load_seconds
 
     def _start(self) -> Sandbox:
-        """Start a child, and load the packages of the previous child in it. Raises DependencyUnavailable if that fails."""
+        """Start a child, and load the packages of the previous child in it. Raises DependencyUnavailable if a load fails."""
         started = self._sandbox = Sandbox(self._fork_server, _serve, self._settings)
         if self._closed:
             self._end()
@@ -215,7 +215,7 @@ class SandboxedModel:
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
-    """Answer requests, in the child process, until the worker ends."""
+    """Answer the worker's requests until the worker ends. This function runs in the child process."""
     sandbox.confine()
     logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
     sandbox.serve(pipe, partial(_answer, select.backend_for(settings.model), {}, settings), KNOWN)
@@ -237,9 +237,9 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
 
 
 def _limit_cpu(seconds: float | None) -> None:
-    """Limit the CPU time that this process may still use; SIGXCPU ends the process at the limit. None removes the limit.
+    """Limit the CPU time that this process may still use. SIGXCPU ends the process at the limit. None removes the limit.
 
-    Unlike a limit of wall-clock time, this limit does not count the time in which a busy machine runs other processes.
+    Unlike a limit of wall-clock time, this limit does not count the time during which a busy machine runs other processes.
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, hard_limit = resource.getrlimit(resource.RLIMIT_CPU)

@@ -1,12 +1,12 @@
-"""Try each version in a separate process before this process loads it.
+"""Load each version in a trial process before this process loads the version.
 
-The trial process loads the version as this process would, probes whether the score of an event depends on the other events of
-its batch, runs the golden examples, warms the model up and ends. If the trial process dies, needs too much memory or does not
-end in time, the version is refused and this process is unaffected. A trial costs the time of one more load, 86 MB for the
-interpreter, and the memory of the version. The memory is free again before this process loads the version.
+The trial process loads the version as this process would, checks that the score of an event does not depend on the other events
+in its batch, scores the golden examples, warms the model up and ends. If the trial process dies, needs too much memory or does
+not end in time, the version is refused and this process is unaffected. A trial costs the time of one more load, 86 MB for the
+interpreter, and the memory of the version. All this memory is free again before this process loads the version.
 
-Two outcomes are stored in the cache: acceptance, so that a restart and the other workers of a machine skip the trial, and an
-exceeded time limit, because a second trial would take as long.
+Two outcomes are stored in the cache. An acceptance is stored so that a restart, and the other workers of a machine, skip the
+trial. An exceeded time limit is stored because a second trial would take as long.
 """
 
 import contextlib
@@ -74,10 +74,10 @@ TRIED = {
 
 
 class _TrialOutcome(msgspec.Struct, frozen=True):
-    """The outcome of a trial as stored on disk.
+    """The outcome of a trial that is stored on disk.
 
     Attributes:
-        environment: the digest that the function `environment` returned at the trial.
+        environment: the result of the function `environment` at the time of the trial.
         identity: the identity of the version; see `Resolution.identity`.
         refused: the reason if the version was refused; "" if it was accepted.
     """
@@ -104,7 +104,7 @@ class TrialLoads:
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
-        workers: the number of workers that share the memory of the container, and will each load the version.
+        workers: the number of workers that share the memory of the container. Each of them loads the version.
         on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
         remember: whether outcomes are stored in the cache, under the digest of the package.
     """
@@ -129,7 +129,7 @@ class TrialLoads:
         self._context = multiprocessing.get_context("spawn")
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Try a version in a trial process, unless an outcome is stored; raise ModelRefused for a refusal. See `LoadGuard`."""
+        """Load a version in a trial process unless an outcome is stored. Raise ModelRefused if it fails. See `LoadGuard`."""
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
         with self._lock(package.digest, is_wanted):
@@ -143,7 +143,7 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Run a trial; return the outcome to store: "" if the version is accepted, else the reason of the refusal.
+        """Run a trial, and return the outcome to store: "" if the version is accepted, else the reason of the refusal.
 
         Raises:
             ModelRefused: The version is refused, and the outcome must not be stored.
@@ -188,9 +188,9 @@ class TrialLoads:
 
     @contextlib.contextmanager
     def _lock(self, digest: str, is_wanted: Callable[[], bool]) -> Iterator[None]:
-        """Hold the lock of this version's trials on this machine; wait while another process has it. Raises Superseded.
+        """Hold this machine's lock for trials of this version. Wait while another process holds the lock. Raises Superseded.
 
-        If the cache is not writable, there is no lock.
+        If the cache is not writable, no lock is used.
         """
         lock_file = None
         while self._folder is not None:
@@ -239,11 +239,12 @@ class _TooLarge(Exception):
 
 
 def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
-    """Return a loader that tries each version in a trial process before it loads the version into this process.
+    """Return a loader that loads each version in a trial process before it loads the version into this process.
 
     Args:
         settings: the settings of the scorer.
-        remember: whether outcomes are stored in the cache. The digest of each package must then be computed from its content.
+        remember: whether outcomes are stored in the cache under the digest of the package. If so, the digest of each package
+            must be computed from its content.
     """
     load = loader(settings)
     trials = TrialLoads(settings, InFlightJournal(), remember=remember)
@@ -265,13 +266,13 @@ def limits_of(settings: Settings, workers: int) -> TrialLimits:
 def share_of(container: memory_limits.Memory, workers: int) -> int:
     """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES.
 
-    A reserve and the memory of the trial process's interpreter are subtracted first.
+    The memory of the trial process's interpreter, and a part of the memory that must stay free, are subtracted first.
     """
     return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
 
 def environment(settings: Settings) -> str:
-    """Return a digest of all that determines the outcome of a trial except the version: settings, runtimes and memory."""
+    """Return a digest of the settings, runtime versions and memory limit, on which the outcome of a version's trial depends."""
     tried_settings = settings.model_dump(mode="json", include={name: set(keys) for name, keys in TRIED.items()})
     runtimes = {name: version for name in RUNTIMES if (version := _installed(name))}
     text = json.dumps([tried_settings, runtimes, memory_limits.container_limit()], sort_keys=True)
@@ -291,7 +292,7 @@ def _installed(name: str) -> str | None:
 
 
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
-    """Answer the requests of the parent, in the trial process, until the parent ends the trial process."""
+    """Answer the parent's requests until the parent ends this process. This function runs in the trial process."""
     sandbox.confine()
     limit_malloc_arenas()
     os.nice(NICENESS)
@@ -300,10 +301,10 @@ def _serve(pipe: connection.Connection, settings: Settings) -> None:
 
 
 def _try(settings: Settings, package: Package, max_bytes: int) -> None:
-    """Load a version, in the trial process, with limited memory and a smaller stack than that of a scorer's threads.
+    """Load a version in the trial process, with limited memory and a smaller stack than a scorer's threads have.
 
     Raises:
-        ModelRefused: The version is not fit to serve.
+        ModelRefused: The version failed the trial.
     """
     load = loader(settings, probe=True)
     if settings.model.device == "cpu":  # the driver of a GPU maps far more memory than it uses
@@ -313,7 +314,7 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
 
 
 def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
-    """Load and close a version; the load runs all checks and the warm-up. Raises ModelRefused, also for a lack of memory."""
+    """Load a version, which runs all checks and the warm-up, and close it. Raises ModelRefused, also if memory is exhausted."""
     try:
         loaded = load(package)  # runs the golden examples and the warm-up
         loaded.model.close()
@@ -326,6 +327,9 @@ def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
 
 
 def stack_bytes(limit: int) -> int:
-    """Return the stack size of the trial's thread in bytes: STACK_SHARE of a scorer's stack under this soft limit."""
+    """Return the stack size in bytes of the trial's thread: STACK_SHARE of the stack that a scorer's threads have.
+
+    `limit` is the soft limit of the stack size in bytes.
+    """
     default = DEFAULT_STACK if limit == resource.RLIM_INFINITY else min(limit, DEFAULT_STACK)
     return int(default * STACK_SHARE) & ~0xFFFF

@@ -1,4 +1,4 @@
-"""Polling of the configured channel of the model registry, and the record of the last target that this scorer served."""
+"""Polling of the configured channel (a tag in the model registry), and the record of the versions that were served last."""
 
 import logging
 import time
@@ -35,7 +35,8 @@ class ChannelFollower:
         """Resolve the channel if its tag may have changed since the last poll.
 
         Returns:
-            The target, and the reason of the move to it; None if the tag is unchanged and was resolved recently.
+            The versions that the channel names now, and the reason of its last move; None if the tag is unchanged and was
+            resolved recently.
 
         Raises:
             RegistryError: the channel cannot be resolved.
@@ -56,13 +57,14 @@ class ChannelFollower:
         self._validator = None
 
     def known_good(self) -> Resolution | None:
-        """Return the target that this scorer served last, also before a restart; None if it has never served a target."""
+        """Return the versions that this scorer served last, also before a restart; None if there is no record of them."""
         return self._cache.load_resolution(self._key)
 
     def save_served(self, serving: Resolution, label: str) -> None:
-        """Record the served target in the cache as the last good target.
+        """Record in the cache that `serving` is served now. `label` names the versions in the log.
 
-        A scorer that starts while the channel is unusable serves this target, so it is also recorded after a rollback.
+        If the channel is unusable when a scorer starts, the scorer serves the recorded versions. The record is also updated
+        after a rollback.
         """
         if serving == self._noted:
             return

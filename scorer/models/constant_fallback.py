@@ -28,7 +28,7 @@ class ConstantFallback:
 
 
 def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "score") -> str | None:
-    """Compare the JSON structure of a configured score with that of a model's score.
+    """Compare the JSON structure of a configured score with the JSON structure of a model's score.
 
     Args:
         ours: the configured score, a JSON value.

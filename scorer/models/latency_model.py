@@ -1,4 +1,4 @@
-"""The expected time of a batch of B events: T(B) = a + b B seconds, by least squares with exponential forgetting."""
+"""The expected time of a batch of B events: T(B) = a + b B seconds, fitted by least squares with exponential forgetting."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class LatencyModel:
         self.bt = self.bt * FORGET + size * seconds
 
     def line(self) -> tuple[float, float]:
-        """Return the fitted (a, b) in seconds, neither negative; (0, 0) before the first measurement.
+        """Return the fitted a and b in seconds. Neither is negative, and both are 0 before the first measurement.
 
         If all measured batches have the same size, a is 0.
         """
@@ -45,8 +45,8 @@ class LatencyModel:
     def largest_batch(self, seconds: float, most: int) -> int:
         """Return the largest batch size, 1 to `most`, with an expected time of at most `seconds`.
 
-        If the constant cost a exceeds half of `seconds`, the size is chosen for b B <= `seconds` / 2, because smaller batches
-        do not reduce a. The expected time may then exceed `seconds`.
+        If the constant cost a exceeds half of `seconds`, the size B is chosen so that b B <= `seconds` / 2, because smaller
+        batches do not reduce a. In this case the expected time may exceed `seconds`.
         """
         a, b = self.line()
         room = max(seconds - a, seconds / 2)

@@ -1,4 +1,4 @@
-"""Length bucketing on any backend: the events of a batch are grouped by similar length, and the model runs once per group."""
+"""Length bucketing on every backend. The events of a batch are grouped by similar length, and the model runs once per group."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from scorer.models.latency_model import LatencyModel
 
 
 class LengthBucketedRuns:
-    """The plan and the execution of the runs of one model, each with events of similar length.
+    """Divides the batches of one model into runs of events with similar length, and executes the runs.
 
     A run of more than one event is planned to take at most `deadline` seconds.
     """

@@ -1,4 +1,4 @@
-"""The contract of load guards, which try a version before it is loaded into this process.
+"""The contract of load guards, which load a version in a trial process before this process loads the version.
 
 `scorer/crash_isolation/trial_load.py` implements the contract.
 """
@@ -20,16 +20,16 @@ OUTCOMES = (ACCEPTED, REFUSED, DIED, TOO_LARGE, TOO_LONG, SUPERSEDED)
 
 
 class Superseded(Exception):
-    """The trial of a version was stopped: the channel no longer names the version, or this process ends."""
+    """The trial of a version was stopped because the channel no longer names the version, or because this process ends."""
 
 
 class LoadGuard(Protocol):
     """A guard that protects this process from versions whose load crashes it. One thread at a time uses a guard."""
 
     def refusal(self, identity: str) -> str | None:
-        """Return why a version is refused after earlier crashes; None if the version may be loaded.
+        """Return the reason why a version is refused after earlier crashes; None if the version may be loaded.
 
-        `identity` is `Resolution.identity`.
+        `identity` is `Resolution.identity` of the version.
         """
 
     def loading(self, identity: str) -> contextlib.AbstractContextManager[None]:
@@ -43,7 +43,7 @@ class LoadGuard(Protocol):
 
         Raises:
             ModelRefused: The version failed its trial.
-            Superseded: `is_wanted` returned False: the version is no longer aspired.
+            Superseded: `is_wanted` returned False, so the version is no longer aspired.
         """
 
 

@@ -1,6 +1,6 @@
-"""Loading of a model: open it, check its golden examples, warm it up and measure its cost. A loaded model has no role yet.
+"""Loading of a model: open the model, check its golden examples, warm the model up, and measure its cost.
 
-Only the methods of `LoadedModel` run on the scoring thread.
+A loaded model has no role, such as champion or canary, yet. Only the methods of `LoadedModel` run on the scoring thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,9 +39,11 @@ class LoadedModel:
     """The model of one version, with its decoder and its measured cost, ready to score.
 
     Attributes:
-        cost: the time of a batch from decoding to the commit of its transaction.
-        inference: the time of the model alone for a batch.
-        runs: divides a batch into several runs of the model; None if a batch is one run.
+        model: the open model.
+        decoder: decodes events to the input tensors of the model.
+        cost: predicts how long a batch takes from decoding to the commit of its transaction.
+        inference: predicts how long the model alone takes for a batch.
+        runs: divides a batch into several runs of the model; None if the model runs once per batch.
         broken: creates the error that is raised if the model no longer scores `control`.
         control: one row of input tensors that the model scored when it was loaded.
     """
@@ -55,14 +57,15 @@ class LoadedModel:
     control: Tensors = field(default_factory=dict)
 
     def run(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Tensors:
-        """Return the model's outputs for the tensors of valid events; `alive` is called between the runs of a batch.
+        """Return the model's outputs for the tensors of valid events.
 
-        Raises InferenceFailed, DependencyUnavailable.
+        If a batch is divided into several runs, `alive` is called before each run. Raises InferenceFailed,
+        DependencyUnavailable.
         """
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
     def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
-        """Return the scores of valid events. The arguments and the errors are those of `run`."""
+        """Return the scores of valid events. `run` has the same arguments, and raises the same errors."""
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
@@ -80,12 +83,12 @@ class LoadedModel:
 def loader(settings: Settings, *, probe: bool | None = None) -> Callable[[Package], LoadedModel]:
     """Return a function that loads a package with the configured backend and prepares its model (see `prepare_model`).
 
-    The function raises ModelRefused with the reason, and DependencyUnavailable.
+    The returned function raises ModelRefused with the reason, and DependencyUnavailable.
 
     Args:
         settings: the configuration.
-        probe: whether to check that no score depends on the other events of its batch. None checks only models on servers,
-            because other models are checked in their trial process.
+        probe: whether to check that no score depends on the other events in the same batch. If None, only models on servers are
+            checked, because models in this process are checked in their trial process.
 
     Raises:
         BackendMissing: The backend or its device is missing.
@@ -118,10 +121,10 @@ def prepare_model(
     *,
     probe: bool = False,
 ) -> LoadedModel:
-    """Check a model by its golden examples, warm it up, measure its cost, and return it ready to score.
+    """Check a model with its golden examples, warm the model up, measure its cost, and return the model ready to score.
 
-    The model is closed if an error is raised. `broken`: see LoadedModel. `probe` checks that no score depends on the other
-    events of its batch.
+    The model is closed if an error is raised. See LoadedModel for `broken`. If `probe` is true, check that no score depends on
+    the other events in the same batch.
 
     Raises:
         ModelRefused: the model fails a check.
@@ -170,7 +173,7 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on the other events of its batch; see `check_batch_independence`. Raises Refused."""
+    """Check that no score depends on the other events in the same batch; see `check_batch_independence`. Raises Refused."""
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:
@@ -183,13 +186,13 @@ def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Setti
 
 
 def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Decoded:
-    """Decode the events of golden examples. They are JSON objects whatever the input format of the scorer is."""
+    """Decode the events of golden examples, which are JSON objects for every input format of the scorer."""
     values = [orjson.dumps(example.event) for example in golden]
     return JsonDecoder(field_sources.read_by_name(signature), None, max(map(len, values))).decode(values)
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes, which repeat these rows, and record their times in `loaded.cost` and `loaded.inference`.
+    """Run batches of several sizes, and record their times in `loaded.cost` and `loaded.inference`. Batches repeat `tensors`.
 
     Returns:
         The scores of the last batch.
@@ -232,7 +235,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:
-    """Return the part of an output that only JSON records can represent; empty if there is no such part."""
+    """Return a description of the part of an output that only JSON records can represent; "" if there is no such part."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

@@ -25,7 +25,7 @@ def open_source(settings: Settings) -> Store:
 
 
 def move_key(settings: Settings) -> PrivateKey | None:
-    """Return the key that signs channel moves; None if none is configured. Raises BadFile."""
+    """Return the key that signs channel moves; None if no key is configured. Raises BadFile."""
     rollout = settings.rollout
     return None if rollout.key_file is None else read_private(rollout.key_file, read_password(rollout.password_file))
 

@@ -23,8 +23,8 @@ class Servable:
     Attributes:
         loaded: the model.
         encoder: the encoder of the version's score records.
-        resolution: the channel's target for the role, under the revision that made the version aspired.
-        reason: the reason of the channel move to that revision.
+        resolution: the version that the channel names for the role, and the channel revision that names it.
+        reason: the reason of the channel move to this revision.
     """
 
     loaded: LoadedModel
@@ -33,24 +33,24 @@ class Servable:
     reason: str = ""
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return this servable in the given role, with the revision of `resolution` in its records."""
+        """Return this servable in the given role. Its records contain the revision of `resolution`."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def in_place_of_canary(self, reason: str) -> "Servable":
-        """Return this champion for events of the canary's arm, which it answers in place of the canary.
+        """Return this champion for events of the canary, which the champion answers in place of the candidate.
 
-        `reason` states why the canary does not answer; the records contain it.
+        `reason` states why the candidate does not answer. The records contain this reason.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return this servable with records that name another version, because that version is not loaded."""
+        """Return this servable with records that name another version, which is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return this servable as the shadow of an arm. `reason` states why the version cannot score; None if it can."""
+        """Return this servable as a shadow for the events of `arm`. `reason` states why it cannot score; None if it can."""
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
@@ -74,15 +74,15 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The share of the keys that belongs to the candidate of the channel, and the version that answers these keys.
+    """The share of the keys that belongs to the channel's candidate, and the version that answers these keys.
 
     Attributes:
         digest: the candidate's manifest digest.
         percent: the percentage of keys that the candidate answers.
-        split: the assignment of keys to the candidate.
+        split: determines the keys that belong to the candidate.
         servable: the candidate; None if this scorer does not serve it.
         version: the candidate's version.
-        pairs: the percentage of keys that a shadow also scores; 0 for the shadow's own setting.
+        pairs: the percentage of keys that a shadow also scores; 0 if the setting of the shadow determines the percentage.
         alike: whether the candidate decodes each event to the same tensors as the champion.
     """
 
@@ -96,9 +96,9 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the arm of the channel's role `role`. The weight of a shadow is 0, so a shadow answers no key.
+        """Create the arm for the channel's role `role`. The weight of a shadow is 0, so a shadow answers no keys.
 
-        `servable` is the version of the role, None if it is not served. `champion` is the served champion.
+        `servable` is the version in this role; None if this scorer does not serve it. `champion` is the served champion.
         """
         alike = servable is not None and servable.decodes_like(champion)
         split = TrafficSplit.of(role.digest, role.weight)

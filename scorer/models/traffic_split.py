@@ -1,7 +1,7 @@
 """The traffic split: the keys that a canary answers, and the keys that a shadow samples. Pure, so that all scorers agree.
 
-The arm of a key depends on the key, the digest of the candidate and the candidate's share. A key stays in its arm while the
-share is unchanged, and a larger share only adds keys to the candidate. Another candidate gets other keys.
+Whether the candidate answers a key depends only on the key, the candidate's digest and the candidate's share. If the share
+grows, the candidate keeps its keys and gets additional ones. A candidate with another digest gets different keys.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ SEED_DIGITS = 16  # hexadecimal digits of the digest: its first 8 bytes, big-end
 
 @dataclass(frozen=True, slots=True)
 class TrafficSplit:
-    """The assignment of keys to one part: the keys of a canary, or the keys of a shadow's sample.
+    """The selection of a share of the keys: the keys of a canary, or the keys of a shadow's sample.
 
-    A key is hashed with the 64-bit `seed` to one of BUCKETS buckets. It belongs to the part if its bucket is lower than
-    `below`.
+    A key is hashed with the 64-bit `seed` to one of BUCKETS buckets. The key is selected if the number of its bucket is lower
+    than `below`.
     """
 
     seed: int
@@ -31,7 +31,7 @@ class TrafficSplit:
 
     @classmethod
     def of(cls, digest: str, percent: int) -> "TrafficSplit":
-        """Create the split that assigns `percent` of the keys to the candidate with this manifest digest (`sha256:...`)."""
+        """Create the split that selects `percent` of the keys for the candidate with this manifest digest (`sha256:...`)."""
         return cls(int(digest.partition(":")[2][:SEED_DIGITS], 16), BUCKETS * percent // 100)
 
     @classmethod
@@ -40,7 +40,7 @@ class TrafficSplit:
         return cls.of(f"sha256:{sha256(f'shadow:{digest}'.encode()).hexdigest()}", percent)
 
     def canary(self, batch: Batch) -> NDArray[np.bool_]:
-        """Return (B,) booleans: whether each event belongs to the canary (or to the sample).
+        """Return (B,) booleans, whether each event belongs to the canary or to the sample.
 
         An event without a key is hashed by its position.
         """
@@ -50,5 +50,5 @@ class TrafficSplit:
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
-        """Return the bucket of one event, by its key or, without a key, by its position."""
+        """Return the bucket of one event. The key of the event is hashed; if there is no key, the position is hashed."""
         return xxh64_intdigest(position_text(place, offset) if key is None else key, self.seed) % BUCKETS

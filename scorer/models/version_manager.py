@@ -1,13 +1,13 @@
-"""The version manager: it polls the channel, loads the aspired version beside the served one, and swaps them between batches.
+"""The version manager polls the channel, loads the aspired version beside the served one, and swaps them between batches.
 
-A separate thread does all slow work; the scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
-registry never stops scoring: the served version stays, and a starting scorer serves the last good version.
+A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
+registry never stops scoring: a running scorer keeps the served version, and a starting scorer serves the last good version.
 
-If the channel names a refused champion, or was moved in a way that the policy does not accept, a scorer serves the newest good
-revision of the channel's history, under that revision. A running scorer usually serves that revision already; a starting scorer
-loads it. A revision is good if its champion is good: a refused candidate is left out, and the champion answers the candidate's
-share (see `version_policy.py`). All scorers therefore write the same records, and no partition returns to an older revision
-when its owner changes.
+If the channel names a champion that is refused, or was moved in a way that the policy does not accept, a scorer serves the
+newest good revision in the channel's history. A running scorer usually serves this revision already; a starting scorer loads
+it. A revision is good if its champion is good. If only its candidate is refused, the champion answers the candidate's share
+(see `version_policy.py`). Therefore all scorers write the same records, and no partition returns to an older revision when its
+owner changes.
 """
 
 import logging
@@ -47,7 +47,7 @@ JITTER = 0.2  # maximum share by which a poll interval is shortened, so that man
 
 @dataclass(slots=True)
 class VersionRefusal:
-    """The refusal of a version by this scorer: the reason, and the revision of the channel that named the version."""
+    """The refusal of a version by this scorer, with the reason and the revision of the channel that named the version."""
 
     version: str
     reason: str
@@ -56,17 +56,18 @@ class VersionRefusal:
 
 @dataclass(slots=True)
 class _Shared:
-    """The state that the scoring thread and the version thread share. Every change is made under the lock.
+    """The state that the scoring thread and the version thread share. The lock is held during every change.
 
     Attributes:
         named: the state of the channel at the last poll.
-        fault: the refusal of that state itself, for example for an invalid signature of the move; None if it is accepted.
-        accepted_revision: the highest revision of an accepted state.
-        aspired: the versions to serve by role: those of `named`, or of an earlier state if `named` is refused. Empty if no
-            state can be served.
+        fault: why the channel state in `named` itself is refused, for example because the signature of the channel move is
+            invalid; None if the state is accepted.
+        accepted_revision: the highest revision of an accepted state of the channel.
+        aspired: the versions to serve by role. They come from `named`, or from an earlier state of the channel if `named` is
+            refused. Empty if no state can be served.
         reason: the reason of the channel move to the aspired versions.
         serving: the served versions by role.
-        canary: the arm of the served candidate.
+        canary: the candidate's share of the keys, and the served candidate; None if the channel has no candidate.
         ready: the loaded versions by digest.
         refused: the refused versions by digest.
         moving: whether the served versions must be loaded again, because `reload` changed the load function.
@@ -92,8 +93,8 @@ class VersionManager:
         load: loads the model of a package.
         outages: records unavailable dependencies.
         on_refused: called with each refusal, for the metrics.
-        lethal: returns why a candidate with this identity must not be loaded; None if it may be loaded.
-        candidate: selects the candidate among the channel's roles.
+        lethal: returns why a candidate with the given identity must not be loaded; None if it may be loaded.
+        candidate: selects the candidate among the channel's roles, a canary or, in a shadow, also a shadow version.
         guard: tries each version in a trial process before it is loaded in this process.
     """
 
@@ -135,10 +136,10 @@ class VersionManager:
         self._moves = move_admission(policy_file, folder)
 
     def start(self) -> None:
-        """Load and serve the aspired version, else the last good version in the channel's history; then follow the channel.
+        """Load and serve the aspired version or, if it is refused, the last good version. Then start to follow the channel.
 
         Raises:
-            DependencyUnavailable: No version can be served at present; call `start` again.
+            DependencyUnavailable: No version can be served at present. The caller may call `start` again later.
             Fatal: The configuration must be corrected, or the channel does not exist.
         """
         try:
@@ -161,7 +162,7 @@ class VersionManager:
         self._thread.start()
 
     def _load_first(self) -> None:
-        """Load the channel's target. Load an earlier target if this target is refused or the registry does not answer."""
+        """Load the versions that the channel names. If they are refused, or the registry fails, load earlier versions."""
         failed: RegistryError | None = None
         try:
             self._poll_channel()
@@ -196,20 +197,20 @@ class VersionManager:
 
     @property
     def canary(self) -> CanaryArm | None:
-        """The candidate's arm for the next batch; None if the channel has no candidate."""
+        """The candidate and its share of the keys for the next batch; None if the channel has no candidate."""
         return self._shared.canary
 
     @property
     def aspired_revision(self) -> int:
-        """The revision of the channel at the last poll, even if it is refused or being loaded; 0 before the first poll."""
+        """The revision of the channel at the last poll, even if its versions are refused or still loading; 0 before a poll."""
         named = self._shared.named
         return named.revision if named else 0
 
     @property
     def trusted_revision(self) -> float:
-        """The highest trusted revision: a partition whose records have a higher revision is not scored yet.
+        """The highest trusted revision. A partition that a higher revision has scored is not scored yet.
 
-        The limit is the highest accepted revision if the policy requires signed channel moves, otherwise infinity.
+        If the policy requires signed channel moves, this is the highest accepted revision, otherwise infinity.
         """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
@@ -253,9 +254,9 @@ class VersionManager:
         self._shared.serving = serving
 
     def reload(self, load: LoadPackage) -> None:
-        """Start to load the served versions again with `load`, which also loads all later versions.
+        """Make the version thread load the served versions again with `load`. Later versions are also loaded with `load`.
 
-        The caller has closed the previous models.
+        The caller must have closed the previous models.
         """
         with self._lock:
             self._load = load
@@ -281,13 +282,13 @@ class VersionManager:
     def poll_now(self) -> None:
         """Make the version thread poll the registry immediately.
 
-        The caller has learned that the channel has moved, or has read a newer revision in a partition.
+        Call this method if the channel is known to have moved, or if a partition was scored by a newer revision.
         """
         self._tag.resolve_on_next_poll()
         self._wake.set()
 
     def close(self) -> None:
-        """Stop the thread that follows the channel. A load or request in progress is abandoned after ABANDON_SECONDS."""
+        """Stop the thread that follows the channel. Wait for a load or request in progress for at most ABANDON_SECONDS."""
         self._closing.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -314,11 +315,11 @@ class VersionManager:
                 log.exception("following the channel failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
-        """Poll the channel, and load its target. Load an earlier state if the target is refused.
+        """Poll the channel, and load the versions that it names. If they are refused, load an earlier state of the channel.
 
         Raises:
-            RegistryError: The registry does not answer. If the channel has no target, the error is raised after the earlier
-                states are tried.
+            RegistryError: The registry does not answer, or the channel names no version. In the second case, the earlier states
+                are tried before the error is raised.
         """
         failed: RegistryError | None = None
         try:
@@ -333,7 +334,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Poll the channel. Make its target the aspired versions if the policy accepts the move; otherwise record the refusal.
+        """Poll the channel. If the policy accepts the move, aspire to the named versions; otherwise record the refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
@@ -363,7 +364,7 @@ class VersionManager:
             self._aspire(resolution, reason)
 
     def _aspire(self, resolution: Resolution, reason: str) -> None:
-        """Make the channel's target the aspired versions, and forget earlier refusals of these versions."""
+        """Aspire to the versions that the channel names, and forget earlier refusals of these versions."""
         with self._lock:
             aspired = self._by_role(resolution)
             for version in aspired.values():
@@ -380,8 +381,8 @@ class VersionManager:
         """Record that a state of the channel is refused, so that only an earlier state may be served.
 
         Args:
-            named: the state to record as the last polled one.
-            before: the revision before which earlier states are searched; None searches all.
+            named: the state to record as the last polled state.
+            before: only states with a lower revision are tried; None to try all states.
             refusal: the reason.
             hint: the remedy for the log.
         """
@@ -413,9 +414,9 @@ class VersionManager:
         return by_role
 
     def _aspire_to_earlier(self) -> None:
-        """Try the earlier states of the channel, newest first, until one is not refused.
+        """Try the earlier states of the channel, newest first, until one of them is not refused.
 
-        Do nothing if the aspired state is not refused.
+        Do nothing if the currently aspired versions are not refused.
         """
         while True:
             with self._lock:
@@ -439,9 +440,9 @@ class VersionManager:
             self._execute_actions()
 
     def _forget_older_refusal(self, aspired: Resolution) -> None:
-        """Forget the refusal of a version if the current revision of the version is newer, so that the version is tried again.
+        """Forget the refusal of a version if it was refused under an older revision, so that the version is tried again.
 
-        A scorer that has polled every revision has tried the version again at that revision, too. The caller holds the lock.
+        A scorer that polled every revision has also tried the version again at the newer revision. The caller holds the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
@@ -450,7 +451,7 @@ class VersionManager:
     def _earlier_states(self) -> Iterator[tuple[Resolution, str]]:
         """Yield the earlier states of the channel that are newer than the served state, each with the reason of its move.
 
-        The newest state is first. If no version is served, the last good state of this scorer is included.
+        The newest state comes first. If no version is served, the state that this scorer served last is included.
         """
         tag = self._settings.model.tag
         known_good = None if self._shared.serving else self._tag.known_good()
@@ -479,7 +480,7 @@ class VersionManager:
         return serving[CHAMPION].resolution.revision if serving else -1
 
     def _may_step_back_to(self, resolution: Resolution) -> bool:
-        """Return whether the policy accepts serving an earlier state. Raises RegistryError if the registry does not answer."""
+        """Return whether the policy allows an earlier state to be served. Raises RegistryError if the registry fails."""
         try:
             self._moves.check_earlier(self._store, self._settings.model.tag, resolution, datetime.now(UTC))
         except RegistryError as error:
@@ -490,7 +491,7 @@ class VersionManager:
         return True
 
     def _execute_actions(self) -> None:
-        """Execute the load and unload actions of the version policy, until its next action is to flip or to wait."""
+        """Execute the actions of the version policy until its next action is neither to load nor to unload a version."""
         while not self._closing.is_set():
             with self._lock:
                 action = version_policy.next_action(self._snapshot())
@@ -541,7 +542,7 @@ class VersionManager:
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
         """Return why a version must not be loaded after earlier crashes; None if it may be loaded.
 
-        The version that was served last is always loaded: it was loaded here before, so the crash had another cause.
+        The version that was served last is always loaded. It was loaded here before, so crashes are attributed to other causes.
         """
         if role != CHAMPION and (reason := self._lethal(aspired.identity)):
             return reason
@@ -549,9 +550,9 @@ class VersionManager:
         return None if known_good and known_good.digest == aspired.digest else self._guard.refusal(aspired.identity)
 
     def _is_wanted(self, digest: str) -> bool:
-        """Return whether the version in its trial is still aspired.
+        """Return whether the version that is in its trial is still aspired.
 
-        The channel is polled if its poll interval has elapsed. If the registry is unavailable, the version counts as aspired.
+        The channel is polled if the poll interval has elapsed. If the registry is unavailable, the version counts as aspired.
         """
         if self._closing.is_set():
             return False

@@ -1,10 +1,9 @@
-"""The version policy: it decides the next action from a snapshot of the aspired, served and known versions. Pure, idempotent.
+"""The version policy decides the next action from a snapshot of the aspired, served and known versions. Pure, idempotent.
 
-Availability first: the served versions stay until every aspired version is ready or refused. If the champion is refused, the
-served versions stay. A state of the channel is good if its champion is good. A refused candidate is left out, and the champion
-answers the candidate's share under the revision of that state. The decision does not depend on a scorer's past: a running
-scorer, a starting scorer and a scorer that skipped polls reach the same revision. The previous version stays in memory, so that
-a rollback needs no load.
+The served versions stay until every aspired version is ready or refused. If the aspired champion is refused, the served
+versions stay. If only the candidate is refused, the champion is served under the new revision, and answers the candidate's
+share. The decision does not depend on a scorer's past: a running scorer, a starting scorer and a scorer that skipped polls
+reach the same revision. The previous version stays in memory, so that a rollback needs no load.
 """
 
 from collections.abc import Mapping
@@ -25,19 +24,19 @@ class VersionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadVersion:
-    """The action to fetch, check, load and warm up the version of this digest."""
+    """The action to fetch, check, load and warm up the version with this digest."""
 
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """The action to serve the aspired versions from the next batch on, except a refused candidate."""
+    """The action to serve the aspired versions from the next batch on. A refused candidate is not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnloadVersion:
-    """The action to free the model of this digest."""
+    """The action to free the model of the version with this digest."""
 
     digest: str
 
@@ -56,10 +55,10 @@ class Snapshot:
 
     Attributes:
         aspired: the digest to serve in each role; empty before the channel is resolved.
-        aspired_revision: the channel's revision of the aspired versions.
+        aspired_revision: the revision of the channel that names the aspired versions.
         serving: the digest that is served in each role; empty before the first version is served.
-        serving_revision: the channel's revision of the served versions.
-        states: the state of each known version by digest. Ready versions are in the order in which they were last served or
+        serving_revision: the revision of the channel that names the served versions.
+        states: the state of each known version by digest. The ready versions are in the order in which they were last served or
             loaded, oldest first.
     """
 
@@ -76,7 +75,7 @@ def is_refused(now: Snapshot) -> bool:
 
 
 def next_action(now: Snapshot) -> Action:
-    """Return the next action by which the scorer comes to serve the aspired versions."""
+    """Return the next action on the way to serving the aspired versions."""
     if is_refused(now):
         return _unload(now)
     acceptable = {role: digest for role, digest in now.aspired.items() if now.states.get(digest) is not VersionState.REFUSED}
@@ -89,7 +88,7 @@ def next_action(now: Snapshot) -> Action:
 
 
 def _unload(now: Snapshot) -> UnloadVersion | Wait:
-    """Return the action to unload the version that was served or loaded least recently, if too many versions are unused."""
+    """If too many versions are unused, return the action to unload the least recently used version; otherwise return Wait."""
     needed = {*now.serving.values(), *now.aspired.values()}
     idle = [digest for digest, state in now.states.items() if state is VersionState.READY and digest not in needed]
     return UnloadVersion(idle[0]) if now.aspired and len(idle) > KEPT_IDLE else Wait()

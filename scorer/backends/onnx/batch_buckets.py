@@ -1,7 +1,7 @@
 """Selection of buckets, and division of batches into them. Pure functions.
 
-A bucket is a batch size with its own buffers and graph on the device. On a GPU a batch of 5 costs as much as a batch of 8, and
-each new size needs memory, a graph or an engine. So batches are padded to the size of a bucket.
+A bucket is a batch size with its own buffers and graph on the device. On a GPU a batch of 5 takes as long as a batch of 8, and
+each new batch size needs memory, a graph or an engine. Therefore batches are padded to the size of a bucket.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ ENOUGH = 0.97  # the largest bucket is the smallest size with this share of the 
 
 
 def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
-    """Select the bucket sizes that are worth their memory from the measured seconds of each size.
+    """Select the bucket sizes that are worth their memory. `curve` has the measured seconds of a batch of each size.
 
-    The largest bucket is the smallest size with nearly the best throughput. A smaller size is a bucket if a batch of it is
-    clearly faster than a batch of the next larger bucket.
+    The largest bucket is the smallest size with nearly the best throughput. A smaller size is selected if a batch of this size
+    is clearly faster than a batch of the next larger bucket.
 
     Returns:
         The sizes, ascending and not empty.
@@ -30,7 +30,7 @@ def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Divide a batch into runs: full runs of the largest bucket, then the rest in the smallest bucket that holds it.
+    """Divide a batch into runs: full runs of the largest bucket, then the remaining rows in the smallest sufficient bucket.
 
     Args:
         rows: the number of rows of the batch.

@@ -1,6 +1,7 @@
-"""Detection of the configured GPU, and loading of each library that ONNX Runtime needs for it.
+"""Detection of the configured GPU, and loading of each library that ONNX Runtime needs for the GPU.
 
-If a library is missing, ONNX Runtime runs on the CPU without an error. This module raises an error that names the library.
+If a library is missing, ONNX Runtime itself would run on the CPU without an error. This module raises an error instead, which
+names the library.
 """
 
 import contextlib
@@ -40,7 +41,7 @@ class Gpu:
 
     Attributes:
         name: the name of the device.
-        driver: the version of the driver, such as 580.65.06; if unknown, the CUDA version that it supports.
+        driver: the version of the driver, such as 580.65.06; if unknown, the CUDA version that the driver supports.
         capability: the compute capability, such as 9.0.
     """
 
@@ -81,7 +82,7 @@ def load_driver(device: str, load: Callable[[str], Any] = ctypes.CDLL) -> Any:
 def count_gpus(device: str, driver: Any) -> int:
     """Initialize the driver, and return the number of GPUs that CUDA_VISIBLE_DEVICES makes visible.
 
-    Raises BackendMissing if there is none.
+    Raises BackendMissing if no GPU is visible.
     """
     number = ctypes.c_int()
     if (code := driver.cuInit(0)) or (code := driver.cuDeviceGetCount(ctypes.byref(number))) or not number.value:
@@ -117,7 +118,7 @@ def _describe(driver: Any, module: Path) -> Gpu:
 def pin(buffer: NDArray[np.generic], runtime: Any) -> bool:
     """Pin (page-lock) host memory, so that copies from it to the device run at full speed.
 
-    The memory must live as long as the process, or be unpinned by `unpin` before it is freed. `runtime` is CUDA's runtime
+    Call `unpin` before the memory is freed, unless the memory lives as long as the process. `runtime` is CUDA's runtime
     library.
 
     Returns:
@@ -132,5 +133,5 @@ def unpin(buffer: NDArray[np.generic], runtime: Any) -> None:
 
 
 def runtime_library(version: str) -> Any:
-    """Return the CUDA runtime library of the CUDA version, such as 13.0, that ONNX Runtime has loaded."""
+    """Return the CUDA runtime library that ONNX Runtime has loaded. `version` is the CUDA version, such as 13.0."""
     return ctypes.CDLL(f"{RUNTIME}.{version.partition('.')[0]}")

@@ -1,6 +1,7 @@
-"""Runs of a model in buckets: for each bucket size, the input and output buffers on the device are allocated once.
+"""Runs of a model in buckets (fixed batch sizes). Each bucket has input and output buffers that are allocated once.
 
-The code is the same on every device. `BufferDevice` holds the features of GPUs: pinned host memory and CUDA graphs.
+The code is the same for every device. `BufferDevice` describes the features that only GPUs have: pinned host memory and CUDA
+graphs.
 """
 
 import threading
@@ -18,7 +19,7 @@ from scorer.backends.onnx.batch_buckets import pieces
 
 Tensors = dict[str, NDArray[Any]]
 _CAPTURE = threading.Lock()
-"""Lock that is held while a CUDA graph is captured: a CUDA call by another thread would corrupt the capture."""
+"""Lock that is held while a CUDA graph is captured, because a CUDA call by another thread would corrupt the capture."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class BufferDevice:
 
 
 def has_fixed_shapes(tensors: Iterable[ModelTensor]) -> bool:
-    """Return whether buffers can be bound to these tensors: each is numeric, and only its batch dimension varies."""
+    """Return whether buffers can be bound to these tensors: all are numeric, and only their first dimension varies."""
     return all(
         one.dtype != "string" and len(one.shape) >= 1 and all(isinstance(size, int) and size > 0 for size in one.shape[1:])
         for one in tensors
@@ -52,7 +53,7 @@ class BindableSession:
 
     Attributes:
         inputs: the inputs with a batch dimension; all other dimensions are fixed.
-        outputs: the outputs that are read; all dimensions except the first are fixed.
+        outputs: the outputs that scores need; all dimensions except the first are fixed.
         constants: the inputs that are the same for every batch, by name.
     """
 
@@ -63,7 +64,7 @@ class BindableSession:
 
 
 class BucketBinding:
-    """The buckets of one model, in which batches of any size run. One thread at a time calls it.
+    """The buckets of one model, which run batches of any size. Only one thread at a time may use the buckets.
 
     `sizes` are the sizes of the first buckets, ascending.
     """
@@ -86,20 +87,20 @@ class BucketBinding:
         return tuple(self._buckets)
 
     def add(self, size: int) -> None:
-        """Add a bucket of this size, larger than all existing buckets. Raises ONNX Runtime's error if memory is exhausted."""
+        """Add a bucket. It must be larger than all existing buckets. Raises ONNX Runtime's error if memory is exhausted."""
         if size not in self._buckets:
             self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
 
     def keep(self, sizes: Collection[int]) -> None:
-        """Free all buckets except those of these sizes."""
+        """Free all buckets except the buckets of these sizes."""
         for size in set(self._buckets) - set(sizes):
             self._buckets.pop(size).free()
 
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
         """Compute (B, ...) outputs from (B, ...) inputs, in one or more buckets.
 
-        `watched(options, run)` is called for each bucket. It must call `run`, and may end the run through ONNX Runtime's
-        `options`.
+        `watched(options, run)` is called for each bucket. The function must call `run`, and may end the run early through
+        `options`, the run options of ONNX Runtime.
         """
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
@@ -137,9 +138,9 @@ class _Bucket:
             self._binding.bind_ortvalue_output(name, value)
 
     def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the rows from `start` to before `stop` to the device.
+        """Copy the rows from `start` up to but not including `stop` to the device.
 
-        Copies of row `start` fill the rest of the bucket.
+        The rest of the bucket is filled with copies of row `start`.
         """
         for name, buffer in self._host.items():
             buffer[: stop - start] = tensors[name][start:stop]

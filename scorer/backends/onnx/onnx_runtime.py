@@ -1,9 +1,9 @@
 """The backend that runs models by ONNX Runtime in this process, on the CPU or an NVIDIA GPU.
 
-Each model has one session, and each worker has one inference thread. A missing device is an error at start. Operators that
-TensorRT does not support run on CUDA, and operators that CUDA does not support run on the CPU; there is no other fallback. On
-the CPU a batch is not padded: bound buffers would save 2.5 us per call (measured), which is negligible from 64 events on. On a
-GPU, and with `model.buckets`, batches are padded to buckets.
+Each model has one session, and each worker has one inference thread. If the configured device is missing, the start fails.
+Operators that TensorRT does not support run on CUDA, and operators that CUDA does not support run on the CPU; there is no other
+fallback. Batches are padded to buckets (fixed batch sizes) on a GPU, or if `model.buckets` is set. On the CPU, bound buffers
+would save only 2.5 us per call (measured), which is negligible for 64 or more events.
 """
 
 import logging
@@ -140,10 +140,11 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return the options of TensorRT: the cache of engines and timings, and the batch sizes for which it builds engines.
+        """Return the options of TensorRT: the cache of engines and timings, and the batch sizes that its engines support.
 
-        The cache is separate for each version, GPU, driver and runtime. With a signing policy there is no cache: an engine is
-        an unsigned model, and a replaced engine could not be detected.
+        The cache is separate for each model version, GPU, driver and release of ONNX Runtime. If a signing policy is
+        configured, there is no cache, because a cached engine is an unsigned model, and a replaced engine would not be
+        detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -194,7 +195,7 @@ class OnnxModel:
 
     @property
     def bindable(self) -> bool:
-        """Whether buffers can be bound to the inputs and outputs of the model, so that it can run in buckets."""
+        """Whether buffers can be bound to the inputs and outputs of the model, so that the model can run in buckets."""
         strings = any(one.dtype == "string" for one in self._signature.inputs)
         return not strings and not self._signature.alone and has_fixed_shapes([*self._batched(), *self._read])
 
@@ -204,7 +205,7 @@ class OnnxModel:
         return self._bound.sizes if self._bound else ()
 
     def bind(self, device: BufferDevice, sizes: Sequence[int], seconds: float, *, choose: bool) -> None:
-        """Allocate buckets, measure them, and run all later batches in them.
+        """Allocate buckets and measure their run times. All later batches run in these buckets.
 
         Args:
             device: The device of the buffers.
@@ -263,12 +264,12 @@ class OnnxModel:
         self._bound = self._session = None
 
     def _batched(self) -> list[ModelTensor]:
-        """Return the inputs that have a batch dimension; constant inputs have none."""
+        """Return the inputs that have a batch dimension, that is, all inputs except constant ones."""
         return [ModelTensor(one.tensor, one.dtype, one.full_shape) for one in self._signature.inputs if one.batch]
 
 
 def _check_package(package: Package, device: str, op_domains: Collection[str]) -> str | None:
-    """Make all checks of a package that do not need a loaded model.
+    """Check a package as far as this is possible without loading its model.
 
     Returns:
         The path of the operator library that the model needs; None if it needs none.

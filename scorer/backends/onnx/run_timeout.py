@@ -1,7 +1,7 @@
-"""The time limit of a model's runs in this process: ONNX Runtime ends a run that exceeds the limit between two operators.
+"""The time limit of a model's runs in this process. ONNX Runtime ends a run that exceeds the limit after the current operator.
 
 On the CPU, the limit applies to the CPU time of the running thread, so that a busy machine does not cause failures. An operator
-that never returns cannot be ended; in this case the watchdog ends the process.
+that never returns cannot be ended. In this case the watchdog ends the process.
 """
 
 import threading
@@ -18,24 +18,24 @@ Clock = Callable[[], float]
 
 
 def cpu_time() -> Clock:
-    """Return a clock of the calling thread's CPU time in seconds. Other threads may read it while the calling thread lives."""
+    """Return a clock of the calling thread's CPU time in seconds. Other threads may read the clock while this thread runs."""
     clock = time.pthread_getcpuclockid(threading.get_ident())
     return lambda: time.clock_gettime(clock)
 
 
 def wall_time() -> Clock:
-    """Return a clock of elapsed time in seconds. It suits runs on a GPU, during which the thread waits."""
+    """Return a clock of elapsed time in seconds. Use it for runs on a GPU, because the CPU thread only waits for the GPU."""
     return time.monotonic
 
 
 class RunTimeout:
-    """The time limit of the runs of one model, one run at a time.
+    """The time limit of the runs of one model. Only one run at a time is allowed.
 
     A background thread checks the limit until this object is freed.
 
     Args:
         seconds: the time limit of a run.
-        clock: creates the clock of a run. It is called in the thread of the run when the run starts.
+        clock: creates the clock of a run. This function is called by the thread of the run when the run starts.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], Clock]) -> None:

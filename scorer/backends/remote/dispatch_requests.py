@@ -1,11 +1,11 @@
 """Dispatch of one batch as several parallel requests to healthy servers. The outputs are returned in the order of the batch.
 
-A request changes nothing on a server, so it may be repeated. `load_balancing.py` selects the server and limits the requests in
-flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the server
-answers a known good request directly after the failure. Every other failure is attributed to the servers: the request is
-repeated.
+A request changes nothing on a server, so a request may be repeated. `load_balancing.py` selects the server and limits the
+requests in flight. This module holds the queue and the probes, and interprets errors. An event is marked as failing only if the
+server answers a known good request directly after the failure. Every other failure is attributed to the servers, and the
+request is repeated.
 
-One thread runs a batch. Each probe has its own thread and reports to the queue of that thread.
+One thread runs a batch. Each probe has its own thread, and puts its result into the queue of the thread that runs the batch.
 """
 
 import queue
@@ -26,7 +26,7 @@ from scorer.backends.remote.load_balancing import ConcurrencyLimit, Endpoints
 
 Tensors = dict[str, NDArray[Any]]
 DeclaredTensors = Mapping[str, tuple[str, Sequence[int] | None]]
-"""By tensor name: the dtype (numpy's name, or "string") and the shape. -1 is any length; None is any shape."""
+"""The dtype (numpy's name, or "string") and the shape of each tensor, by name. -1 means any length, None any shape."""
 
 CHUNK_ROWS = 512  # below about 128 rows the cost of a request exceeds the cost of its rows
 CHUNK_BYTES = 2 * 1_024 * 1_024  # within the 4 MB that gRPC servers accept by default
@@ -48,10 +48,11 @@ OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTE
 class RemoteVersion(Protocol):
     """One model version on several servers, which are numbered from 0. `at` is the number of a server.
 
-    The thread that runs a batch calls `send` and `read`; probes call `prepare` from other threads.
+    The thread that runs a batch calls `send` and `read`. Probes call `prepare` from other threads.
 
     Attributes:
-        target: the folder of the version's files on the servers; None if this scorer does not load the version.
+        target: the folder of the version's files on the servers; None if the version is already on the servers, so that this
+            scorer neither loads nor unloads it.
     """
 
     target: Path | None
@@ -66,7 +67,7 @@ class RemoteVersion(Protocol):
         """Unload the version from every server and delete its files. Do nothing if this scorer did not load the version."""
 
     def prepare(self, at: int, seconds: float) -> None:
-        """Load the version on the server `at` if this scorer loads it, and check that it is ready.
+        """Check that the version is ready on the server `at`. If `target` is set, load the version first.
 
         Raises:
             grpc.RpcError: The server does not answer.
@@ -74,7 +75,7 @@ class RemoteVersion(Protocol):
         """
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return the inputs and the outputs that the server `at` declares; both are empty if it declares none.
+        """Return the inputs and the outputs that the server `at` declares. Both are empty if it declares no tensors.
 
         Raises:
             grpc.RpcError: The server does not answer.
@@ -92,7 +93,7 @@ class VersionNotReady(Exception):
 
 @dataclass(slots=True)
 class RequestChunk:
-    """The rows of a batch that one request contains, and how often they have been sent."""
+    """The rows of a batch, from `start` to before `stop`, that one request contains, and how often they have been sent."""
 
     start: int
     stop: int
@@ -120,7 +121,7 @@ class SentRequest:
 
 @dataclass(slots=True, frozen=True)
 class ProbeResult:
-    """The result of a probe of the server `at`: its fault, or None if the server is ready."""
+    """The result of a probe of the server `at`. `fault` is None if the server is ready."""
 
     at: int
     fault: str | None
@@ -133,7 +134,7 @@ class BatchDispatcher:
         remote: the version on the servers.
         addresses: the addresses of the servers.
         deadline: the deadline of a request in seconds.
-        control: one row, for requests that test a server. The first row that was scored replaces it.
+        control: one row for requests that test a server. It is replaced by the first row that a server has scored.
         constants: constant inputs, which are added to every request.
         clock: returns monotonic seconds.
     """
@@ -191,7 +192,7 @@ class BatchDispatcher:
         return ordered[0] if len(ordered) == 1 else {name: np.concatenate([p[name] for p in ordered]) for name in ordered[0]}
 
     def warm(self, at: int, seconds: float) -> None:
-        """Send the control row to the server `at`. Raises grpc.RpcError if the error shows that the server cannot answer."""
+        """Send the control row to the server `at`. Raises grpc.RpcError if the response shows that the server cannot score."""
         try:
             self._send(at, self._control, seconds).result()
         except grpc.RpcError as error:
@@ -260,7 +261,7 @@ class BatchDispatcher:
             self.endpoints.failed(report.at, self._clock(), report.fault)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
-        """Return the outputs of a completed request; None if its chunk must be sent again. Raises InferenceFailed."""
+        """Return the outputs of a completed request; None if its rows must be sent again. Raises InferenceFailed."""
         try:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -272,7 +273,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
-        """Determine the cause of a failed request. Return if the chunk must be sent again; raise InferenceFailed otherwise."""
+        """Determine the cause of a failed request. Return if its rows must be sent again; raise InferenceFailed otherwise."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:
@@ -293,7 +294,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server answers the control row. If it does, a failed request is the cause of its own failure."""
+        """Return whether the server answers the control row. If so, the server was not the cause of a failed request."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -314,7 +315,7 @@ def explain(error: BaseException) -> str:
 
 
 def _chunks(tensors: Tensors, rows: int) -> list[RequestChunk]:
-    """Split rows into chunks of at most CHUNK_ROWS rows and about CHUNK_BYTES bytes; strings count as 64 bytes."""
+    """Split rows into chunks of at most CHUNK_ROWS rows and about CHUNK_BYTES bytes. A string counts as 64 bytes."""
     row_bytes = sum((64 if t.dtype == object else t.itemsize) * (t.size // max(1, rows)) for t in tensors.values())
     size = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)))
     return [RequestChunk(start, min(start + size, rows)) for start in range(0, rows, size)]

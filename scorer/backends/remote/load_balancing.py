@@ -3,8 +3,9 @@
 A server that fails a request is ejected at once. A server that misses deadlines is ejected after several misses in a row. An
 ejected server gets no requests. It is probed after a growing backoff, and readmitted after a successful probe.
 
-A server is most efficient if it is busy and has no queue, so the limit follows additive increase, multiplicative decrease. The
-limit grows by one after a full window of timely responses. It halves at a missed deadline, once for all requests in flight.
+A server is most efficient if it is busy but has no queue. Therefore the limit follows additive increase, multiplicative
+decrease: it grows by one after a full window of timely responses, and is halved if a request misses its deadline. Several
+requests that were in flight at the same time halve the limit only once.
 """
 
 from collections.abc import Iterable
@@ -65,7 +66,7 @@ class Endpoints:
     def succeeded(self, at: int) -> None:
         """Record that a server answered a request or a probe.
 
-        An error response that is caused by the request's content also counts as an answer.
+        An error response also counts as an answer if the content of the request caused the error.
         """
         one = self.all[at]
         one.open = False
@@ -103,7 +104,7 @@ class ConcurrencyLimit:
     decreased_at: float = float("-inf")
 
     def room(self, in_flight: int) -> bool:
-        """Return whether the limit allows another request beside the `in_flight` ones."""
+        """Return whether the limit allows another request while `in_flight` requests are in flight."""
         return in_flight < int(self.limit)
 
     def record_response(self, in_flight: int) -> None:

@@ -1,7 +1,7 @@
-"""The location of a version on model servers: its name on the server, and its files in the folder from which servers load.
+"""The location of a version on model servers: its name on the servers, and its files in the folder that servers load from.
 
 The optional `remote.json` of a package names a model that is already on the servers, or overrides the default names. If the
-package contains files for a server (`saved_model/`, `repository/`), the scorer writes them to the servers' folder.
+package contains files for a server (`saved_model/`, `repository/`), the scorer writes them to this folder.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ class RemoteModelName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names of a version on the servers: the content of `remote.json`.
 
     Attributes:
-        model: the name of the model on the server; empty for the name of the package.
+        model: the name of the model on the server; if empty, the name of the package is used.
         version: the version on the server, an integer for TensorFlow Serving.
         label: the label of a version on the server, in place of `version`.
         signature: the name of the SavedModel's signature to call.
@@ -59,7 +59,7 @@ def fingerprint(package: Package) -> str:
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder atomically. Do nothing if the target exists, because it then has the same content. Raises ModelRefused."""
+    """Copy a folder atomically. An existing target has the same content and is left unchanged. Raises ModelRefused."""
     if target.is_dir():
         return
     part = target.parent / f".{target.name}.{os.getpid()}.part"

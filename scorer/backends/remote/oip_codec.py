@@ -35,7 +35,7 @@ def describe(tensor: NDArray[Any]) -> str:
 
 
 def pack(tensor: NDArray[Any]) -> bytes:
-    """Encode an array in row-major order, little-endian. Each string is preceded by its length in 4 bytes."""
+    """Encode an array in row-major order, little-endian. The length of each string, in 4 bytes, precedes the string."""
     if tensor.dtype != object:
         return tensor.tobytes()
     values = (str(value).encode() for value in tensor.ravel().tolist())
@@ -50,7 +50,7 @@ def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
         raw: the tensor's entry in the raw contents; None if the values are in the tensor's typed contents.
 
     Raises:
-        ValueError: The content does not match the shape or the datatype (also UnicodeDecodeError).
+        ValueError: The content does not match the shape or the datatype, or a string is not UTF-8.
     """
     shape = list(tensor.shape)
     if tensor.datatype == "BYTES":

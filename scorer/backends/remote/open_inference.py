@@ -1,8 +1,9 @@
 """The backend for servers of the Open Inference Protocol (KServe v2) over gRPC: MLServer, Triton and others.
 
-Tensors are sent as raw bytes. These servers load and unload models, not versions. So a version with files (`repository/`: the
-content of the model's folder in the server's repository) is a model of its own on the server, `<name>-<fingerprint>`. A package
-with only `remote.json` uses a model that is already on the servers.
+Tensors are sent as raw bytes. These servers load and unload models, not versions. Therefore a version with files becomes a
+separate model on the server, named `<name>-<fingerprint>`. The files are in the package's folder `repository/`, which has the
+content of the model's folder in the server's repository. A package with only `remote.json` uses a model that is already on the
+servers.
 """
 
 import shutil
@@ -88,7 +89,7 @@ class _OipVersion:
             raise VersionNotReady(f"the model {self._model} is loaded, but not ready")
 
     def stated(self, at: int) -> tuple[DeclaredTensors, DeclaredTensors]:
-        """Return the inputs and the outputs that the server declares; empty if it declares none. Raises grpc.RpcError."""
+        """Return the inputs and outputs that the server declares. Both are empty if it declares none. Raises grpc.RpcError."""
         reply = self._calls[at].metadata(M["ModelRequest"](name=self._model, version=self._version), timeout=STATUS_SECONDS)
         return _stated(reply.inputs), _stated(reply.outputs)
 
@@ -100,7 +101,7 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Return whether the model is ready. If the model is unknown, some servers answer false and others return an error."""
+        """Return whether the model is ready. For an unknown model, some servers answer false, and others return an error."""
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

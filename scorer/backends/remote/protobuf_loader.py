@@ -1,6 +1,6 @@
-"""Loading of the Protobuf messages of model servers from the descriptor sets (`.binpb`) beside each `.proto` file.
+"""Loading of the Protobuf messages of model servers from the descriptor set (`.binpb`) beside each `.proto` file.
 
-The messages are in a descriptor pool of their own. So their names do not conflict with TensorFlow's if a process imports both.
+The messages are in a separate descriptor pool, so that their names do not conflict with the names of an imported TensorFlow.
 """
 
 from importlib.resources import files

@@ -1,6 +1,6 @@
 """The common part of the backends for model servers.
 
-It has the channels to the servers, loads a version on every server, and provides the open model.
+This module opens the channels to the servers, loads a version on every server, and provides the open model.
 """
 
 import logging
@@ -51,7 +51,7 @@ OPTIONS = (
 
 
 def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
-    """Call `unload` for each server. If a server fails, log the error and continue: that server keeps the version."""
+    """Call `unload` for each server. If a server fails, log the error and continue; this server keeps the version."""
     for server in servers:
         try:
             unload(server)
@@ -77,8 +77,8 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
 class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
-    If a package contains files for a server (in the folder FILES), this process writes them to the servers' folder, and loads
-    and unloads the version. Any other package names a version that is already on the servers.
+    If a package contains files for a server (in the folder FILES), this process writes them to the folder that the servers load
+    from, and loads and unloads the version. A package without such files names a version that is already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -120,7 +120,7 @@ class RemoteBackend(ABC):
 
     @abstractmethod
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> RemoteVersion:
-        """Return the version on the servers of `self._channels`.
+        """Create the object that calls a version on the servers of `self._channels`.
 
         Args:
             package: the package of the version.
@@ -134,7 +134,7 @@ class RemoteBackend(ABC):
 
 
 def select_outputs(tensors: Tensors, outputs: Sequence[str]) -> Tensors:
-    """Return only the outputs of these names. Raises InferenceFailed if one is missing."""
+    """Return only the outputs with these names. Raises InferenceFailed if an output is missing."""
     if missing := [name for name in outputs if name not in tensors]:
         raise InferenceFailed(f"the reply lacks the output {missing[0]!r}; it has {sorted(tensors)}")
     return {name: tensors[name] for name in outputs}
@@ -164,18 +164,18 @@ class RemoteModel:
         return self.flight.run(self._assembler.batch_tensors(tensors))
 
     def close(self) -> None:
-        """Unload the version from the servers if this process loaded it. A server that does not answer keeps the version."""
+        """Unload the version if this process loaded it on the servers. A server that does not answer keeps the version."""
         self.flight.remote.unload()
 
 
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
-    """Wait until the version is ready on each server, matches the signature there, and has scored one row.
+    """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    If at least one server is ready, unavailable servers are not waited for: they are ejected, and probes readmit them later.
+    As soon as one server is ready, there is no wait for unavailable servers. They are ejected, and probes readmit them later.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
-        ModelRefused: A server cannot load the version, or does not match the signature.
+        ModelRefused: A server cannot load the version, or the tensors on a server do not match the signature.
     """
     try:
         missing = _open_until(flight, time.monotonic() + load_seconds, signature)
@@ -193,7 +193,7 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
     """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number.
 
-    Servers that are loading are waited for. Unavailable servers are waited for only until one server is ready.
+    The function waits for servers that are loading. It waits for unavailable servers only until one server is ready.
     """
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
@@ -216,9 +216,9 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 
 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
-    """Check that the tensors that a server declares match the signature. A server that declares none is accepted.
+    """Check that the tensors that a server declares match the signature. A server that declares no tensors is accepted.
 
-    Raises ModelRefused, which names the tensor and both sides of the mismatch.
+    Raises ModelRefused, which names the tensor and describes the mismatch.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):

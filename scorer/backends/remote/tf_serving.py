@@ -1,9 +1,9 @@
-"""The backend for TensorFlow Serving over gRPC: PredictRequest with tensor_content, versions in the server's model folder.
+"""The backend for TensorFlow Serving over gRPC. Tensors are sent in `tensor_content` of a PredictRequest.
 
 The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-To load a version, a scorer replaces the server's configuration by the list of versions (`specific`) of this model: the loaded
-ones and the new one. Therefore a server that loads from the folder of a scorer must serve no other models. A package with only
-`remote.json` uses a version or a label on shared servers, and the scorer loads and unloads nothing.
+To load a version, a scorer replaces the configuration of the server. The new configuration lists the loaded versions of this
+model and the new version (`specific`). Therefore a server that loads from the folder of a scorer must serve no other models. A
+package with only `remote.json` uses a version or a label on shared servers, and the scorer loads and unloads nothing.
 """
 
 import shutil
@@ -115,13 +115,13 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version from one server, unless it is the server's only version: a server must serve at least one."""
+        """Unload the version from one server. The server keeps its only version, because it must serve at least one."""
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)
 
     def _states(self, at: int, seconds: float) -> dict[int, tuple[int, str]]:
-        """Return the state and the error message of each version of the model; empty if the server does not know the model."""
+        """Return state and error message of each version of the model; an empty dict if the server does not know the model."""
         spec = M["ModelSpec"](name=self._spec.name)
         try:
             reply = self._calls[at].status(M["GetModelStatusRequest"](model_spec=spec), timeout=seconds)
