@@ -1,6 +1,6 @@
 """The broker connections of one worker: the checks before its start, its Kafka clients, and the objects that use the clients.
 
-This module depends on the settings and on `publisher.kafka`. The order of the start-up is decided in `worker_main.py`.
+This module depends on the settings and on `publisher.kafka`. `worker_main.py` determines the order of the start-up.
 """
 
 import threading
@@ -36,12 +36,11 @@ from scorer.worker.encode import Target
 
 
 class BrokerConnections:
-    """Opens the connections of one worker to its Kafka cluster. The caller closes the object that a method returns.
+    """Opens the connections of one worker to its Kafka cluster. The caller must close the objects that the methods return.
 
     Args:
         settings: the settings of the worker.
-        waiter: waits while brokers are unavailable. If the consumer reports that all connections are lost, the background probe
-            of the waiter is started.
+        waiter: waits while brokers are unavailable. Its background probe is started if the consumer has lost all connections.
         skipped: counts unreadable records.
     """
 
@@ -52,15 +51,18 @@ class BrokerConnections:
         self._errors = kafka.ErrorWatch()
 
     def check_start(self, stopping: threading.Event) -> StartCheck:
-        """Check topics, access rights and replica before the start. Raises Fatal if a check fails or no broker answers."""
+        """Check topics, access rights, and whether another process uses the same replica name. Raises Fatal if a check fails.
+
+        Fatal is also raised if no broker answers.
+        """
         return preflight.check_start(self._settings, stopping)
 
     def check_rights(self) -> None:
-        """Raise NotAllowed with the missing access rights, if the broker reports a missing right."""
+        """Raise NotAllowed if the broker reports a missing access right. The error names the missing rights."""
         preflight.check_rights(self._settings)
 
     def raise_fatal_error(self) -> None:
-        """Raise Fatal if the consumer has reported a fatal error, from which the client cannot recover."""
+        """Raise Fatal if the consumer has reported an error from which the client cannot recover."""
         if self._errors.fatal is not None:
             raise refused(self._settings.kafka, self._errors.fatal)
 
@@ -73,11 +75,11 @@ class BrokerConnections:
         return foreign_members.query_members(self._settings)
 
     def open_commits(self) -> GroupCommits:
-        """Return the object that commits offsets, with a new consumer. The consumer joins the group when it is subscribed."""
+        """Return an object that commits offsets with a new consumer. The consumer joins the group when it is subscribed."""
         return GroupCommits(self._open_consumer)
 
     def open_session(self, commits: GroupCommits, batch_bytes: int) -> Session:
-        """Return the session for the configured delivery guarantee. `batch_bytes` limits a record batch of its producers."""
+        """Return the session for the configured delivery guarantee. `batch_bytes` is the limit of a producer's record batch."""
         settings = self._settings
         timeout_seconds = settings.kafka.transaction_timeout_ms / 1_000
         if settings.delivery == "at-least-once":
@@ -121,11 +123,11 @@ class BrokerConnections:
         )
 
     def listen_for_moves(self, on_move: Callable[[], None]) -> ChannelMoveListener:
-        """Return a listener that calls `on_move` for each notice of a move of the followed channel."""
+        """Return a listener that calls `on_move` for each notice that the followed channel has moved."""
         return ChannelMoveListener(self._settings, on_move, skipped=self._skipped)
 
     def guard_replica(self, dead_members: Set[str]) -> ReplicaGuard:
-        """Start the guard of the worker's replica. `dead_members` are dead members of the group with the worker's client id."""
+        """Start the guard that checks whether another process uses the worker's replica name; see `guard_replica`."""
         return guard_replica(self._settings, dead_members)
 
     def open_status_producer(self) -> Producer:
@@ -137,7 +139,7 @@ class BrokerConnections:
         return kafka.consumer(settings.kafka, settings.owner, settings.name, self._on_client_error, on_commit, plugin())
 
     def _on_client_error(self, error: KafkaError) -> None:
-        """Record an error of the consumer; start the broker probe if the consumer has lost all connections."""
+        """Record an error of the consumer. If the consumer has lost all connections, start the broker probe."""
         self._errors(error)
         if error in NO_CONNECTION:
             self._waiter.start_probe()

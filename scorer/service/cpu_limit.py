@@ -30,7 +30,7 @@ def _quotas(root: Path) -> Iterator[float]:
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
     """Yield the folder of the control group `path`, then its parent folders, up to the mount point.
 
-    In a container only the mount point itself may exist.
+    In a container, often only the mount point itself exists.
     """
     parts = [part for part in path.split("/") if part not in ("", "..")]
     for depth in range(len(parts), -1, -1):
@@ -38,9 +38,9 @@ def _upwards(mount: Path, path: str) -> Iterator[Path]:
 
 
 def _quota(quota: str, period: str) -> Iterator[float]:
-    """Yield the quota in cores; yield nothing if `quota` is not a number of microseconds (`max`, -1 or empty): no limit.
+    """Yield the quota in cores. Yield nothing if there is no limit, that is, if `quota` is `max`, -1 or empty.
 
-    `period` is in microseconds too.
+    `quota` and `period` are in microseconds.
     """
     if quota.strip().isdigit() and period.strip().isdigit():
         yield int(quota) / int(period)

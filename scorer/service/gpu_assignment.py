@@ -1,6 +1,6 @@
 """Assign the GPUs of this machine to the workers of `scorer run`.
 
-CUDA_VISIBLE_DEVICES makes one GPU visible to each worker. The libraries of the worker then need no device number, and the
+CUDA_VISIBLE_DEVICES makes one GPU visible to each worker. Therefore the worker's libraries need no device number, and the
 worker uses no memory of other GPUs. A child process queries the driver, because a process that has initialised CUDA must not
 fork workers.
 """
@@ -25,8 +25,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return one value of CUDA_VISIBLE_DEVICES for each GPU that workers may use.
 
-    The list is empty if the model runs on the CPU, or if the GPUs cannot be counted. In the second case a worker
-    reports the fault.
+    The list is empty if the model runs on the CPU, or if the GPUs cannot be counted. In the second case each worker reports the
+    fault when it starts.
 
     Raises:
         Fatal: `model.devices` names a GPU that is not visible.
@@ -38,7 +38,7 @@ def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.en
 
 
 def select_devices(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
-    """Return the names of the selected GPUs: their entries in `visible`, or their numbers if `visible` is None or empty.
+    """Return the selected GPUs as entries of `visible`; if `visible` is None or empty, return their numbers.
 
     Args:
         devices: the numbers of the selected GPUs, counted from 0 among the visible GPUs, or "all".

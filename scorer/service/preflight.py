@@ -1,6 +1,6 @@
-"""Checks before a worker joins its group: the topics exist and fit, no access right is missing, and the replica is free.
+"""Checks before a worker joins its group: the topics exist and fit, no access right is missing, and the replica name is free.
 
-A replica is free if no live process runs with the same group and replica, which together are the client id. This module depends
+A replica name is free if no live process uses the same client id, which consists of group and replica name. This module depends
 on the brokers and the settings, and creates no topic.
 """
 
@@ -40,7 +40,7 @@ class StartCheck:
     Attributes:
         output: the topic of scores.
         dead_letter: the topic of dead letters.
-        dead_members: the ids of dead members with our client id that the group has not expired yet.
+        dead_members: the ids of group members with this worker's client id that are dead, but not expired yet.
     """
 
     output: Target
@@ -49,10 +49,11 @@ class StartCheck:
 
 
 def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
-    """Check that a worker may start; return its output topics, and the dead members of its replica.
+    """Check that a worker may start. Return its output topics, and the dead group members with its client id.
 
     Raises:
-        Fatal: A topic is missing or unfit, an access right is missing, a live process has the replica, or no broker answers.
+        Fatal: A topic is missing or unfit, an access right is missing, another live process uses the same client id, or no
+            broker answers.
     """
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     output, dead_letter = _describe_targets(settings, admin)
@@ -61,9 +62,9 @@ def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
 
 
 def check_rights(settings: Settings) -> None:
-    """Raise NotAllowed with the missing access rights, if the broker reports a missing right.
+    """Raise NotAllowed if the broker reports a missing access right. The error names the missing rights.
 
-    A worker that cannot continue calls this function to find the cause. Other errors are only logged.
+    A worker that cannot continue calls this function to find the cause. All other errors are only logged.
     """
     try:
         admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
@@ -109,15 +110,15 @@ def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic])
 
 
 def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
-    """Return whether the member of the group with our client id is a live process; None if that is not known yet.
+    """Return whether the group member with this worker's client id is another live process; None if not known yet.
 
     Only a lasting membership proves that the process is alive, because the group expires a dead member within `expiry` seconds.
-    A status record proves nothing, because other principals can forge it. If there is no status record for SILENT_SECONDS, the
-    process is dead, even if a busy group has not expired its member yet.
+    A status record does not prove it, because other principals can forge one. If no status record arrives for SILENT_SECONDS,
+    the process is dead, even if a busy group has not expired the member yet.
 
     Args:
-        waited: the seconds since the check began, during which the group has had the member.
-        silent: the seconds since the last status record of our replica, or since the check began.
+        waited: the seconds since the check began. The member has been in the group during all this time.
+        silent: the seconds since the last status record with this worker's client id, or since the check began.
         unreadable: whether the status topic cannot be read.
         expiry: the seconds after which the group has expired a dead member.
     """
@@ -132,23 +133,23 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 
 
 class _Heartbeats:
-    """Tracks, in `at`, when the last status record of a running process with our replica arrived (monotonic seconds)."""
+    """Tracks the status records with this worker's client id. `at` is the last arrival of one, in monotonic seconds."""
 
     def __init__(self, now: float) -> None:
         self.at = now
 
     def add(self, message: Message) -> None:
-        """Record the time of arrival, if the record reports a running process."""
+        """Record the time of arrival if the status record in `message` reports a running process."""
         status = parse(message.value())
         if status is not None and status.state == "running":
             self.at = time.monotonic()
 
 
 def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
-    """Wait until it is known whether a live process has our replica; return the dead members with our client id.
+    """Wait until it is known whether another live process uses this worker's client id; return the dead members that use it.
 
     Raises:
-        Fatal: A live process has the replica.
+        Fatal: Another live process uses the client id.
     """
     if not _members_of_replica(settings, admin):
         return frozenset()
@@ -168,7 +169,7 @@ def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threadin
 
 
 def _members_of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
-    """Return the ids of the group's members with our client id; empty if the coordinator does not answer."""
+    """Return the ids of the group members with this worker's client id; an empty set if the coordinator does not answer."""
     try:
         return groups.member_ids(admin, settings.name, settings.owner)
     except KafkaException as error:

@@ -1,7 +1,7 @@
-"""Detect another process with the same replica, from the members of the consumer group alone.
+"""Detect another process that uses the same replica name, from the members of the consumer group alone.
 
-Status records are not used: every principal with Write on the status topic can forge them. A forged member with our client id
-would need Read on the group, and heartbeats that keep its membership.
+Status records are not used, because every principal with the right Write on the status topic can forge them. To forge a group
+member with this worker's client id, a principal would need the right Read on the group, and would have to send heartbeats.
 """
 
 import logging
@@ -26,17 +26,17 @@ FROZEN_SECONDS = 2.0  # a thread that wakes later than planned by this time was 
 
 
 class ReplicaClaim:
-    """Decides whether one process holds its replica or must end. Pure: times are monotonic seconds, members are member ids.
+    """Decides whether one process may use its replica name or must end. Pure; times are in monotonic seconds.
 
-    A process holds its replica once a query finds no other member with that replica. Processes that join later must end. If
-    several processes join at the same time, a process ends if it still finds another member after `settle_seconds` and
-    has the greater member id. By that time the group would have expired the other member if it were dead. A process with the
-    smaller member id ends after twice that time, because the other process must then have joined earlier. All processes decide
+    A process holds its replica name once a query of the group finds no other member with that name. Processes that join later
+    must end. Several processes may join at the same time. A process then ends if it still finds another member with a smaller
+    member id after `settle_seconds`, because the group would have expired a dead member by that time. If the other member id is
+    greater, the process ends after twice that time, because the other process then holds the name. All processes decide
     consistently, without messages and without comparing clocks.
 
     Args:
-        settle_seconds: the time after which the group has expired a dead member.
-        dead: ids of members that were known to be dead at the start, although the group had not expired them.
+        settle_seconds: the time after which the group has certainly expired a dead member.
+        dead: the ids of members that were known to be dead at the start, although the group had not expired them.
     """
 
     def __init__(self, settle_seconds: float, dead: Set[str] = frozenset()) -> None:
@@ -47,19 +47,19 @@ class ReplicaClaim:
         self._first_seen: dict[str, float] = {}
 
     def holds(self, own: str) -> bool:
-        """Return whether this process, as the member with the id `own`, holds the replica."""
+        """Return whether this process, as the member with the id `own`, holds the replica name."""
         return bool(own) and own == self._holder
 
     def release(self) -> None:
-        """Stop holding the replica, after this process was suspended: another process may have taken the replica over."""
+        """Stop holding the replica name. Call this method if this process was suspended, and another may hold the name now."""
         self._holder = ""
 
     def lost(self, own: str, members: Set[str], now: float) -> bool:
-        """Evaluate a query of the group; return whether the replica belongs to another process, so that this process must end.
+        """Evaluate a query of the group. Return whether another process holds the replica name, so that this one must end.
 
         Args:
             own: the member id of this process.
-            members: the ids of all members of the group with this replica, including this process.
+            members: the ids of all group members with this replica name, including this process.
             now: the time of the query.
         """
         self._own.add(own)
@@ -80,18 +80,18 @@ class ReplicaClaim:
 
 
 class ReplicaGuard:
-    """Checks in a background thread whether this process may keep its replica, until `close`.
+    """Checks in a background thread whether another process uses the replica name of this process, until `close`.
 
-    The group is queried only until this process holds the replica.
+    The group is queried only until this process holds the name (see `ReplicaClaim`).
 
     Args:
-        claim: the claim of this process.
-        members: returns the ids of the group's members with this replica. Raises KafkaException.
+        claim: decides whether this process holds the name.
+        members: returns the ids of the group members with this replica name. Raises KafkaException.
         check_seconds: the time between queries.
 
     Attributes:
-        member: the member id of this process; "" if it is not a member. The thread that owns the consumer updates it.
-        lost: whether the replica belongs to another process, so that this process must end.
+        member: the member id of this process; "" if it is not a member. The thread that owns the consumer sets this attribute.
+        lost: whether another process holds the replica name, so that this process must end.
     """
 
     def __init__(self, claim: ReplicaClaim, members: Callable[[], Set[str]], check_seconds: float = CHECK_SECONDS) -> None:
@@ -105,7 +105,7 @@ class ReplicaGuard:
         self._thread.start()
 
     def close(self) -> None:
-        """End the background thread. A query that is in progress is abandoned after ABANDON_SECONDS."""
+        """End the background thread. Wait for a query that is in progress for at most ABANDON_SECONDS."""
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
 
@@ -142,7 +142,10 @@ def expiry_seconds(settings: Settings) -> float:
 
 
 def guard_replica(settings: Settings, dead: Set[str]) -> ReplicaGuard:
-    """Start the guard of one worker's replica, of which the members `dead` are dead. Each query opens a separate client."""
+    """Start the guard that checks whether another process uses the replica name of this worker.
+
+    `dead` are the ids of group members that are already known to be dead. Each query of the group opens a separate client.
+    """
 
     def members() -> Set[str]:
         return groups.member_ids(kafka.admin(settings.kafka, settings.owner), settings.name, settings.owner)

@@ -26,8 +26,8 @@ class StatusReporter:
     Args:
         producer: the producer of the records.
         topic: the status topic.
-        current: returns the status for a `state`, `running` or `stopped`.
-        is_replaced: returns whether another process has the same replica.
+        current: returns the current status. Its argument is the state to report, `running` or `stopped`.
+        is_replaced: returns whether another process has taken over the replica name of this worker.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class StatusReporter:
         self._next = float("inf")
 
     def tick(self, now: float) -> None:
-        """Write a record if the status has changed or HEARTBEAT_SECONDS have passed. The worker calls this every second.
+        """Write a record if the status has changed or HEARTBEAT_SECONDS have passed. Call this method about once a second.
 
         Args:
             now: the time in monotonic seconds.
@@ -57,7 +57,10 @@ class StatusReporter:
         self._send(status)
 
     def close(self) -> None:
-        """Write the record that this scorer has stopped, unless another process has its replica and thus the same key."""
+        """Write the record that this worker has stopped.
+
+        Write no record if another process has taken over the replica name, because it writes records with the same key.
+        """
         if not self._is_replaced():
             self._send(self._current("stopped"))
             self._producer.flush(2)
@@ -83,7 +86,10 @@ def status_reporter(
     versions: VersionManager,
     is_replaced: Callable[[], bool],
 ) -> StatusReporter:
-    """Create the writer of a worker's status records. `is_replaced()` returns whether another process has the replica."""
+    """Create the writer of a worker's status records.
+
+    `is_replaced()` returns whether another process has taken over the replica name of this worker.
+    """
     started_ms = now_ms()
     instance = uuid.uuid4().hex
 

@@ -1,4 +1,4 @@
-"""The restart policy of workers: pure decisions with `now` in monotonic seconds."""
+"""The restart policy of workers. Pure; `now` is in monotonic seconds."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ LASTING = (2, 3)  # exit codes of errors that recur at the next start: a wrong c
 
 
 class RestartPolicy:
-    """Decides when a worker is restarted, from the time that it has served and its number of consecutive failures."""
+    """Decides when a worker is restarted, from how long the worker has served and how often it failed in a row."""
 
     def __init__(self) -> None:
         self._serving: dict[int, float] = {}
@@ -17,21 +17,21 @@ class RestartPolicy:
         self._has_served = False
 
     def serving(self, worker: int, now: float) -> None:
-        """Record that the worker has completed its start-up and scores since `now`."""
+        """Record that the worker completed its start-up at `now`, and scores."""
         self._serving[worker] = now
         self._has_served = True
 
     def ended(self, worker: int, code: int, now: float) -> float | None:
         """Return the time at which to restart a worker that ended; None if all workers must end.
 
-        As long as no worker has served, the end of any worker ends all workers, as with a single process. After that, workers
-        are restarted with growing delays. An error that recurs at the next start (LASTING) ends all workers only if no other
-        worker serves: a policy file that was damaged meanwhile, for example, does not affect running workers.
+        Until a worker has served, the end of one worker ends all workers, as with a single process. Afterwards, workers are
+        restarted with growing delays. An error that recurs at the next start (LASTING) ends all workers only if no other worker
+        serves. For example, a policy file that was damaged in the meantime does not end the workers that serve.
 
         Args:
             worker: the number of the worker.
-            code: its exit code, or the negated signal that killed it.
-            now: the time of its end.
+            code: the exit code of the worker, or the negated number of the signal that killed it.
+            now: the time at which the worker ended.
         """
         since = self._serving.pop(worker, now)
         if not self._has_served or (code in LASTING and not self._serving):

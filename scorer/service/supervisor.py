@@ -1,10 +1,10 @@
-"""The parent process of `scorer run`: it starts and restarts the workers of one consumer group.
+"""The parent process of `scorer run`, which starts and restarts the workers of one consumer group.
 
-The supervisor scores nothing and has no Kafka client. If there are several workers, worker k (from 0) has the replica
+The supervisor scores no events and has no Kafka client. If there are several workers, worker k (from 0) has the replica name
 `<replica>-k`, and listens on the port of `http.listen` plus k. Workers are forked while this process has a single thread, and
 share the imported modules. Each worker holds the reading end of a pipe, and only the supervisor holds the writing end. When the
-supervisor ends, also by SIGKILL, the pipe is closed and every worker sends itself SIGTERM. The exit code of a worker decides
-whether its events in flight become suspects (`in_flight_journal.py`).
+supervisor ends, also by SIGKILL, the pipe is closed and every worker sends itself SIGTERM. The exit code of a worker determines
+whether the events that it was scoring are treated as possible causes of its death (`in_flight_journal.py`).
 """
 
 import contextlib
@@ -40,21 +40,24 @@ from scorer.settings import Settings
 log = logging.getLogger(__name__)
 
 BY_LIBRARY = 1
-"""The code of exit(EXIT_FAILURE) in C, which image decoders call.
+"""The exit code of a process in which a C library, such as an image decoder, calls exit(EXIT_FAILURE).
 
 A worker's own errors have other exit codes, or end the worker while no event is in flight.
 """
 GRACE_SECONDS = 5.0
-"""The time of a worker to end after SIGTERM, in addition to twice the transaction timeout.
+"""The time that a worker has to end after SIGTERM, in addition to twice the transaction timeout.
 
-It is longer than DRAIN_SECONDS of `worker_main.py` and the check interval of the watchdog, so that a hanging worker ends itself
-before it is killed.
+This time is longer than DRAIN_SECONDS of `worker_main.py` plus the check interval of the watchdog. A worker that hangs
+therefore ends itself before the supervisor kills it.
 """
 
 EXIT_SECONDS = 1.0  # after the shutdown of a worker, for threads and child processes that Python waits for at its exit
 
 Work = Callable[..., None]
-"""`work(settings, on_serving=..., journal=...)` scores until SIGTERM or SIGINT. It calls `on_serving(address)` when ready."""
+"""A function `work(settings, on_serving=..., journal=...)` that scores events until SIGTERM or SIGINT.
+
+The function calls `on_serving(address)`, with the address of its HTTP server, when it is ready.
+"""
 
 
 def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequence[str] = ()) -> None:
@@ -65,7 +68,7 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
         workers: the number of processes.
         work: the function that each process runs; see `Work`.
         log_level: the level of the workers' logs.
-        gpus: the values of CUDA_VISIBLE_DEVICES that are assigned to the workers in turn; empty if workers use no GPU.
+        gpus: values of CUDA_VISIBLE_DEVICES, which the workers get in turn; empty if the workers use no GPU.
 
     Raises:
         Fatal: A worker ended with an error and is not restarted, or did not end in time.
@@ -81,9 +84,9 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
 
 
 def worker_settings(settings: Settings, number: int) -> Settings:
-    """Return the settings of worker `number`, counted from 0: with its own replica and port.
+    """Return the settings of worker `number`, counted from 0, with its own replica name and port.
 
-    Raises SettingsError if the replica or the port is invalid.
+    Raises SettingsError if the replica name or the port is invalid.
     """
     host, _, port = settings.http.listen.rpartition(":")
     listen = f"{host}:{int(port) + number if int(port) else 0}"
@@ -100,7 +103,7 @@ def worker_settings(settings: Settings, number: int) -> Settings:
 
 
 class _Wakeup:
-    """A socket that becomes readable when SIGTERM or SIGINT arrives, to wait for signals and workers in one call."""
+    """A socket that becomes readable when SIGTERM or SIGINT arrives, so that one call can wait for signals and workers."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -120,10 +123,10 @@ class _Wakeup:
 
 
 class _WorkerProcess:
-    """One worker as seen by the supervisor: its current process, the messages of the process, and its journal.
+    """The supervisor's state of one worker: its current process, the messages of the process, and its in-flight journal.
 
     Attributes:
-        error: the error that the process reported before it ended; None if it reported none.
+        error: the error that the process reported before it ended; None if the process reported no error.
         restart_at: the time of the next start in monotonic seconds; None while the process runs.
     """
 
@@ -164,7 +167,7 @@ class _WorkerProcess:
         return [self._process.sentinel, *([self._messages] if self._messages else [])]
 
     def read_messages(self) -> bool:
-        """Read the available messages of the process; return whether one of them reports that the process serves."""
+        """Read the available messages of the process. Return whether one of them reports that the process is ready."""
         served = False
         try:
             while self._messages and self._messages.poll():
@@ -179,7 +182,7 @@ class _WorkerProcess:
         return served
 
     def exit_code(self, wait_seconds: float = 0.0) -> int | None:
-        """Wait up to `wait_seconds` for the end; return the exit code or the negated signal, None if the process still runs."""
+        """Return the exit code or the negated signal of the process; None if it still runs after `wait_seconds`."""
         self._process.join(wait_seconds)
         code: int | None = self._process.exitcode
         return code
@@ -187,8 +190,8 @@ class _WorkerProcess:
     def update_journal(self, code: int) -> None:
         """Clear the journal after the end of the process, unless the process died.
 
-        A death is the end by a signal, a hang, a broken model, or an exit by a library. The journal then keeps the events in
-        flight as suspects.
+        A death is an end by a signal, a hang, a broken model, or an exit by a library. After a death, the journal keeps the
+        events that were in flight, because they may have caused the death.
         """
         if code >= 0 and code not in (BROKEN, BY_LIBRARY):
             self.journal.clear()
@@ -199,7 +202,7 @@ class _WorkerProcess:
             os.kill(self._process.pid, number)
 
     def print_stacks(self, seconds: float) -> None:
-        """Make the process print the stacks of its threads to stderr, and give it `seconds` for that."""
+        """Make the process print the stacks of its threads to stderr, and wait up to `seconds`."""
         if self.exit_code() is None:
             stack_dump.request(self._process.pid)
             self.exit_code(seconds)
@@ -209,7 +212,7 @@ class _WorkerProcess:
         return int(self._process.pid)
 
     def failure(self, code: int) -> Fatal:
-        """Return the error for the command: the error that the process reported, or else a description of its exit code."""
+        """Return the error with which `scorer run` ends: the error that the process reported, else one for its exit code."""
         if self.error:
             return self.error
         return Fatal(f"worker {self.number} {describe_end(code)}", "see its log lines above", code if code > 0 else 128 - code)
@@ -254,7 +257,7 @@ class _Supervisor:
         connection.wait([self._wakeup.reader, *watched], timeout)
 
     def _handle_changes(self) -> Fatal | None:
-        """Handle messages and ends of workers, and schedule restarts; return an error if all workers must end."""
+        """Handle messages and ends of workers, and schedule restarts. Return an error if all workers must end, else None."""
         for worker in self._running():
             now = time.monotonic()
             code = worker.exit_code()
@@ -271,9 +274,9 @@ class _Supervisor:
         return None
 
     def _stop(self) -> Fatal | None:
-        """Send SIGTERM to all workers, and kill those that do not end in time; return the first failure, None without one.
+        """Send SIGTERM to all workers, and kill the workers that do not end in time. Return the first failure or None.
 
-        A worker that is killed prints its stacks first. All of them together have PRINT_SECONDS for that.
+        Before a worker is killed, it prints its stacks. All killed workers together have PRINT_SECONDS to print.
         """
         running = self._running()
         for worker in running:
@@ -338,7 +341,7 @@ def _run_child(
     journal: InFlightJournal,
     gpu: str | None,
 ) -> None:
-    """Run `work` in the forked process, and send an error of it to the supervisor before the process ends."""
+    """Run `work` in the forked process. If it raises an error, send the error to the supervisor before the process ends."""
     if gpu is not None:
         os.environ[gpu_assignment.VISIBLE] = gpu  # before anything in this process, or a child of it, initialises CUDA
     signal.set_wakeup_fd(-1)
@@ -364,7 +367,7 @@ def _run_child(
 def _limit_exit(code: int) -> None:
     """End this process with `code` if it has not ended EXIT_SECONDS after its work.
 
-    Python waits without a limit for the threads of executors, for other threads that are no daemons, and for child processes.
+    Without this limit, Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
     """
     time.sleep(EXIT_SECONDS)
     log.warning("a thread or a child process has not ended %g s after the shutdown; ending without it", EXIT_SECONDS)

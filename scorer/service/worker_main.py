@@ -1,7 +1,8 @@
 """One worker of `scorer run`: start-up, main loop and shutdown.
 
 No event is consumed before a version of the model is ready. The start-up waits while a dependency is unavailable. Each step of
-the start-up pushes its inverse onto a stack; the shutdown runs the stack in reverse order. A crash at any point loses no event.
+the start-up registers the function that reverts the step. The shutdown calls these functions in reverse order. A crash at any
+time loses no event.
 """
 
 import logging
@@ -47,7 +48,7 @@ from scorer.worker.worker import Worker
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 3.0
-"""How long a batch with many runs of the model may continue after a stop: with a failing model that could take hours."""
+"""How long a batch may be scored after a stop is requested. Many runs of a failing model could otherwise take hours."""
 NOT_IN_GROUP = "not yet in the consumer group"
 ConnectBrokers = Callable[[Settings, DependencyWaiter, SkippedRecords], BrokerConnections]
 
@@ -61,10 +62,10 @@ def run(
     workers: int = 1,
     connect_brokers: ConnectBrokers = BrokerConnections,
 ) -> None:
-    """Score until SIGTERM or SIGINT, in the main thread of a separate process.
+    """Score events until SIGTERM or SIGINT. Call this function in the main thread of a separate process.
 
     Args:
-        settings: the settings of this worker; ShadowWorkerSettings make the process a worker of a shadow.
+        settings: the settings of this worker. With ShadowWorkerSettings, the process is a worker of a shadow.
         on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
         journal: the in-flight journal, which outlives this process.
         workers: the number of processes that share the memory limit of this process, including this one.
@@ -89,7 +90,7 @@ def run(
 
 @dataclass(frozen=True)
 class _RunningWorker:
-    """The scoring loop after the start-up, with the guard and the reporter, which are updated about once a second."""
+    """A worker after its start-up: the scoring loop, the commits, the writer of status records and the replica guard."""
 
     worker: Worker
     commits: GroupCommits
@@ -97,9 +98,9 @@ class _RunningWorker:
     guard: ReplicaGuard
 
     def tick(self) -> None:
-        """Update the member id of the guard, and write a status record if due.
+        """Pass the current member id to the guard, and write a status record if one is due.
 
-        Only the scoring thread may call this: it may close and replace the consumer at any time.
+        Only the scoring thread may call this method, because this thread may replace the consumer at any time.
         """
         self.guard.member = self.commits.consumer.memberid() or ""
         self.reporter.tick(time.monotonic())
@@ -141,17 +142,17 @@ class Service:
         self._hang_seconds = settings.kafka.transaction_timeout_ms / 1_000
 
     def stop(self) -> None:
-        """Request the shutdown. Any thread may call it, but no signal handler; see `stop_signals.py`."""
+        """Request the shutdown. Any thread may call this method, but no signal handler may; see `stop_signals.py`."""
         if not self._stopping.is_set():
             self._stopped_at = time.monotonic()
         self._stopping.set()
 
     def hangs(self) -> str | None:
-        """Describe the fault if the main thread made no progress for twice the transaction timeout; None otherwise."""
+        """Return a description if the main thread has made no progress for twice the transaction timeout; None otherwise."""
         return not_live(self._progress, 2 * self._hang_seconds)
 
     def run(self, on_serving: Callable[[str], None]) -> None:
-        """Score until `stop` is called.
+        """Start the worker, score events until `stop` is called, and shut the worker down.
 
         Args:
             on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
@@ -173,10 +174,10 @@ class Service:
                 log.info("stopped before the first event")
 
     def _report_alive(self) -> None:
-        """Record a heartbeat. Later than DRAIN_SECONDS after the stop, heartbeats do not count.
+        """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago.
 
-        The watchdog therefore ends a worker that still hangs before its supervisor does: DRAIN_SECONDS, twice the transaction
-        timeout and its CHECK_SECONDS are less than the time that the supervisor waits.
+        Therefore the watchdog ends a worker that does not stop before the supervisor kills the worker: DRAIN_SECONDS, twice the
+        transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the supervisor waits.
         """
         if not self._is_overdue():
             self._progress.alive()
@@ -191,7 +192,7 @@ class Service:
             )
 
     def _start_health_server(self) -> HealthServer:
-        """Start the HTTP server for probes and metrics. It starts first and closes last, to answer probes all the time."""
+        """Start the HTTP server for probes and metrics. It starts first and closes last, so that it always answers probes."""
         progress = self._progress
         metrics = self._metrics
         return HealthServer(
@@ -202,10 +203,10 @@ class Service:
         )
 
     def _start_up(self, stop: ExitStack) -> _RunningWorker:
-        """Create the worker and its background threads, and push the shutdown of each onto `stop`.
+        """Create the worker and its background threads, and register the shutdown of each with `stop`.
 
         Raises:
-            Aborted: A stop was requested meanwhile.
+            Aborted: A stop was requested during the start-up.
             Fatal: The worker cannot start.
         """
         settings = self._settings
@@ -303,7 +304,7 @@ class Service:
         """Return whether a stop is requested.
 
         Raises:
-            Fatal: The consumer has reported a fatal error, or another process has our replica.
+            Fatal: The consumer has reported a fatal error, or another process uses this worker's replica name.
         """
         self._brokers.raise_fatal_error()
         if guard.lost:
