@@ -1,6 +1,6 @@
 """Conversion and checks of array fields that have a shape.
 
-An event holds such an array nested in its shape, or as a flat list of the elements in row-major order.
+An event contains such an array either as nested lists, or as one flat list of the elements in row-major order.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class ShapedArrays:
         return as_array(converted, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the error of an invalid array as a Poison, or None; see `array_poison`."""
+        """Return the Poison of an invalid array; None if the array is valid. See `array_poison`."""
         return array_poison(self._field, value)
 
 
@@ -59,7 +59,7 @@ class VariableLengthArrays:
         self._dtype = np.dtype(array_dtype(field.dtype))
 
     def rows(self, values: Sequence[Any]) -> NDArray[Any]:
-        """Convert B lists or float64 buffers to a (B,) object array, which holds one array of its own length per row.
+        """Convert B lists or float64 buffers to a (B,) object array. Each element is the array of one row.
 
         Raises ValueError, TypeError or OverflowError if a value does not fit the field.
         """
@@ -120,8 +120,8 @@ def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 def element_type(dtype: str) -> Any:
     """Return the msgspec type that accepts the values of a dtype.
 
-    The type of a 64-bit integer has no limits, because msgspec does not accept limits that large. The type of an integer also
-    accepts floats, because 7.0 counts as an integer; `integers` rejects floats with a fraction.
+    The type for 64-bit integers has no limits, because msgspec does not accept limits that large. The types for integers also
+    accept floats, because 7.0 counts as an integer. The function `integers` rejects floats with a fraction.
     """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:
@@ -131,7 +131,7 @@ def element_type(dtype: str) -> Any:
 
 
 def array_type(shape: Any, element: Any) -> Any:
-    """Return the msgspec type of nested lists of exactly this shape; a dimension of varying length accepts any length."""
+    """Return the msgspec type of nested lists with exactly this shape. A dimension of varying length accepts every length."""
     for length in reversed(shape):
         limits = msgspec.Meta() if length == VARIES else msgspec.Meta(min_length=length, max_length=length)
         element = Annotated[list[element], limits]
@@ -141,7 +141,7 @@ def array_type(shape: Any, element: Any) -> Any:
 def _element_fault(value: object, dtype: str) -> str | None:
     """Return the error text of a value that is not a valid element; None if the element is valid.
 
-    NaN and infinities are accepted here, because the finished tensor is checked for them.
+    NaN and infinities are accepted here, because a later check of the finished tensor finds them.
     """
     if type(value) is float and dtype in FLOAT_LIMITS:
         return None

@@ -11,11 +11,11 @@ T = TypeVar("T")
 Headers = list[tuple[str, str | bytes | None]] | None
 Place = tuple[str, int]
 End = Literal["empty", "events", "bytes"]
-"""Why a batch ended: no further event was available, or it reached the limit of events or of bytes."""
+"""Why the fetch of a batch ended: no further event was available, or the limit of events or of bytes was reached."""
 
 
 class UnreadableRange(NamedTuple):
-    """A range of offsets whose records cannot be read: its first offset, and the reason."""
+    """A range of offsets whose records cannot be read. `first` is the first offset of the range."""
 
     first: int
     reason: str
@@ -37,14 +37,14 @@ class Batch:
 
     Attributes:
         timestamps: the timestamp of each event in Unix ms; 0 for an event without a timestamp.
-        end: why the batch ended.
-        unread: the indices of events whose headers cannot be read; the headers of these events are None.
-        unreadable: by index, the entries that represent a range of unreadable records in place of one event. The offset of
+        end: why the fetch of the batch ended.
+        unread: the indices of events whose headers cannot be read. The headers of these events are None.
+        unreadable: the entries that represent a range of unreadable records instead of one event, by index. The offset of
             such an entry is the last offset of the range.
         leader_epochs: the leader epoch of the last event of each partition.
         carried: for each event, the headers that are copied to its score; None if no headers are copied.
-        epochs: the assignment epoch of each partition at the time of the fetch. The batch may be published only while these
-            epochs are unchanged.
+        epochs: the assignment epoch of each partition at the time of the fetch, which counts assignments. The batch may be
+            published only while these epochs are unchanged.
         places: the topic and partition of each event.
         last: the index of the last event of each partition.
         reached: the offset after the last event of each partition.
@@ -84,7 +84,7 @@ class Batch:
         return [row for row, value in enumerate(self.values) if value is None]
 
     def key_texts(self) -> Sequence[bytes | None]:
-        """Return the key of each event: as a native column if the batch is columnar, otherwise as a list."""
+        """Return the key of each event, as a native column if the batch is columnar, otherwise as a list."""
         return self.keys
 
     def keyless(self) -> NDArray[np.intp]:
@@ -101,5 +101,5 @@ class Batch:
 
 
 def select_rows(column: Sequence[T], rows: list[int]) -> Sequence[T]:
-    """Return the entries of a column at the ascending indices `rows`; the column itself if `rows` selects all entries."""
+    """Return the entries of a column at the ascending indices `rows`. If `rows` has all indices, return the column itself."""
     return column if len(rows) == len(column) else [column[row] for row in rows]

@@ -1,4 +1,4 @@
-"""Conversion of binary fields to tensors by one copy of the bytes, without a Python object for each number."""
+"""Conversion of binary fields to tensors. The bytes are copied at once, without a Python object for each number."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -16,7 +16,7 @@ from scorer.native.byte_columns import ByteColumn
 
 
 class BinaryField:
-    """Converter of one binary field, whose value is the bytes of its numbers (little-endian) or of a UTF-8 text."""
+    """Converter of one binary field, whose value consists of the bytes of little-endian numbers or of a UTF-8 text."""
 
     def __init__(self, field: InputField) -> None:
         self._field = field
@@ -26,11 +26,11 @@ class BinaryField:
         """Convert the bytes of B rows to a tensor; None stands for an absent value.
 
         Returns:
-            (B, n) for n numbers per row; (B, 1) for a text; a (B,) object array of arrays if the lengths of the rows vary.
+            (B, n) for n numbers per row; (B, 1) for a text; a (B,) object array of arrays if the rows vary in length.
 
         Raises:
             ValueError: the bytes of a row do not match the field.
-            TypeError: a row is absent and the field is required.
+            TypeError: the value of a row is absent, and the field is required.
         """
         field = self._field
         filled = [self._absent if row is None else row for row in rows]
@@ -45,7 +45,7 @@ class BinaryField:
         return self._rows(np.frombuffer(bytearray().join(filled), np.uint8), len(filled))
 
     def view(self, texts: ByteColumn) -> NDArray[Any] | None:
-        """Return the tensor as a view of the column's memory; None if the rows are not contiguous or must be converted."""
+        """Return the tensor as a view of the column's memory; None if the rows are not contiguous or need a conversion."""
         size = binary_fields.size(self._field) if self._field.dtype != "string" else 0
         count = len(texts)
         if not size or not count or texts.nulls is not None or self._stored.kind == "b" or self._field.varies:
@@ -55,7 +55,7 @@ class BinaryField:
         return self._rows(texts.text[: count * size], count)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the Poison of bytes that do not match the field; None for valid bytes and for other types."""
+        """Return the Poison of bytes that do not match the field; None for valid bytes, and for a value of another type."""
         fault = binary_fields.find_fault(value, self._field) if isinstance(value, bytes) else None
         reason = Reason.NOT_UTF8 if self._field.dtype == "string" else Reason.WRONG_TYPE
         return Poison(reason, f"field {field_sources.qualified_name(self._field)}: {fault}") if fault else None

@@ -14,9 +14,9 @@ from scorer.native.produce_records import RecordPiece, chosen, joined
 
 
 class ColumnarBatch(Batch):
-    """A batch with at least one event, whose columns are native arrays and whose fetch returned no errors.
+    """A batch with at least one event, whose columns are native arrays. The fetch of the batch returned no errors.
 
-    The lists that `Batch` has as attributes are created from the columns at first use.
+    The attributes of `Batch` that are lists are created from the columns at their first use.
     """
 
     def __init__(self, columns: MessageColumns, end: End) -> None:

@@ -1,4 +1,4 @@
-"""Decimals of change data capture (Debezium, Kafka Connect): the bytes of an unscaled integer, and a scale. Pure functions."""
+"""Decimals of change data capture (Debezium, Kafka Connect), which have the bytes of an unscaled integer and a scale. Pure."""
 
 import base64
 import binascii
@@ -25,11 +25,11 @@ def number(unscaled: bytes, scale: int) -> int | float:
 
     Args:
         unscaled: An integer in two's complement, big-endian.
-        scale: The number of fractional digits; a negative scale appends zeros.
+        scale: The number of fractional digits. A negative scale appends zeros to the integer.
 
     Returns:
-        The number. An infinity if the number is beyond the range of a float, `scale` exceeds MOST_SCALE, or `unscaled` has more
-        than MOST_BYTES bytes.
+        The number; an infinity if the number is beyond the range of a float, if the absolute value of `scale` exceeds
+        MOST_SCALE, or if `unscaled` has more than MOST_BYTES bytes.
     """
     integer = int.from_bytes(unscaled[:MOST_BYTES], "big", signed=True)
     beyond = -math.inf if integer < 0 else math.inf
@@ -51,7 +51,7 @@ def _in_range(integer: int) -> int:
 
 
 def variable(value: Any) -> int | float | None:
-    """Return the number of a VariableScaleDecimal: an object of scale and bytes, in which the bytes may be base64 text.
+    """Return the number of a VariableScaleDecimal, an object with a scale and bytes. The bytes may be base64 text.
 
     Returns:
         The number; None for any other value.
@@ -71,9 +71,9 @@ def variable(value: Any) -> int | float | None:
 
 
 def to_plain_numbers(value: Any, levels: int = 0) -> Any:
-    """Replace each VariableScaleDecimal by its number: the value itself, or elements of lists nested up to `levels` levels.
+    """Replace each VariableScaleDecimal by its number, also in lists that are nested up to `levels` levels.
 
-    Other values are returned unchanged.
+    All other values are returned unchanged.
     """
     if levels and isinstance(value, list):
         plain_already = {dict, list}.isdisjoint(map(type, value))
@@ -82,10 +82,10 @@ def to_plain_numbers(value: Any, levels: int = 0) -> Any:
 
 
 def hint(text: Any) -> str:
-    """Return a hint for a rejected value that may be a decimal: it names the producer setting that writes decimals as numbers.
+    """Return a hint for a rejected value that may be a decimal. It names the producer's setting to write decimals as numbers.
 
     Returns:
-        The end of an error message. Empty unless the value is bytes, text of digits, or base64 text.
+        The end of an error message; "" unless the value is bytes, a text of digits, or base64 text.
     """
     if not isinstance(text, str | bytes):
         return ""

@@ -14,17 +14,17 @@ from scorer.settings.input_formats import INPUT_FORMATS
 
 
 class IdReader(Protocol):
-    """Reader of the event id from a record's value. The value may be invalid for the model."""
+    """Reader of the event id from a record's value. The reader also accepts a value that is invalid for the model."""
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id; None if the value has no id or the id cannot be read. `headers` may name the event's schema."""
+        """Return the id; None if the value has no id, or if the id cannot be read. `headers` may identify the schema."""
 
 
 def create_decoder(settings: Settings, signature: Signature) -> Decoder:
     """Create the decoder of `input.format` for one signature. The decoder also reads the fields of `output.carry`.
 
     Raises:
-        FormatMismatch: the format cannot hold the fields of the signature.
+        FormatMismatch: events in this format cannot contain the fields of the signature.
         Fatal: the format's library or its schema is missing.
     """
     value_signature = field_sources.only_value_fields(signature)
@@ -41,7 +41,7 @@ def create_decoder(settings: Settings, signature: Signature) -> Decoder:
 
 
 def _select_header_marks(settings: Settings) -> Sequence[bytes]:
-    """Return substrings of the names of headers that identify a schema; empty for a format without schemas."""
+    """Return substrings of the names of headers that identify a schema; an empty sequence for a format without schemas."""
     if not INPUT_FORMATS[settings.input.format].has_schema:
         return ()
     from scorer.decoding.schema_formats.schema_id_headers import MARKS
@@ -50,7 +50,7 @@ def _select_header_marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Check that the format can supply a binary field that is the whole value of a record.
+    """Check that the format is binary if a binary field of the signature is the whole value of a record.
 
     Raises FormatMismatch if the format parses values, because the decoder would then reject every event.
     """

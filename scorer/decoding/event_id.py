@@ -1,4 +1,4 @@
-"""The id of an event. Scores and replayed dead letters derive the id by the same rule."""
+"""The id of an event. The same rule determines the id in scores and in replayed dead letters."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -10,13 +10,13 @@ from scorer.decoding.headers import HeaderValues
 def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the event's id: header `ce_id`, else the configured field, else the header `x-origin`, else the event's position.
 
-    `x-origin` holds the position of the event that a relay copied. It is ignored if `x-copied-to` names another partition: the
-    event was then forwarded from that copy, and several forwarded events may have the same `x-origin`.
+    The header `x-origin` has the position of the event that a relay copied. It is ignored if `x-copied-to` names another
+    partition, because the event was then forwarded from the copy, and several forwarded events may have the same `x-origin`.
 
     Args:
         facts: the values of the event's headers.
-        field: the configured id field; an empty text counts as absent.
-        region: the region of the event's position.
+        field: the value of the configured id field. An empty text counts as absent.
+        region: the region of the topic, which is part of the event's position.
         source: topic, partition and offset of the event.
     """
     if facts.ce_id is not None:
@@ -29,7 +29,7 @@ def event_id(facts: HeaderValues, field: str | int | None, region: str, source: 
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
-    """Return the value of the configured id field of each event as text; None if it is absent or empty in any event."""
+    """Return the value of the configured id field of each event as text; None if an event has no value or an empty one."""
     return None if None in fields or "" in fields else list(map(str, fields))
 
 

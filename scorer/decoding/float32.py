@@ -1,6 +1,6 @@
-"""The format `float32`: an event consists of its numbers as little-endian float32, in the order of the signature.
+"""The format `float32`: the value of an event consists of little-endian float32 numbers, in the order of the signature.
 
-NaN is a missing number if the signature allows missing numbers; otherwise the event is rejected.
+NaN means a missing number if the signature allows missing numbers. Otherwise an event with NaN is rejected.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Float32Decoder:
     """Decoder of float32 rows for one signature.
 
     Raises:
-        FormatMismatch: a tensor does not hold floats, a field has a path, or the signature has a field of varying length and
-            more than one tensor.
+        FormatMismatch: a tensor has another type than float, a field has a path, or the signature has a field of varying length
+            and more than one tensor.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:

@@ -17,11 +17,11 @@ class HeaderValues:
 
     Attributes:
         ce_id: the header `ce_id`; None if it is absent, null or empty.
-        origin: the header `x-origin`, which is read only if the event has no `ce_id`; None if it is absent, null or empty.
+        origin: the header `x-origin`; None if it is absent, null or empty, or if the event has the header `ce_id`.
         deadline: the header `deadline` in Unix ms; None if it is absent, null or invalid.
-        bad_deadline: the text of the header `deadline` if it is invalid.
-        copied_to: the header `x-copied-to`: the partition to which a relay copied the event.
-        bad_id: the error of an id header that is not UTF-8, with the header's name and value.
+        bad_deadline: the text of the header `deadline` if it is invalid; otherwise None.
+        copied_to: the header `x-copied-to`, which is the partition to which a relay copied the event; None if it is absent.
+        bad_id: the error text if the header `ce_id` or `x-origin` is not UTF-8; otherwise None.
     """
 
     ce_id: str | None = None
@@ -33,7 +33,7 @@ class HeaderValues:
 
     @classmethod
     def from_headers(cls, headers: Headers) -> "HeaderValues":
-        """Read the headers of one event. If a header is repeated, its last value counts."""
+        """Read the headers of one event. If a header is repeated, its last value is used."""
         values = {name: value for name, value in headers or () if name in READ}
         deadline, bad_deadline = _deadline(values.get("deadline"))
         ce_id, bad_id = _identifier(CE_ID, values.get(CE_ID))
@@ -51,8 +51,8 @@ def _deadline(value: str | bytes | None) -> tuple[int | None, str | None]:
     """Parse the header `deadline`.
 
     Returns:
-        (deadline in Unix ms, None), or (None, text) if the text is no valid deadline, or (None, None) if the header is absent
-        or null.
+        (deadline in Unix ms, None); (None, text) if the text is not a valid deadline; (None, None) if the header is absent or
+        null.
     """
     if value is None:
         return None, None
@@ -65,7 +65,7 @@ def _identifier(name: str, value: str | bytes | None) -> tuple[str | None, str |
     """Decode a header that contains an id.
 
     Returns:
-        (text, None), or (None, error) if the header is not UTF-8, or (None, None) if it is absent, null or empty.
+        (text, None); (None, error) if the header is not UTF-8; (None, None) if the header is absent, null or empty.
     """
     if isinstance(value, bytes):
         try:

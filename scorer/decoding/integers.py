@@ -1,6 +1,6 @@
-"""Conversion of event values to integers: a number without a fraction is an integer in any notation (`7.0`, `1e3`, `-0.0`).
+"""Conversion of event values to integers. A number without a fraction is an integer in every notation (`7.0`, `1e3`, `-0.0`).
 
-`struct` raises an error if it packs a float as an integer, so a batch of plain integers needs no check of each value.
+The module `struct` raises an error for a float in place of an integer, so plain integers need no check of each value.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Convert values that `struct` cannot pack, with the result and the errors of `packed`.
+    """Convert values that `struct` cannot pack. The result and the errors are the same as for `packed`.
 
-    All values are converted in one step if each of them is below EXACT, else value by value.
+    If all values are below EXACT, they are converted in one step, otherwise one by one.
     """
     low, high = INTEGER_LIMITS[dtype.name]
     with contextlib.suppress(ValueError, TypeError, OverflowError):
@@ -64,7 +64,7 @@ def is_integral(value: object) -> bool:
 
 
 def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
-    """Return the reason and the error text of a value that the integer type `dtype` cannot hold.
+    """Return the reason and the error text for a value that is not valid for the integer type `dtype`.
 
     Returns:
         None if the value is valid, or if `dtype` is not an integer type.
@@ -78,5 +78,8 @@ def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
 
 
 def row_packer(dtype: str, count: int) -> struct.Struct:
-    """Create a `struct` packer of `count` integers of the dtype. It raises struct.error for any other value."""
+    """Create a `struct.Struct` for `count` integers of the dtype.
+
+    Its method `pack` raises struct.error for a value that is not an integer within the dtype's range.
+    """
     return struct.Struct(f"<{count}{PACK_CODES[dtype]}")

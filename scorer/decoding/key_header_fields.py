@@ -1,7 +1,7 @@
-"""Decoding of fields with a source (`from`) outside the event: the record's key, a header, the timestamp or the whole value.
+"""Decoding of fields with another source (`from`): the record's key, a header, the timestamp or the whole value.
 
-Each field is decoded as a column and added to the events that the format's decoder returns. The text of a key or header is the
-value of a string field, and is parsed as JSON for a field of numbers. A binary field takes the bytes unchanged.
+Each field is decoded as a column, and added to the events that the format's decoder returns. For a string field, the text of a
+key or header is the value. For a numeric field, the text is parsed as JSON. For a binary field, the bytes are used unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,8 @@ class _Column:
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """Decode the field for all records of a batch. The result has one tensor, named after the field.
 
-        The tensor is (B, 1); (B, n) for a binary field of n numbers; a (B,) object array of arrays if lengths vary.
+        The tensor is (B, n) for a binary field of n numbers, a (B,) object array of arrays if lengths vary, and (B, 1)
+        otherwise.
         """
         source_values = self._read_source(values, parts)
         if (
@@ -96,7 +97,7 @@ class _Column:
             return self._parse_singly(source_values)
 
     def _read_source(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Sequence[Any]:
-        """Return the raw value of the field for each record: bytes, or Unix ms for a timestamp; None if the value is absent."""
+        """Return the raw value of the field in each record: bytes, or Unix ms for a timestamp; None if it is absent."""
         match self._field.source:
             case field_sources.VALUE:
                 return values
@@ -149,7 +150,7 @@ class _Column:
 def _select_rows(tensor: NDArray[Any], rows: Sequence[int], selected: Sequence[int]) -> NDArray[Any]:
     """Select the rows of the tensor that belong to the events `selected`.
 
-    `rows` has the index of the event of each row of the tensor, ascending.
+    `rows` has, for each row of the tensor, the index of its event, ascending.
     """
     return tensor if len(rows) == len(selected) else tensor[np.searchsorted(rows, selected)]
 

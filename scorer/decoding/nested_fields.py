@@ -1,4 +1,4 @@
-"""Reading of nested fields: one compiled msgspec type for the events of a batch, and the conversion of events to rows."""
+"""Reading of nested fields with one compiled msgspec type for all events, and conversion of the events to rows."""
 
 from collections.abc import Mapping
 from operator import attrgetter
@@ -10,15 +10,15 @@ from model_registry.package.event_tree import Tree, is_array, length
 from scorer.decoding.tensors import Row
 
 Leaf = tuple[Any, ...]
-"""(msgspec type, default for an absent field), or only (msgspec type,) if the field is required."""
+"""(msgspec type, default for an absent field) of an optional field, or (msgspec type,) of a required field."""
 OPTIONS: dict[str, Any] = {"kw_only": True, "gc": False}
 
 
 class NestedRows:
-    """The msgspec type of events whose fields lie at paths, and the conversion of such events to rows.
+    """The msgspec type of events with nested fields, and the conversion of these events to rows.
 
-    `tree` has the paths of the fields. `leaves` has the msgspec type and the default of each field, in the order of a row's
-    values.
+    `tree` has the paths of the fields. `leaves` has the msgspec type and the default of each field, in the order of the values
+    of a row.
     """
 
     def __init__(self, tree: Tree, leaves: Mapping[str, Leaf]) -> None:

@@ -21,9 +21,9 @@ class PathReader(Protocol):
     """Reader of the values at given paths of an event, one value per path."""
 
     def values(self, event: bytes, headers: Headers = None) -> Sequence[Any]:
-        """Return one value for each path; None for a missing value, and for every path if the event is invalid.
+        """Return one value for each path. A missing value is None. If the event is invalid, all values are None.
 
-        `headers` may name the event's schema. Invalid events raise no error.
+        `headers` may identify the event's schema. An invalid event raises no error.
         """
 
 
@@ -60,7 +60,7 @@ class PassthroughDecoder:
 
 
 def follow_path(value: Any, path: Path) -> Any:
-    """Return the value at a path inside `value`, or None if the path does not exist."""
+    """Return the value at a path inside `value`; None if the path does not exist."""
     try:
         return look_up(value, path)
     except WrongStep:

@@ -1,6 +1,6 @@
 """Decoding of values that are not parsed (`input.format: bytes`).
 
-Each field of the model is the whole value, or comes from the record's key, headers or timestamp.
+Each field of the model is the whole value of a record, or comes from the record's key, headers or timestamp.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from scorer.decoding.types import Decoded, FormatMismatch
 
 
 class BytesDecoder:
-    """Decoder that reads no fields from the value, and rejects values that are absent or too large.
+    """Decoder that reads no fields from the value, and rejects records whose value is null or too large.
 
     Raises:
-        FormatMismatch: a field of `signature` has to be read from inside the value.
+        FormatMismatch: a field of `signature` is inside the value.
     """
 
     def __init__(self, signature: Signature, max_event_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Keys, headers and times of records: the sources of fields that are not in the value."""
+"""Keys, headers and timestamps of records, from which fields outside the value are read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ class RecordMetadata(Protocol):
         """Return the timestamps in Unix ms; 0 for a record without a timestamp."""
 
     def header(self, name: str) -> Sequence[Text]:
-        """Return the value of the header `name` in each record: the last value if it is repeated, None if it is absent."""
+        """Return the value of the header `name` in each record: the last value of a repeated header, None without one."""
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether the name of any header may contain one of these strings.
+        """Return whether a header name may contain one of these strings.
 
-        A negative result is certain and takes only a few microseconds.
+        If the result is False, no header name contains one of them. The check takes only a few microseconds.
         """
 
     def listed(self) -> "ListedMetadata":
@@ -48,7 +48,7 @@ class ListedMetadata:
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> "ListedMetadata":
-        """Return the metadata of fetched records; headers that cannot be read are left out."""
+        """Return the metadata of fetched records. Headers that cannot be read are left out."""
         times = [max(0, message.timestamp()[1]) for message in messages]
         return cls([message.key() for message in messages], times, headers_of(messages)[0])
 
@@ -74,7 +74,7 @@ class ListedMetadata:
 
 
 class BatchMetadata:
-    """The metadata of the events at the indices `rows` of a batch, which is read from the batch at first use."""
+    """The metadata of the events at the indices `rows` of a batch. The metadata is read from the batch when it is needed."""
 
     def __init__(self, batch: Batch, rows: Sequence[int]) -> None:
         self._batch = batch

@@ -1,8 +1,8 @@
-"""The fields of a signature as msgspec types: one compiled type for whole batches, and a check of each field of single events.
+"""The fields of a signature as msgspec types. One compiled type reads whole batches; invalid events are checked field by field.
 
-The check of a single event produces the error that names the field. Absent and null are the same. Unknown fields are ignored.
-NaN counts as null if the signature allows missing numbers; otherwise the event is rejected. Every format that parses its values
-uses this module after the parser.
+The check of a single event produces the error that names the field. An absent field is the same as null. Unknown fields are
+ignored. NaN counts as null if the signature allows missing numbers; otherwise the event is rejected. Every format that parses
+its values uses this module after the parser.
 """
 
 import math
@@ -34,15 +34,15 @@ NO_BASE64 = "the text is no base64 (standard alphabet, padded)"
 
 
 class RowSchema:
-    """The rows of one signature: the msgspec type of an event, and the conversion of events to rows and of rows to tensors.
+    """The msgspec type of the events of one signature, and the conversion of events to rows and of rows to tensors.
 
-    A row holds one value for each field. The id follows as the last value, unless no id is configured or a field of the
+    A row has one value for each field. If an id is configured, the id is the last value of the row, unless a field of the
     signature has the same path as the id.
 
     Attributes:
-        names: the names of the values of a row, in their order.
+        names: the names of the values of a row, in the order of the values.
         types: the msgspec type of each value, by name.
-        nested: whether any field has a path, so that it is not a top-level field under its own name.
+        nested: whether a field or the id has a path, that is, is not a top-level field under its own name.
         id_name: the name of the id if it is a top-level field of the event, otherwise its path.
         tree: the paths of the fields.
         struct: the msgspec type of an event.
@@ -54,10 +54,10 @@ class RowSchema:
 
         Args:
             signature: the model's signature.
-            id_field: the path of the event field that holds the id, or None.
-            max_event_bytes: the limit of an event's size.
-            id_apart: whether the caller reads the id itself and appends it to each row. `names`, `struct` and `checked` then do
-                not contain the id.
+            id_field: the path of the event field with the id; None if events have no id.
+            max_event_bytes: the maximum size of an event.
+            id_apart: whether the caller reads the id itself and appends it to each row. If so, `names`, `struct` and `checked`
+                do not contain the id.
 
         Raises:
             FormatMismatch: the path of the id conflicts with the path of a field.
@@ -85,7 +85,7 @@ class RowSchema:
     def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
         """Return the index of the id in a row.
 
-        If no field has the path of the id, the id is appended to `names`: with an empty name if fields are nested.
+        If no field has the path of the id, the id is appended to `names`. Its name is empty if fields are nested.
         """
         column = next((index for index, other in enumerate(self._steps.values()) if other == steps), None)
         if column is not None:
@@ -105,7 +105,7 @@ class RowSchema:
         self.row = rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
-        """Return a msgspec struct type of the fields `names`. `astuple` returns its values in this order."""
+        """Return a msgspec struct type with the fields `names`. `astuple` returns the values in the same order."""
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",
@@ -132,8 +132,8 @@ class RowSchema:
     def decoded(self, rows: Iterable[Row]) -> Decoded:
         """Build the tensors of a batch from rows of valid events.
 
-        Rows are packed in slices, so that the Python objects of a slice are still in the CPU's cache. Raises OverflowError,
-        ValueError or TypeError if a value does not fit its dtype.
+        Rows are packed in slices, while the Python objects of a slice are still in the CPU's cache. Raises OverflowError,
+        ValueError or TypeError if a value is not valid for its dtype.
         """
         coming = iter(rows)
         ids: list[Any] = []
@@ -144,9 +144,9 @@ class RowSchema:
         return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
-        """Return a decoded batch from tensors of all its events. `ids` is None if the events have no ids.
+        """Return the decoded batch of events whose tensors are given. `ids` is None if the events have no ids.
 
-        Events with NaN or infinities that are not allowed are rejected.
+        Events with NaN or infinities that the signature does not allow are rejected.
         """
         count = len(next(iter(tensors.values())))
         return self.tensors.finished(Decoded(list(range(count)), ids or [None] * count, tensors, {}))
@@ -162,7 +162,7 @@ class RowSchema:
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values as `decode_singly` does, but accept values of any size and pass null values to `read`."""
+        """Decode values like `decode_singly`, but accept values of every size, and pass null values to `read`."""
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
@@ -205,7 +205,7 @@ class RowSchema:
         return value
 
     def converted(self, event: Mapping[str, Any]) -> Row:
-        """Return the row of one event that a format's library has parsed. Raises Poison if a value is invalid."""
+        """Return the row of one event that the library of a format has parsed. Raises Poison if a value is invalid."""
         try:
             return self.row(msgspec.convert(event, self.struct))
         except (msgspec.ValidationError, ValueError):
@@ -232,7 +232,7 @@ class RowSchema:
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _check_value(self, name: str, value: Any) -> Any:
-        """Check the value of one field and return it, a decimal as a plain number. Raises Poison, which names the field."""
+        """Check and return the value of one field, a decimal as a plain number. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))
@@ -264,12 +264,12 @@ class RowSchema:
 
 
 def _is_numeric(field: InputField | None) -> bool:
-    """Return whether a field holds a number or an array of numbers. None is the id, which may be an integer."""
+    """Return whether a field is a number or an array of numbers. None stands for the id, which may be an integer."""
     return field is None or (not field.raw and field.dtype not in ("string", "bool"))
 
 
 def _first_of_no_number(value: Any) -> Any:
-    """Return the first text or bytes of a list, or None if the list has neither. Return any other value unchanged."""
+    """Return the first text or bytes in a list, or None if there is none. Return a value that is not a list unchanged."""
     return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 
 
@@ -287,7 +287,7 @@ def require_no_paths(signature: Signature, format_: str) -> Signature:
 
 
 def json_type(field: InputField | None) -> Any:
-    """Return the msgspec type of a field. None is the id, whose type is a string or an integer."""
+    """Return the msgspec type of a field. None stands for the id, whose type is a string or an integer."""
     if field is None:
         return str | int | None
     type_: Any = element_type(field.dtype)

@@ -1,6 +1,6 @@
 """Conversion of rows to the tensors of a signature.
 
-Rows are packed in one step. If a value is absent, its default is filled in.
+All rows of a batch are packed in one step. An absent value is replaced by the default of its field.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class TensorBuilder:
         self._lengths = LengthPlan(signature) if signature.varies else None
 
     def build(self, rows: Sequence[Row]) -> dict[str, NDArray[Any]]:
-        """Return the tensors of a batch. Raises OverflowError, ValueError or TypeError if a value does not fit its dtype."""
+        """Return the tensors of a batch. Raises OverflowError, ValueError or TypeError if a value is invalid for its dtype."""
         return {name: build(rows) for name, build in self._builders.items()}
 
     def joined(self, parts: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
@@ -61,8 +61,8 @@ class TensorBuilder:
     def finished(self, decoded: Decoded) -> Decoded:
         """Move events with invalid tensor rows to `rejected`, and return the remaining batch.
 
-        A tensor row is invalid if it contains an infinity or a NaN that is not allowed, or if arrays that must have equal
-        lengths do not.
+        A tensor row is invalid if it contains an infinity or a NaN that is not allowed, or if arrays that must have the same
+        length differ in length.
         """
         rejected: dict[int, Poison] = {}
         if self._lengths is not None:
@@ -81,7 +81,7 @@ class TensorBuilder:
 class MatrixColumns:
     """Extractor of the tensors of a signature from one matrix.
 
-    The matrix has one row per event. Its columns are the numbers of an event in the order of `Signature.fields`.
+    The matrix has one row per event. Its columns are all numbers of an event, in the order of `Signature.fields`.
     """
 
     def __init__(self, signature: Signature) -> None:
@@ -138,7 +138,8 @@ def to_matrix(buffers: Sequence[bytes], width: int, dtype: Any) -> NDArray[Any]:
 class _Builder:
     """Builder of one tensor from rows of decoded values.
 
-    The value of an array field is a list of numbers, nested if the field has a shape; the value of a binary field is bytes.
+    The value of an array field is a list of numbers, which is nested if the field has a shape. The value of a binary field is
+    bytes.
     """
 
     def __init__(self, tensor: TensorInput, columns: Sequence[int]) -> None:
@@ -203,7 +204,7 @@ class _Builder:
         return list(map(int, rows))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """Return the Poison of a row whose index `not_finite` returned.
+        """Return the Poison for a row with a number that is not finite; see `not_finite`.
 
         The error names the first invalid field and, in an array, the position of the number.
         """
@@ -224,7 +225,7 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """Return the Poison of a row whose array, bytes or integers are invalid; None if they are valid."""
+        """Return the Poison for a row with an invalid array, bytes or integer; None if all of them are valid."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)

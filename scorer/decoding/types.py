@@ -19,17 +19,17 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """The infinity by which a parser replaces a number beyond the range of a float."""
+    """An infinity that stands for a number beyond the range of a float in a parsed event."""
 
 
 class FormatMismatch(Exception):
-    """The input format cannot hold the fields of the signature."""
+    """Events in the input format cannot contain the fields of the signature."""
 
 
 class LookUpsPending(DependencyUnavailable):
     """Look-ups of schemas are still running in the background, so the batch cannot be decoded yet.
 
-    The caller decodes the same batch again.
+    The caller must decode the same batch again later.
     """
 
     def __init__(self, message: str) -> None:
@@ -46,7 +46,7 @@ class Decoded:
     Attributes:
         rows: the indices of the valid events in the batch, ascending.
         ids: for each valid event, the value of the configured id field; None if the event has no such value.
-        tensors: by name, the values of the valid events: (len(rows), n) for n fields. Strings are object arrays.
+        tensors: the tensors of the valid events by name, (len(rows), n) for n fields. Strings are object arrays.
         rejected: the reason of each rejected event, by its index in the batch.
         carried: the carried fields (`output.carry`) of each valid event; None if no fields are configured.
     """
@@ -58,7 +58,7 @@ class Decoded:
     carried: Sequence[Row] | None = None
 
     def select(self, start: int, stop: int) -> dict[str, NDArray[Any]]:
-        """Return the tensors of the valid events from index `start` to before `stop` of `rows`, without a copy."""
+        """Return views of the tensors of the valid events `rows[start:stop]`."""
         return {name: tensor[start:stop] for name, tensor in self.tensors.items()}
 
 
@@ -66,14 +66,14 @@ class Decoder(Protocol):
     """A decoder of the values of one format to the tensors of one signature."""
 
     def decode(self, values: Sequence[bytes | None], parts: RecordMetadata | None = None, /) -> Decoded:
-        """Decode a batch. An invalid event raises no error: it is listed in the result's `rejected`.
+        """Decode a batch. An invalid event raises no error; it is added to `rejected` of the result.
 
         Args:
-            values: the values of the records, None for a tombstone.
-            parts: keys, headers and timestamps of the records; None if the records have none.
+            values: the values of the records; None for a tombstone.
+            parts: keys, headers and timestamps of the records; None if the records have only values.
 
         Raises:
-            LookUpsPending: schemas are being looked up; decode the batch again.
+            LookUpsPending: schemas are being looked up. The caller must decode the batch again.
             DependencyUnavailable: the schema registry does not answer.
             Fatal: the schema registry rejects all requests.
         """
@@ -86,7 +86,7 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch, and wait for the look-ups of its schemas if necessary.
+    """Decode a batch. If schemas must be looked up, wait for the look-ups.
 
     During the wait, `alive` is called at least once a second.
 
@@ -104,7 +104,7 @@ def decode_after_look_ups(
 
 
 def not_finite_rows(tensor: NDArray[Any], nan_allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the indices of rows of a (B, n) float tensor with an infinity, or with NaN in a column that does not allow NaN.
+    """Return the indices of the rows of a (B, n) float tensor with an infinity, or with NaN in a column that allows no NaN.
 
     `nan_allowed` has n booleans, one for each column.
     """

@@ -1,8 +1,8 @@
-r"""Check that text from events is valid Unicode, so that score records, headers and models can take it.
+r"""Check that text from events is valid Unicode, so that it can be used in score records, headers and models.
 
-An escape in JSON can state half of a surrogate pair (`"\ud83d"`), which has no encoding in UTF-8. msgspec rejects such events,
-so text that msgspec decodes needs no check. The standard library's parser, which reads the events that msgspec rejects,
-accepts it: text from that parser must be checked before it leaves the decoder.
+An escape in JSON can contain half of a surrogate pair (`"\ud83d"`), which cannot be encoded in UTF-8. msgspec rejects such
+events, so text that msgspec decodes needs no check. The standard library's parser, which reads the events that msgspec rejects,
+accepts half of a pair. Therefore text from this parser must be checked before it leaves the decoder.
 
 Text in other formats, in keys and in headers is invalid if it is not UTF-8. The library that decodes it raises an error.
 """
@@ -17,10 +17,10 @@ NOT_UTF8 = "not UTF-8; write text in UTF-8"
 
 
 def check_text(field: str, value: Any) -> None:
-    """Check that a value is valid Unicode if it is a string, and that each string in a list, also a nested one, is.
+    """Check that a string, or each string in a list and its nested lists, is valid Unicode. Other values are accepted.
 
     Args:
-        field: the name of the field for the error message, in quotes.
+        field: the quoted name of the field, for the error message.
         value: the value of the field.
 
     Raises:
@@ -40,7 +40,7 @@ def check_text(field: str, value: Any) -> None:
 
 
 def explain_not_utf8(error: UnicodeDecodeError) -> str:
-    """Return the part of the message that follows the name of a field or header whose bytes are not UTF-8."""
+    """Return the text that follows the name of a field or header in the error that its bytes are not UTF-8."""
     return f"is {_excerpt(error.object, error.start)}, which is {NOT_UTF8}"
 
 

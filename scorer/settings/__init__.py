@@ -40,7 +40,7 @@ class Settings(Configuration):
     dead_letter: DeadLetterSettings
     model: ModelSettings
     delivery: Literal["exactly-once", "at-least-once"] = "exactly-once"
-    """`at-least-once` has a lower latency, and repeats about one second of scores after a crash."""
+    """The delivery guarantee. `at-least-once` has a lower latency, but repeats about one second of scores after a crash."""
     batching: BatchingSettings = BatchingSettings()
     http: ScorerHttpSettings = ScorerHttpSettings()
     tracing: TracingSettings = TracingSettings()
@@ -48,9 +48,9 @@ class Settings(Configuration):
     shadow: ShadowSettings = ShadowSettings()
     rollout: RolloutSettings = RolloutSettings()
     region: Name = "local"
-    """The region of the scorer, a field of every score."""
+    """The region of the scorer. It is a field of every score."""
     replica: Name = Field(default_factory=socket.gethostname)
-    """The name of this instance. `<name>.<replica>` owns its partitions and transactions; default: the host name."""
+    """The name of this instance; default: the host name. It owns its partitions and transactions as `<name>.<replica>`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -77,7 +77,7 @@ class Settings(Configuration):
 
     @model_validator(mode="after")
     def _topics_are_distinct(self) -> "Settings":
-        """Check that no topic has two uses: the scorer would read its own output, or mix records of different kinds."""
+        """Check that no topic has two uses, because the scorer would read its own output, or mix different kinds of records."""
         uses = [
             *((f"input.topics[{index}]", topic) for index, topic in enumerate(self.input.topics)),
             ("output.topic", self.output.topic),
@@ -110,7 +110,7 @@ class Settings(Configuration):
 
     @property
     def owner(self) -> str:
-        """The name of this instance, `<name>.<replica>`, as client.id, in committed offsets and in status records."""
+        """The name of this instance, `<name>.<replica>`: its client.id, also used in committed offsets and status records."""
         return f"{self.name}.{self.replica}"
 
     def transactional_prefix(self, owner: str) -> str:
@@ -151,12 +151,12 @@ class Settings(Configuration):
 
     @property
     def offsets_command(self) -> str:
-        """The command line that shows and moves the offsets of the consumer group, for messages."""
+        """The command line, for messages, that shows and moves the offsets of the consumer group."""
         return "scorer offsets CONFIG"
 
     @property
     def answer_topics(self) -> tuple[str, ...]:
-        """The topics to which the transaction of a batch writes, besides the committed offsets."""
+        """The topics that the transaction of a batch writes records to. The committed offsets are not included."""
         return self.output.topic, self.dead_letter.topic, self.swaps_topic
 
 
@@ -164,7 +164,7 @@ def load(path: Path | Mapping[str, Any], flags: Sequence[str] = ()) -> Loaded[Se
     """Load the settings from a file, the environment (`SCORER_...`) and `--set` flags.
 
     Args:
-        path: the path of the file, or its content.
+        path: the path of the file, or the content of the file as a mapping.
         flags: `key=value` pairs, which override the environment. The environment overrides the file.
 
     Raises:

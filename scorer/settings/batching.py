@@ -8,11 +8,11 @@ DEFAULT_LATENCY_TARGET_MS = 20.0
 
 
 class BatchingSettings(Section):
-    """How many events are scored in one batch."""
+    """The number of events that are scored in one batch."""
 
     latency_target_ms: float = Field(default=DEFAULT_LATENCY_TARGET_MS, gt=0)
-    """The time in which an event should be answered (ms). A batch grows while its oldest event can meet it. A busy broker or
-    model takes longer."""
+    """The time in which an event should be answered (ms). A batch grows only while its oldest event can still be answered in
+    this time. If the broker or the model is busy, an answer may take longer."""
     max_events: int = Field(default=8_192, ge=1, le=100_000)
-    """The largest batch (events). Batches beyond 1,000 events are limited so that the records of a partition fit into one
-    produce request (1 MB)."""
+    """The largest batch (events). Batches of more than 1,000 events are also limited so that the records of each output
+    partition fit into one produce request (1 MB)."""

@@ -1,4 +1,4 @@
-"""Event fields that are copied into score records (`output.carry`): their configuration, and the values that they may have."""
+"""Event fields that are copied into score records (`output.carry`): their configuration and their permitted values."""
 
 import math
 import re
@@ -44,7 +44,7 @@ class CarriedField:
 
     @classmethod
     def read(cls, raw: Any) -> "CarriedField":
-        """Parse the setting of one field: a path, or a map of `path`, `as` and `type`. Raises ValueError if it is invalid."""
+        """Parse the setting of one field, a path or a map of `path`, `as` and `type`. Raises ValueError if it is invalid."""
         if isinstance(raw, cls):
             return raw
         entry = {"path": raw} if isinstance(raw, str) else raw
@@ -77,7 +77,7 @@ class CarriedField:
         return f"{json_path.format_path(self.path)!r} ({self.type or 'string, number or boolean'})"
 
     def fitted(self, value: Any) -> Scalar:
-        """Return the value to copy; None if it is not a scalar, does not have the field's type, or is too long."""
+        """Return the value to copy; None if the value is not a scalar, does not have the field's type, or is too long."""
         if isinstance(value, bool):
             return value if self.type in (None, "boolean") else None
         if isinstance(value, str):
@@ -104,7 +104,7 @@ def _is_short(text: str) -> bool:
 
 
 def check_record(fields: Sequence[CarriedField], format_: str) -> None:
-    """Check that a score record of this format can hold the fields: their names are distinct and valid. Raises ValueError."""
+    """Check that the names of carried fields are distinct and valid in score records of this format. Raises ValueError."""
     by_key: dict[str, CarriedField] = {}
     for one in fields:
         where = f"{json_path.format_path(one.path)!r}"
@@ -125,7 +125,7 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
 
 
 def check_source(fields: Sequence[CarriedField], format_: str) -> None:
-    """Check that events of this format have named fields, if fields are carried. Raises ValueError."""
+    """Check that events of this format have named fields if `fields` is not empty. Raises ValueError."""
     if fields and format_ not in NAMED_FIELD_FORMATS:
         formats = f"{', '.join(NAMED_FIELD_FORMATS[:-1])} and {NAMED_FIELD_FORMATS[-1]}"
         raise ValueError(f"output.carry takes fields from {formats} events, and input.format is {format_}; leave carry out")
@@ -138,4 +138,4 @@ def _check_format(fields: list[CarriedField], info: ValidationInfo) -> list[Carr
 
 CarriedFieldSetting = Annotated[CarriedField, BeforeValidator(CarriedField.read), PlainSerializer(CarriedField.written)]
 CarriedFields = Annotated[list[CarriedFieldSetting], Field(max_length=MAX_FIELDS), AfterValidator(_check_format)]
-"""The type of the setting `carry`. The validation reads `format`, which must be declared before `carry`."""
+"""The type of the setting `carry`. Its validation reads the setting `format`, so the class must declare `format` first."""

@@ -17,26 +17,27 @@ class InputSettings(Section):
     topics: list[TopicName] = Field(min_length=1)
     """The topics to read events from."""
     format: FormatName = "json"
-    """The format of an event; `scorer/docs/formats.md` describes each."""
+    """The format of an event; `scorer/docs/formats.md` describes each format."""
     schema_file: Path | None = None
     """The schema of `avro` or `protobuf` events without a schema registry: an `.avsc` or `.proto` file, or a descriptor set."""
     message: str | None = Field(default=None, min_length=1)
-    """The Protobuf message of an event, if `schema_file` has several."""
+    """The Protobuf message type of the events. Required if `schema_file` has several message types."""
     id: Annotated[str, AfterValidator(json_path.canonical)] = Field(default="header:ce_id", min_length=1)
-    """The path of an event's id (`after.id`, `"a.b"`), or `header:ce_id`. An event without an id gets
+    """The path of an event's id (`after.id`, `"a.b"`), or `header:ce_id`. An event without an id gets the id
     `<region>/<topic>/<partition>/<offset>`."""
     start: Literal["earliest", "latest"] = "earliest"
-    """Where a group without committed offsets starts. A partition that is added later is always read from its beginning."""
+    """Where a group without committed offsets starts to read. A partition that is added later is always read from its
+    beginning."""
     tombstones: Literal["dead-letter", "skip"] = "dead-letter"
     """What to do with an event whose value is null."""
     max_event_bytes: int = Field(default=1_000_000, ge=1)
-    """The largest event (bytes). A larger one is dead-lettered (`oversize`)."""
+    """The largest event (bytes). A larger event is dead-lettered (`oversize`)."""
     expanded_bytes: int = Field(default=268_435_456, ge=1_048_576, le=2_000_000_000)
-    """The largest decompressed record batch (bytes). A larger one is dead-lettered as a whole (`unreadable-batch`)."""
+    """The largest decompressed record batch (bytes). A larger batch is dead-lettered as a whole (`unreadable-batch`)."""
 
     @property
     def id_field(self) -> str | None:
-        """The path of the event field that holds the id; None if only the header `ce_id` holds the id."""
+        """The path of the event field with the id; None if only the header `ce_id` can contain the id."""
         return None if self.id == "header:ce_id" else self.id
 
     @model_validator(mode="after")

@@ -10,12 +10,12 @@ FormatName = Literal["json", "json-array", "json-envelope", "float32", "avro", "
 
 @dataclass(frozen=True, slots=True)
 class InputFormat:
-    """The properties of a format in which the values of records contain events.
+    """The properties of one format of events.
 
     Attributes:
-        fields: how a value contains the fields of a signature: by name, in the order of the signature, or not at all.
+        fields: how a record's value contains the fields of a signature: by name, in the order of the signature, or not at all.
         has_id: whether a value can contain the event's id.
-        has_schema: whether events are read by a schema, which a file or a schema registry provides.
+        has_schema: whether events are read with a schema, which comes from a file or a schema registry.
         is_json: whether values are JSON.
         is_binary: whether values are not parsed, so that a binary field of numbers can be the whole value.
     """

@@ -1,4 +1,4 @@
-"""The settings of labels (`labels`): the topic of true outcomes, and where a record holds the event's id and the outcome."""
+"""The settings of labels (`labels`): the topic of true outcomes, and the places of event id and outcome in its records."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ Class = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 def _check_id(text: str) -> str:
-    """Return the location of the id in canonical form. Raises ValueError if it is not the key, a header or a path."""
+    """Return the setting `labels.id` in canonical form. Raises ValueError if it is not the key, a header or a path."""
     if text == KEY or (text.startswith(HEADER) and text != HEADER):
         return text
     return json_path.canonical(text)
@@ -23,18 +23,19 @@ class LabelSettings(Section):
     """The topic of true outcomes, and how its records are read."""
 
     topic: TopicName | None = None
-    """The topic of true outcomes, as JSON objects. The newest label of an id counts, however late it is. A null value withdraws
-    the label."""
+    """The topic of true outcomes (labels), which are JSON objects. The newest label of an event is used, however late it is. A
+    record whose value is null withdraws the label."""
     id: Annotated[str, AfterValidator(_check_id)] = Field(default=KEY, min_length=1)
-    """Where a label holds the id of its event: `record:key`, `header:NAME`, or the path of a field."""
+    """Where a label contains the id of its event: `record:key`, `header:NAME`, or the path of a field."""
     value: Annotated[str, AfterValidator(json_path.canonical)] = "label"
-    """The path of the outcome: the name of a decision, true or false, or a number (0 is the first class and 1 the second)."""
+    """The path of the outcome in a label. The outcome is the name of a decision, true or false, or a number (0 is the first
+    class and 1 the second)."""
     classes: list[Class] = Field(default=[], max_length=1_000)
     """All classes, in the order of the score's numbers. A single score is the probability of the second class. If empty, the
     classes are the decisions of the scores."""
     max_events: int = Field(default=200_000, ge=1_000, le=5_000_000)
-    """How many scores and labels the console keeps for the join. Beyond it the console keeps a sample, chosen by the hash of
-    the id."""
+    """The number of scores and labels that the console keeps to join them. If there are more, the console keeps a sample, which
+    is selected by the hash of the id."""
 
     @model_validator(mode="after")
     def _distinct(self) -> "LabelSettings":

@@ -51,9 +51,9 @@ class ServerTlsSettings(Section):
 
 
 def _check_score(score: Any) -> Any:
-    """Return the score unchanged. Raises ValueError if it is empty, too large, or contains other values than numbers and texts.
+    """Return the score unchanged. Raises ValueError if it is empty or too large, or contains an invalid value.
 
-    NaN, infinities, booleans and null count as other values.
+    Valid values are texts and finite numbers. NaN, infinities, booleans and null are invalid.
     """
     if score is None:
         return None
@@ -77,15 +77,15 @@ def _values(score: Any) -> Iterator[Any]:
 
 
 class FallbackSettings(Section):
-    """The constant answer of events while all model servers are unavailable."""
+    """The constant answer to events while all model servers are unavailable."""
 
     score: Annotated[Any, AfterValidator(_check_score)] = None
-    """The score of events while all model servers are unavailable, in the shape of the model's scores. Without it events
-    wait."""
+    """The score of events while all model servers are unavailable, in the shape of the model's scores. If it is not set, events
+    wait for the servers."""
     decision: str | None = Field(default=None, max_length=200)
-    """The decision beside `score`. It need not be one of the model's."""
+    """The decision that is written with `score`. It need not be a decision of the model."""
     after_ms: float = Field(default=5_000.0, ge=0, le=86_400_000)
-    """How long all model servers must be unavailable before `score` is used (ms). Until then events wait."""
+    """How long all model servers must be unavailable before `score` is used (ms). Until then, events wait."""
 
     @model_validator(mode="after")
     def _decision_needs_score(self) -> "FallbackSettings":
@@ -104,7 +104,7 @@ class ModelSettings(Section):
     plain_http: bool | list[Annotated[str, Field(pattern=r"^[^\s/]+$")]] = False
     """Use HTTP without TLS: `true` for loopback hosts, or a list of hosts, `["registry:5000"]`."""
     ca_file: Path | None = None
-    """Certificate authorities of the registry to trust besides the system's (PEM)."""
+    """Certificate authorities of the registry (PEM), which are trusted in addition to the system's."""
     poll_seconds: float = Field(default=10.0, ge=0.1, le=3_600)
     """How often the channel is polled (s)."""
     backend: Literal["onnx-runtime", "tf-serving", "open-inference"] = "onnx-runtime"
@@ -112,10 +112,11 @@ class ModelSettings(Section):
     device: Literal["cpu", "cuda", "tensorrt"] = "cpu"
     """The device of ONNX Runtime. `cuda` and `tensorrt` need the extra `gpu`; without a GPU the scorer does not start."""
     devices: list[Annotated[int, Field(ge=0)]] | Literal["all"] = "all"
-    """The GPUs of the workers of `scorer run`, by their numbers among the visible GPUs: `[0, 1]`, or `all`. Each worker uses
-    one."""
+    """The GPUs that the workers of `scorer run` use: their numbers among the visible GPUs, such as `[0, 1]`, or `all`. Each
+    worker uses one GPU."""
     buckets: list[Annotated[int, Field(ge=1, le=100_000)]] = Field(default=[])
-    """Batch sizes to pad to. If empty: no padding on the CPU; on a GPU the sizes that a measurement finds worthwhile."""
+    """The sizes to which batches are padded. If the list is empty, batches are not padded on the CPU; on a GPU the sizes are
+    selected by a measurement."""
     endpoints: list[Annotated[str, Field(pattern=r"^[^\s/]+:\d{1,5}$")]] = Field(default=[])
     """The model servers (gRPC, `host:port`) of `tf-serving` and `open-inference`."""
     server_folder: Path | None = None
@@ -125,21 +126,22 @@ class ModelSettings(Section):
     """How long the model may take for a batch (ms); default: 50 latency targets, from 500 to 2500."""
     fallback: FallbackSettings = FallbackSettings()
     load_seconds: float = Field(default=120.0, gt=0)
-    """How long a version may take to load (s): in its trial process, in its buckets, or on a model server."""
+    """The time limit of loading a version (s). It applies to the trial process, to each run of a bucket, and to loading on a
+    model server."""
     load_bytes: ByteSize | None = Field(default=None, ge=1)
     """The memory limit of a version's trial process; default: the container's free memory divided by the workers."""
     cache: Path | None = None
-    """The folder of pulled versions. Scorers may share it; default: the user's cache."""
+    """The folder of pulled versions; default: the user's cache. Several scorers may share the folder."""
     policy: Path | None = None
-    """A file with the trusted keys and the denied versions. Without it every version is admitted."""
+    """The policy file, with the trusted keys and the denied versions. If it is not set, every version is admitted."""
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
-    """The size of the cache (such as `20GiB`). Beyond it the versions that were not used for the longest time are deleted,
+    """The maximum size of the cache (such as `20GiB`). If the cache is larger, the least recently used versions are deleted,
     except versions in use and versions known to be good."""
     max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
-    """The largest version. A larger one is rejected. Of a container image the layers that are read count, or the content of
-    `/models`."""
+    """The largest version. A larger version is rejected. The size of a version in a container image is the size of the layers
+    that are read, or of the content of `/models`."""
     op_domains: list[Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]+$")]] = Field(default_factory=lambda: list(DEFAULT_DOMAINS))
-    """Operator domains that a model may use besides ONNX's own."""
+    """Operator domains that a model may use in addition to ONNX's own domains."""
 
     @model_validator(mode="after")
     def _devices_are_gpus(self) -> "ModelSettings":

@@ -18,9 +18,9 @@ class OutputSettings(Section):
     format: Literal["json", "avro", "protobuf"] = "json"
     """The format of a score record."""
     headers: list[HeaderField] = Field(default_factory=list)
-    """Fields of the score record that are also written as record headers: `[decision, version]`."""
+    """Fields of the score record that are also written as record headers, such as `[decision, version]`."""
     carry: CarriedFields = Field(default_factory=list)
-    """Fields of the event that are copied into its score record, by path:
+    """The paths of event fields that are copied into the score record, such as
     `[amount, {path: after.id, as: customer, type: string}]`."""
 
 

@@ -1,6 +1,6 @@
 """The properties of Confluent's schema registry client that `schema_registry.extra` may set, and which values may be printed.
 
-Any other property is rejected.
+All other properties are rejected.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ ALLOWED = frozenset(
         "timeout",
     }
 )
-"""Properties whose values may be printed; credentials in their URLs are masked."""
+"""Properties whose values may be printed. Credentials in URLs are masked."""
 
 URLS = ("bearer.auth.issuer.endpoint.url", "proxy")
 
@@ -59,7 +59,7 @@ URLS = ("bearer.auth.issuer.endpoint.url", "proxy")
 def check(extra: Mapping[str, object]) -> Mapping[str, object]:
     """Return the properties unchanged.
 
-    Raises ValueError if a property must not be set. The error names every such property and the reason, but contains no values.
+    Raises ValueError if a property must not be set. The error has the name and the reason of each such property, but no values.
     """
     faults = [text for key in sorted(extra) if (text := _fault(key, extra[key])) is not None]
     if faults:
@@ -68,9 +68,9 @@ def check(extra: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def check_url(url: str) -> str:
-    """Return the URL unchanged. Raises ValueError if it has no host or no valid port.
+    """Return the URL unchanged. Raises ValueError if it has no host, or an invalid port.
 
-    A password that is not escaped is the usual cause.
+    The usual cause of this error is a password with special characters that are not escaped.
     """
     try:
         parts = urlsplit(url)

@@ -15,7 +15,7 @@ class RolloutSettings(Section):
     key_file: Path | None = None
     """The private key that signs moves of the channel, for the controller, the console, `promote` and `rollback`."""
     password_file: Path | None = None
-    """The file with the key's password. The environment variable MODEL_REGISTRY_KEY_PASSWORD works too."""
+    """The file with the key's password. Alternatively, set the environment variable MODEL_REGISTRY_KEY_PASSWORD."""
 
     @model_validator(mode="after")
     def _password_needs_key(self) -> "RolloutSettings":

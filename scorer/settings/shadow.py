@@ -11,6 +11,6 @@ class ShadowSettings(Section):
     share: int = Field(default=20, ge=1, le=100)
     """The percentage of the keys that `scorer run --shadow` scores. The option `--share` overrides it."""
     max_lag_seconds: float = Field(default=60.0, ge=1)
-    """The lag limit of a shadow (s). Beyond it the shadow skips to the end of the partition and counts the skipped events."""
+    """The lag limit of a shadow (s). If a partition lags more, the shadow skips to its end, and counts the skipped events."""
     listen: Listen = "127.0.0.1:9664"
     """The address of `/livez`, `/readyz` and `/metrics` of a shadow."""

@@ -1,4 +1,4 @@
-"""The settings of a shadow process: the settings of its scorer with another consumer group, output topic and address."""
+"""The settings of a shadow process: the scorer's settings with a different consumer group, output topic and address."""
 
 from publisher.runtime import configuration
 from publisher.runtime.configuration import Name
@@ -8,10 +8,10 @@ LATENCY_TARGET_MS = 1_000.0  # no consumer waits for a shadow's scores, and fewe
 
 
 class ShadowWorkerSettings(Settings):
-    """The settings of a shadow process, which scores a share of the events that the scorers named `shadowed` also score.
+    """The settings of a shadow process, which scores a share of the events that the scorer named `shadowed` also scores.
 
-    The process writes its status to the status topic of these scorers, and reads notifications of channel moves there. It
-    writes no dead letters and no records of version changes.
+    The process writes its status to the status topic of this scorer, and reads notifications of channel moves from this topic.
+    It writes no dead letters and no records of version changes.
     """
 
     shadowed: Name
@@ -20,7 +20,7 @@ class ShadowWorkerSettings(Settings):
     def from_scorer(cls, settings: Settings) -> "ShadowWorkerSettings":
         """Derive the settings of a shadow process from the settings of its scorer.
 
-        A shadow without committed offsets starts at the end of the input topics.
+        A shadow without committed offsets starts to read at the end of the input topics.
 
         Raises:
             SettingsError: A name or topic of the shadow is not valid, or is already in use.

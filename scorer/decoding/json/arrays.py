@@ -1,8 +1,8 @@
-"""Decoding of JSON arrays, bare or in an envelope, which have one element per field in the order of the signature.
+"""Decoding of JSON arrays, alone or in an envelope. An array has one element per field, in the order of the signature.
 
-If the only field of the signature is an array, the elements of the JSON array are the numbers of that field. An envelope is an
-object with the array in `features` and the id in another field. The native scanner reads plain arrays of float32 straight into
-the tensors. msgspec reads all other events.
+If the only field of the signature is itself an array, the elements of the JSON array are the elements of that field. An
+envelope is an object with the array in the field `features`, and the event id in another field. The native scanner reads plain
+arrays of float32 directly into the tensors. msgspec reads all other events.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ ID_TYPES = (str, int, type(None))
 
 
 class _Elements:
-    """The msgspec type of the JSON array of one signature, and the conversion of such an array to a row."""
+    """The msgspec type of the JSON arrays for one signature, and the conversion of an array to a row."""
 
     def __init__(self, fields: RowSchema) -> None:
         self._fields = fields
@@ -64,8 +64,8 @@ class JsonArrayDecoder(MsgspecRows):
 class JsonEnvelopeDecoder(MsgspecRows):
     """Decoder of `{"id": ..., "features": [f0, f1, ...]}` for one signature.
 
-    `id_field` is the name of the envelope's field that holds the id; None if events have no id. Raises FormatMismatch if a
-    field of the signature has a path.
+    `id_field` is the name of the envelope's field with the id; None if events have no id. Raises FormatMismatch if a field of
+    the signature has a path.
     """
 
     def __init__(self, signature: Signature, id_field: str | None, max_event_bytes: int) -> None:

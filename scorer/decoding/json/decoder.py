@@ -19,10 +19,10 @@ class JsonDecoder(MsgspecRows):
 
     Args:
         signature: the model's signature.
-        id_field: the path of the event field that holds the id, or None.
-        max_event_bytes: the limit of an event's size.
-        fewest: the minimum number of events of a batch for the native scanner; None disables the scanner. A batch whose values
-            are in one buffer (a ByteColumn) is scanned at any size. The results do not depend on the scanner.
+        id_field: the path of the event field with the id; None if events have no id.
+        max_event_bytes: the maximum size of an event.
+        fewest: the native scanner reads only batches with at least this number of events; None disables the scanner. A batch
+            whose values are in one buffer (a ByteColumn) is scanned at any size. The scanner does not change the results.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class JsonDecoder(MsgspecRows):
 
 
 class JsonIdReader:
-    """Reader of the id at the configured path of a JSON object, which may be invalid for the model.
+    """Reader of the id at the configured path of a JSON object. The object may be invalid for the model.
 
     If no path is configured, no event has an id.
     """
@@ -49,7 +49,7 @@ class JsonIdReader:
         self._named = path is not None
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:  # noqa: ARG002 - JSON needs no schema
-        """Return the id; None if the value has no id or the id cannot be read."""
+        """Return the id; None if the value has no id, or if the id cannot be read."""
         if not self._named or value is None:
             return None
         try:
@@ -59,7 +59,7 @@ class JsonIdReader:
         return id_
 
     def _read_leniently(self, value: bytes) -> str | int | None:
-        """Return the id of an event that msgspec rejects, or None if the lenient parser cannot read the id either."""
+        """Return the id of an event that msgspec rejects; None if the lenient parser cannot read the id either."""
         try:
             id_: str | int | None = self._read(value)[0]
         except Poison:

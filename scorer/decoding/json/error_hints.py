@@ -1,4 +1,4 @@
-"""Hints for common mistakes of JSON producers: the cause and the remedy of a rejected event.
+"""Hints for common mistakes of JSON producers. A hint names the cause of a rejected event and the remedy.
 
 Each function returns the end of an error message; an empty string if no hint applies. Only rejected events are examined.
 """
@@ -11,7 +11,7 @@ NO_NAN = (
     'field that is not required ("required": false, "default": "nan" in the signature if the model takes NaN)'
 )
 PYTHON = ("'", "None", "True", "False", "nan", "inf", "-inf", "np.", "array(", "datetime.", "Decimal(")
-"""Beginnings of text that Python's str() writes and that is not JSON."""
+"""Beginnings of texts that Python's str() writes and that are not JSON."""
 COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PAR1": "Parquet", b"Obj\x01": "an Avro file"}
 SCHEMA_ID_BYTES = 5
 

@@ -1,7 +1,7 @@
-"""A lenient JSON parser for events that msgspec rejects. The cause may be a field that the model does not read.
+"""A lenient JSON parser for events that msgspec rejects, possibly because of a field that the model does not read.
 
 The parser accepts NaN, half of a surrogate pair, deep nesting and numbers of any length. A number beyond the range of a float
-becomes a BeyondFloat, so that the later error names the field.
+becomes a BeyondFloat. If the model reads its field, a later check rejects the event with an error that names the field.
 """
 
 import json
@@ -15,14 +15,14 @@ from scorer.decoding.types import BeyondFloat
 
 MOST_DIGITS = 4_300  # the longest integer that Python converts from text
 MOST_LEVELS = 400
-"""Levels of arrays and objects that are parsed. Python's parser allows about 900 levels, minus the depth of its caller."""
+"""The nesting levels that are parsed. Python's parser allows about 900 levels, minus the depth of the caller's stack."""
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes({ord("["): 1, ord("{"): 1, ord("]"): 0xFF, ord("}"): 0xFF}.get(byte, 0) for byte in range(256))
 """Translation table: for each byte, the change of the nesting level at that byte, as an int8."""
 
 
 def loads(value: bytes | str) -> Any:
-    """Parse JSON in UTF-8 by the standard library's parser.
+    """Parse JSON in UTF-8 with the standard library's parser.
 
     If the nesting is too deep for the parser, each array or object below MOST_LEVELS levels is replaced by 0. Raises ValueError
     or RecursionError if the text cannot be parsed.

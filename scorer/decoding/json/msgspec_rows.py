@@ -1,6 +1,6 @@
 """Base of the JSON decoders.
 
-One compiled msgspec decoder reads all events of a batch. If it rejects an event, each event of the batch is read separately.
+A compiled msgspec decoder reads all events of a batch. If msgspec rejects an event, each event of the batch is read separately.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,14 +53,14 @@ class MsgspecRows:
         return self._decode_singly(values)
 
     def _scan(self, values: Sequence[bytes], events: Sequence[bytes]) -> Decoded | None:
-        """Decode a batch by the native scanner, and the events that the scanner reports as uncertain by msgspec.
+        """Decode a batch with the native scanner. msgspec decodes the events that the scanner reports as uncertain.
 
         Args:
             values: the values of the records.
-            events: the JSON of the values, without the prefix of a schema id.
+            events: the JSON of the values, without a schema id prefix.
 
         Returns:
-            None if msgspec must decode the whole batch.
+            The decoded batch; None if msgspec must decode the whole batch.
         """
         if self.scanned is None or (len(events) < self.fewest and not isinstance(events, ByteColumn)):
             return None
@@ -71,7 +71,7 @@ class MsgspecRows:
         return self.scanned.decoded(events, decode_rows)
 
     def _decode_by_msgspec(self, values: Sequence[bytes], events: Sequence[bytes]) -> Decoded:
-        """Decode a batch by the compiled decoder, or one value at a time if an event is invalid; see `_scan`."""
+        """Decode a batch with the compiled msgspec decoder, or one value at a time if an event is invalid. See `_scan`."""
         try:
             check_utf8(events)
             return self._fields.decoded(map(self._row, map(self._decode, events)))
@@ -79,7 +79,7 @@ class MsgspecRows:
             return self._decode_singly(values)
 
     def _decode_singly(self, values: Sequence[bytes | None]) -> Decoded:
-        """Decode one event at a time. Append a remedy to the error of an event that contains NaN or an infinity."""
+        """Decode one event at a time. If an event has NaN or an infinity, append the remedy to its error."""
         decoded = self._fields.decode_singly(values, self.row)
         for row, poison in decoded.rejected.items():
             if isinstance(poison, NotFinite):
@@ -87,9 +87,10 @@ class MsgspecRows:
         return decoded
 
     def row(self, value: bytes) -> Row:
-        """Read one event by msgspec, or by the lenient parser if msgspec rejects it. Raises Poison.
+        """Read one event with msgspec, or with the lenient parser if msgspec rejects the event. Raises Poison.
 
-        After the lenient parser, `checked` rejects invalid values of the fields that the model reads.
+        An event that the lenient parser has read is then checked with `checked`, which rejects invalid values of the fields
+        that the model reads.
         """
         original = value
         value = without_prefix(value)
@@ -110,9 +111,9 @@ class MsgspecRows:
 
 
 def check_utf8(values: Sequence[bytes]) -> None:
-    """Check that all values of a batch are valid UTF-8: msgspec does not check strings in fields that the model does not read.
+    """Check that all values of a batch are valid UTF-8. Raises UnicodeDecodeError.
 
-    Raises UnicodeDecodeError.
+    This check is needed because msgspec does not check strings in fields that the model does not read.
     """
     text = b"\n".join(values)
     if not text.isascii():

@@ -1,7 +1,7 @@
 """Decoding of plain float32 JSON by the native scanner. msgspec decodes the events that the scanner reports as uncertain.
 
-The scanner supports signatures in which every field is a float32 number or an array of float32 of fixed length. The id must be
-a string or an integer.
+The scanner supports signatures in which every field is a float32 number or a float32 array of fixed length. The id must be a
+string or an integer.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,9 +14,9 @@ from scorer.native.load import native_library
 from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
 FEWEST = 8
-"""Minimum events of a scanned batch: a scan of 5 events of 30 numbers saves no time (`tests.benchmarks.bench.scanner`)."""
+"""The minimum number of events in a scanned batch. For 5 events of 30 numbers a scan saves no time (`bench.scanner`)."""
 REST = 15
-"""Number of batches that msgspec decodes after a batch of mostly uncertain events: later events are probably similar."""
+"""The number of batches that msgspec decodes after a batch of mostly uncertain events, because these are probably similar."""
 
 
 class NativeRows:
@@ -34,12 +34,12 @@ class NativeRows:
 
     @classmethod
     def of_arrays(cls, signature: Signature) -> Self | None:
-        """Create a decoder of bare JSON arrays of all numbers of an event; None under the conditions of `of_objects`."""
+        """Create a decoder of events that are JSON arrays of numbers; None under the conditions of `of_objects`."""
         return cls._create(signature, [NumberField("", array=_count_numbers(signature))], None, prefix_removed=True)
 
     @classmethod
     def of_envelopes(cls, signature: Signature, name: str, id_field: str | None) -> Self | None:
-        """Create a decoder of objects whose field `name` is an array of all numbers of an event; None as for `of_objects`."""
+        """Create a decoder of objects with all numbers in the array field `name`; None under the conditions of `of_objects`."""
         return cls._create(signature, [NumberField(name, array=_count_numbers(signature))], id_field)
 
     @classmethod
@@ -55,14 +55,15 @@ class NativeRows:
         return cls(signature, Scanner(library, fields, id_field, bare=prefix_removed))
 
     def decoded(self, values: Sequence[bytes], otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded | None:
-        """Decode a batch by the scanner, and the events that the scanner reports as uncertain by `otherwise`.
+        """Decode a batch with the scanner. `otherwise` decodes the events that the scanner reports as uncertain.
 
         Args:
             values: the JSON of the events.
-            otherwise: decodes the events at these indices of the batch.
+            otherwise: decodes the events at the given indices of the batch.
 
         Returns:
-            None if the caller must decode the whole batch: most events are uncertain, or the scanner pauses after such a batch.
+            The decoded batch; None if the caller must decode the whole batch, because most of its events are uncertain, or
+            because the scanner pauses after such a batch.
         """
         if self._resting:
             self._resting -= 1
@@ -76,7 +77,7 @@ class NativeRows:
         return self._complete(batch, scanned, otherwise) if uncertain else batch
 
     def _complete(self, batch: Decoded, scanned: ScanResult, otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded:
-        """Decode the events that the scanner reports as uncertain by `otherwise`, and insert the results into the batch."""
+        """Decode the uncertain events with `otherwise`, and insert the results into the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise(uncertain)
         retried = [uncertain[row] for row in rest.rows]
@@ -98,5 +99,5 @@ def _number_field(field: InputField) -> NumberField:
 
 
 def _count_numbers(signature: Signature) -> int:
-    """Return how many numbers an event of this signature contains, elements of arrays included."""
+    """Return how many numbers an event of this signature contains, including the elements of arrays."""
     return sum(field.array or 1 for field in signature.fields)

@@ -1,7 +1,7 @@
 """The prefix that serialisers for JSON Schema write before the JSON: a zero byte and the id of the schema.
 
-Confluent's ids have 4 bytes, and the lowest id is 1. Apicurio's older serialisers write 8 bytes. No JSON text begins with a
-zero byte, so the prefix is recognised without a setting. The schema is not looked up.
+Confluent's ids have 4 bytes, and the lowest id is 1. The ids of Apicurio's older serialisers have 8 bytes. No JSON text begins
+with a zero byte, so the prefix is recognised without a setting. The schema is not looked up.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ def without_prefix(value: bytes) -> bytes:
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
     """Remove the prefixes of a batch if its first event has a prefix; otherwise return the batch unchanged.
 
-    Only the first event is checked, so that batches without prefixes, the usual case, cost no time. If only a later event has a
-    prefix, the decoder of the batch fails, and each event is then decoded separately with `without_prefix`.
+    Only the first event is checked, so that usual batches, without prefixes, cost no time. If only a later event has a prefix,
+    the decoder of the batch fails, and each event is then decoded separately with `without_prefix`.
     """
     if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0

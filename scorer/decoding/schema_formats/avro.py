@@ -1,7 +1,8 @@
-"""Reading of Avro records by their writer's schema.
+"""Reading of Avro records with their writer's schema.
 
-fastavro reads single records. A fixed layout, if the schema has one, reads whole batches. Logical types are read as their
-underlying types, except decimals, which become numbers. A field that is not in the schema counts as absent.
+fastavro reads single records. If the schema has a fixed layout (`fixed_width_decode.py`), whole batches are read at once.
+Logical types are read as their underlying types, except decimals, which become numbers. A field that is not in the schema
+counts as absent.
 """
 
 import contextlib
@@ -35,17 +36,17 @@ from scorer.decoding.tensors import Row
 from scorer.decoding.unicode_text import NOT_UTF8, explain_not_utf8
 
 DECIMAL = "scorestream-decimal"
-"""Our logical type of decimals, read as numbers. fastavro's type gives Decimal objects, rounded to the schema's precision."""
+"""The logical type with which decimals are read as numbers. fastavro's own type returns rounded Decimal objects."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 NAMED = {"record", "error", "enum", "fixed"}
 TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 PARTS = ("type", "fields", "items", "values")
 """The keys of a schema whose values are schemas."""
 READ = (*PARTS, "name", "namespace", "symbols", "size", "scale")
-"""The keys of a schema that matter to a reader."""
+"""The keys of a schema that are needed to read a record."""
 VALUE = "value"
 EVENT = {"type": "record", "name": "__Event__"}
-"""A record that contains only the event, at no extra byte: fastavro resolves referenced types only inside a record."""
+"""A record that contains only the event. It is needed because fastavro resolves referenced types only inside a record."""
 READ_FAULTS = (ValueError, TypeError, IndexError, KeyError, OverflowError, MemoryError, StopIteration, RecursionError)
 ESCAPE_BYTES = "surrogateescape"
 """Python's error handler that represents each byte of invalid UTF-8 as half of a surrogate pair."""
@@ -73,7 +74,7 @@ class AvroReader:
         self._fields = fields
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the row of the record that follows `start` bytes of prefix in the value. Raises Poison."""
+        """Return the row of the record that begins after a prefix of `start` bytes in the value. Raises Poison."""
         return self._fields.converted(self._record(value, start))
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
@@ -101,7 +102,7 @@ class AvroReader:
         return event
 
     def _find_invalid_text(self, value: bytes, start: int) -> Poison:
-        """Return the Poison of a record with text that is not UTF-8. It names the first such text."""
+        """Return the Poison of a record with a text that is not UTF-8. The error names the first invalid text."""
         stream = BytesIO(value)
         stream.seek(start)
         event = None
@@ -132,8 +133,8 @@ def _parse_document(text: str | bytes) -> Any:
 def readable(schema: Any) -> Any:
     """Reduce a schema to the keys that a reader needs, and mark its decimals with the logical type DECIMAL.
 
-    A type name in the form `{"type": "n.Part"}`, which Java's library accepts, becomes `"n.Part"`. Defaults are left out: no
-    event needs them, and fastavro rejects some defaults that registries accept.
+    A type name in the form `{"type": "n.Part"}`, which Java's library accepts, becomes `"n.Part"`. Defaults are left out,
+    because no event needs them, and fastavro rejects some defaults that registries accept.
     """
     if isinstance(schema, list):
         return list(map(readable, schema))
@@ -152,7 +153,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
     Args:
         schema: the schema, or a part of it.
         namespace: the enclosing namespace.
-        defined: the previous definitions by full name; updated by this call.
+        defined: the previous definitions by full name. The call adds the definitions in `schema`.
     """
     if isinstance(schema, list):
         return [defined_once(part, namespace, defined) for part in schema]
@@ -172,7 +173,7 @@ def defined_once(schema: Any, namespace: str, defined: dict[str, Any]) -> Any:
 
 
 def _is_decimal(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema describes decimals: of a fixed scale, or with a scale in each value (Debezium's record type)."""
+    """Return whether a schema describes decimals, with a fixed scale or with a scale in each value (Debezium's record type)."""
     if schema.get("type") == "record":
         return VARIABLE in (schema.get("connect.name"), schema.get("name"), f"{schema.get('namespace')}.{schema.get('name')}")
     scale = schema.get("scale", 0)
@@ -195,9 +196,10 @@ LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed"
 
 
 def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
-    """Parse the schemas to which a schema refers, in any order, and return all named types that they define.
+    """Parse the schemas that a schema refers to, which may be in any order. Return all named types that they define.
 
-    A reference with a missing type is left out. If the referring schema needs it, the missing type is reported there.
+    A referenced schema that uses a missing type is left out. If the referring schema needs it, its own parsing reports the
+    error.
     """
     named: dict[str, Any] = {}
     waiting = list(references)
@@ -215,9 +217,9 @@ def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
 
 
 def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Parse a schema that may use the types `named`; return the parsed schema, and all named types including its own.
+    """Parse a schema that may use the types `named`. Return the parsed schema, and all named types including its own.
 
-    As in Java's library, a schema inside a namespace may refer to a type without a namespace by its simple name.
+    As in Java's library, a schema in a namespace may refer by its simple name to a type that has no namespace.
 
     Raises:
         UnknownType: A type is missing.
@@ -235,16 +237,16 @@ def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
-    """Return whether a type of a parsed schema contains itself, so that records may be nested to any depth.
+    """Return whether a type of a parsed schema contains itself, so that records may be nested to every depth.
 
-    fastavro's compiled reader has no limit of depth: a record of 5,000 levels, 45 kB, overflows the stack and kills the
-    process (1.13.1). fastavro's reader in Python raises RecursionError.
+    The compiled reader of fastavro 1.13.1 does not limit the depth. A record of 45 kB with 5,000 levels overflows the stack and
+    crashes the process. fastavro's reader in Python raises RecursionError instead.
 
     Args:
         schema: the parsed schema, or a part of it.
         named: the named types.
         within: the names of the types that enclose this part.
-        finite: the names of types that are known not to contain themselves; updated by this call.
+        finite: the names of types that are known not to contain themselves. The call adds further names.
     """
     if isinstance(schema, list):
         return any(_is_recursive(part_schema, named, within, finite) for part_schema in schema)
@@ -266,8 +268,8 @@ def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str],
 def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | None]:
     """Yield the layout items of a record's fields, in order; None for a field whose encoding has no fixed layout.
 
-    A union of null and one other type is laid out as that other type. `defaults` has, by field name, the length of each array
-    of fixed length.
+    The layout of a union of null and one other type is the layout of the other type. `defaults` has the length of each array of
+    fixed length, by field name.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None

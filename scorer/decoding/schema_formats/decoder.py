@@ -1,7 +1,7 @@
-"""Decoding of Avro and Protobuf events to tensors, each event by its writer's schema. Schemas may change at any time.
+"""Decoding of Avro and Protobuf events to tensors, each event with its writer's schema. Schemas may change at any time.
 
-The fields of the signature are read by their names. Events of one schema are decoded together: numpy decodes the events that
-match the schema's fixed layout, and the format's own reader decodes the others with the same results.
+The fields of the signature are read by their names. All events of one schema are decoded together. numpy decodes the events
+that match the schema's fixed layout. The format's own reader decodes the remaining events, with the same results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,13 @@ from scorer.settings import Settings
 
 FEWEST_PREFIX = 1
 MOST_PREFIX = 1 << 20
-"""Range of the ids that registries assign. A value without a prefix rarely begins with a zero byte and an id of this range."""
+"""Range of the schema ids that registries assign. A value that has no prefix rarely begins like a prefix with such an id."""
 
 
 class SchemaDecoder:
-    """Decoder of Avro or Protobuf events for one signature, each event by its writer's schema.
+    """Decoder of Avro or Protobuf events for one signature. Each event is decoded with its writer's schema.
 
-    `schemas` is the source of the schemas; None for the configured source.
+    `schemas` is the source of the schemas; None to use the configured source.
 
     Raises:
         Fatal: the schema file is invalid, or the format's library is missing.
@@ -114,7 +114,7 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the errors of values that are valid for two schemas: that of the headers and that of the value's prefix.
+        """Return the errors of events whose headers and whose prefix name two schemas, if the value is valid for both.
 
         The headers of such a record may have been copied from another record.
         """
@@ -135,7 +135,7 @@ class SchemaDecoder:
         return ambiguous
 
     def _matches(self, value: bytes, key: Key) -> bool:
-        """Return whether the value is a complete record of the schema of `key`. The fields of the signature may be missing."""
+        """Return whether the value is a complete record of the schema with this key. It may lack fields of the signature."""
         try:
             self._reader(key).path_reader(())(value, start_of(key))
         except (Poison, *FAULTS):
@@ -170,9 +170,9 @@ def _all_begin(values: Sequence[bytes], header: bytes) -> bool:
 
 
 class SchemaIdReader:
-    """Reader of the configured id field of Avro or Protobuf events, each event by its writer's schema.
+    """Reader of the configured id field of Avro or Protobuf events. Each event is read with its writer's schema.
 
-    `schemas` is the source of the schemas; None for the configured source.
+    `schemas` is the source of the schemas; None to use the configured source.
     """
 
     def __init__(self, settings: Settings, schemas: SchemaSource | None = None) -> None:
@@ -182,7 +182,7 @@ class SchemaIdReader:
         self._readers: dict[Key, EventReader] = {}
 
     def read_id(self, value: bytes | None, headers: Headers = None) -> str | int | None:
-        """Return the id; None if the event has no id or the id cannot be read."""
+        """Return the id; None if the event has no id, or if the id cannot be read."""
         if value is None:
             return None
         try:

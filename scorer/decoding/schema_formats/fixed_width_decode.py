@@ -1,8 +1,8 @@
-"""Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the position of each field.
+"""Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the order of all parts.
 
 Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant, so most events of numbers have the
-same layout. `FixedLayout` lists the parts of that layout in order. An event that matches the layout to the last byte decodes to
-the same values as by its format's own reader. Every other event is left to that reader.
+same layout. `FixedLayout` lists the parts of this layout in order. An event that matches the layout to the last byte is decoded
+here, to the same values that the format's own reader returns. That reader decodes all other events.
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ConstantBytes:
-    """A layout item: bytes that are the same in every event."""
+    """A layout item for bytes that are the same in every event."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FixedNumbers:
-    """A layout item: `count` numbers of a dtype (`<f4`, `<f8`, `?` or `u1`). More than one number is an array field.
+    """A layout item for `count` numbers of a dtype (`<f4`, `<f8`, `?` or `u1`). Several numbers are an array field.
 
-    `field` is None for bytes that no field uses.
+    `field` is the name of the field; None for bytes that no field uses.
     """
 
     field: str | None
@@ -45,9 +45,9 @@ class FixedNumbers:
 
 @dataclass(frozen=True, slots=True)
 class PrefixedBytes:
-    """A layout item: a varint with a length, and that many bytes. The bytes are UTF-8 text unless `raw`.
+    """A layout item for a varint with a length, followed by this number of bytes. They are UTF-8 text unless `raw` is true.
 
-    If `zigzag`, the varint is twice the length.
+    If `zigzag` is true, the varint is twice the length.
     """
 
     field: str | None
@@ -57,7 +57,7 @@ class PrefixedBytes:
 
 @dataclass(frozen=True, slots=True)
 class VarintNumber:
-    """A layout item: an integer as a varint below `limit`. If `zigzag`, the lowest bit of the varint is the sign."""
+    """A layout item for an integer that is written as a varint below `limit`. If `zigzag`, its lowest bit is the sign."""
 
     field: str | None
     zigzag: bool
@@ -72,7 +72,8 @@ class _EventSlices:
     """The events whose size matches the layout, and the positions of their parts in `buffer`.
 
     Attributes:
-        rows: the indices of these events in the batch.
+        buffer: the values of all events of the batch.
+        rows: the indices of the matching events in the batch.
         runs: for each sequence of bytes between two variable parts, its start position in each event.
         texts: for each text or bytes field, its start and end positions in each event.
         numbers: for each varint number, its value in each event.
@@ -86,7 +87,7 @@ class _EventSlices:
     _data: bytes | None = None
 
     def data(self) -> bytes:
-        """Return the content of the buffer as `bytes`. The first call copies it."""
+        """Return the content of the buffer as `bytes`. The first call copies the content."""
         self._data = self._data or self.buffer.tobytes()
         return self._data
 
@@ -97,8 +98,8 @@ class _SlicedFields:
 
     Attributes:
         matrix: (events, width), the bytes of all parts of fixed width.
-        texts: the texts of all events, by field.
-        whole: the integers of all events, by field.
+        texts: the texts or bytes of these events, by field.
+        whole: the integers of these events, by field.
     """
 
     matrix: NDArray[np.uint8]
@@ -107,7 +108,7 @@ class _SlicedFields:
 
 
 class FixedLayout:
-    """The byte layout that most events of one schema have, and the decoder of events that match it; see `create_layout`."""
+    """The byte layout that most events of one schema have, and the decoder for this layout; see `create_layout`."""
 
     def __init__(self, items: Sequence[Item], fields: RowSchema, id_field: str | None) -> None:
         self._signature = fields.signature
@@ -142,7 +143,8 @@ class FixedLayout:
     def view(self, values: Sequence[bytes], start: int) -> Decoded | None:
         """Decode the events that match the layout; return None if no event matches.
 
-        Each event follows `start` bytes of prefix in its value. The caller must reject events with floats that are not finite.
+        Each event begins after a prefix of `start` bytes in its value. The caller must reject events with floats that are not
+        finite.
         """
         cuts = self._locate(values, start)
         matrix = self._gather_fixed(cuts)
@@ -181,8 +183,8 @@ class FixedLayout:
     def _locate(self, values: Sequence[bytes], start: int) -> "_EventSlices":
         """Locate the parts of all events at once, and keep only the events whose size matches the layout.
 
-        Positions within an event only increase, and the last position must be the end of the event. So no part extends beyond
-        its event.
+        Positions within an event only increase, and the last position must be the end of the event. Therefore no part extends
+        beyond its event.
         """
         buffer, begins, ends = _join(values)
         positions = begins + start
@@ -280,8 +282,8 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
     """Create the layout of a schema from its items.
 
     Returns:
-        None if an item is None, if the items lack a field of the signature, if a field is binary, or if the format's own reader
-        is as fast.
+        The layout. None if an item is None, if a field of the signature is binary or is not in the items, or if the format's
+        own reader is as fast.
     """
     items = [item for item in parts if item is not None]
     if any(field.raw for field in fields.signature.fields):
@@ -309,7 +311,7 @@ def create_layout(parts: Sequence[Item | None], fields: RowSchema, id_field: str
 def _join(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
     """Join the values in one buffer, and return the buffer with the start and the end position of each value.
 
-    The buffer has one more byte at its end, so that a read at the end of the last value is inside the buffer.
+    The buffer has an additional byte at its end, so that a read directly after the last value is inside the buffer.
     """
     if isinstance(values, ByteColumn):
         return values.text, values.starts, values.ends
@@ -319,7 +321,7 @@ def _join(values: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]
 
 
 def _to_slice(places: list[int]) -> slice | list[int]:
-    """Return the indices as a slice if they are consecutive, else unchanged."""
+    """Return the indices as a slice if they are consecutive; otherwise return them unchanged."""
     if places and places == list(range(places[0], places[0] + len(places))):
         return slice(places[0], places[0] + len(places))
     return places

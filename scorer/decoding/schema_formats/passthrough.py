@@ -1,4 +1,4 @@
-"""Reading of values at given paths of Avro and Protobuf events, each event by its writer's schema."""
+"""Reading of values at given paths of Avro and Protobuf events, each event with its writer's schema."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -16,7 +16,8 @@ from scorer.settings import Settings
 class SchemaPassthrough:
     """Reader of the values at paths of Avro and Protobuf events; see `PathReader`.
 
-    `schemas` is the source of the schemas; None for the configured source. Raises Fatal under the conditions of SchemaDecoder.
+    `schemas` is the source of the schemas; None to use the configured source. Raises Fatal under the same conditions as
+    SchemaDecoder.
     """
 
     def __init__(self, settings: Settings, paths: Sequence[Path], schemas: SchemaSource | None = None) -> None:

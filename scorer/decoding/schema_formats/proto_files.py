@@ -25,9 +25,9 @@ from scorer.decoding.schema_formats.schema import BadSchema, Schema
 NAME = "__event__.proto"  # a name that no other file has
 IMPORT = re.compile(r'\bimport\s+(?:public\s+|weak\s+)?["\']([^"\']+)["\']')
 REGISTRY_FILES = re.compile(r"(?:confluent|google/(?:api|rpc|type))/[a-z0-9_/]+\.proto")
-"""Names of files that registries provide and no schema lists as references. protoc itself provides google/protobuf."""
+"""Names of files that registries provide, and that schemas import without a reference. protoc provides google/protobuf."""
 LOG_LINES = re.compile(r"^(?:WARNING: All log|[IWE]\d{4} ).*\n", re.MULTILINE)
-"""Lines of protoc's output that are not errors."""
+"""Lines in protoc's output that are no errors."""
 MISSING = ": File not found."
 MODULE_PREFIXES = {"confluent": "confluent_kafka.schema_registry."}
 """Prefixes of the Python modules that contain the descriptors of registry files, by the first part of the file's name."""
@@ -35,7 +35,7 @@ COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """Return the file descriptor of a schema. Raises BadSchema, with protoc's report if protoc rejects the text."""
+    """Return the file descriptor of a schema. Raises BadSchema; if protoc rejects the text, the error has protoc's report."""
     file_or_error = _compiled_once(schema)
     if isinstance(file_or_error, str):
         raise BadSchema(file_or_error)
@@ -44,9 +44,9 @@ def compiled(schema: Schema) -> FileDescriptor:
 
 @lru_cache(maxsize=1_000)
 def _compiled_once(schema: Schema) -> FileDescriptor | str:
-    """Return the file descriptor of a schema, or the error as text if the schema is invalid. Both are cached.
+    """Return the file descriptor of a schema, or the error as text if the schema is invalid. Both results are cached.
 
-    protoc takes 100 ms, and many events may have the same invalid schema.
+    Errors are cached too because protoc takes 100 ms, and many events may have the same invalid schema.
     """
     try:
         return _compile(schema)
@@ -89,10 +89,10 @@ def _write(folder: Path, name: str, text: str) -> None:
 
 
 def _decode_descriptor(name: str, text: str) -> FileDescriptorProto | None:
-    """Decode a file descriptor from base64 text, the form in which Apicurio's serialisers may register a schema.
+    """Decode a file descriptor from base64 text. Apicurio's serialisers may register a schema in this form.
 
     Returns:
-        None if the text is `.proto` source.
+        The file descriptor; None if the text is `.proto` source.
     """
     try:
         file = FileDescriptorProto.FromString(base64.b64decode(text.strip(), validate=True))
@@ -119,12 +119,12 @@ def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
 
 
 def _run_protoc(sources: Path) -> None:
-    """Compile the file NAME in `sources`, with its imports, to a descriptor set: the file `set` in the parent folder.
+    """Compile the file NAME in `sources`, with its imports, to a descriptor set, the file `set` in the parent folder.
 
-    The working directory of the process must not be `sources`: Python would import modules from untrusted files.
+    The working directory of the process must not be `sources`, because Python would import modules from untrusted files.
 
     Raises:
-        BadSchema: The report of protoc, without paths of this machine.
+        BadSchema: protoc rejects the schema. The error has protoc's report, without paths of this machine.
     """
     with as_file(files("grpc_tools") / "_proto") as standard_files:
         folders = [f"-I{sources}", f"-I{standard_files}", f"--descriptor_set_in={sources.parent}/known"]
@@ -156,10 +156,10 @@ def described(data: bytes) -> FileDescriptor:
 
 
 def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
-    """Return the message type with this name, with or without its package, such as `Outer.Inner`.
+    """Return the message type with this name, such as `Outer.Inner`. The name may start with the package.
 
-    None selects the only message type of the file. Raises BadSchema if there is no such message type, or if the name is None
-    and the file has several message types.
+    If the name is None, return the only message type of the file. Raises BadSchema if there is no such message type, or if the
+    name is None and the file has several message types.
     """
     messages = dict(file.message_types_by_name)
     if name is None and len(messages) == 1:
@@ -176,9 +176,10 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
-    """Return the message type at a path of indices: the first among the file's types, each further one among the nested types.
+    """Return the message type at a path of indices.
 
-    Raises BadSchema if the path does not exist.
+    The first index counts the types of the file, and each further index the nested types of the previous one. Raises BadSchema
+    if the path does not exist.
     """
     try:
         message = list(file.message_types_by_name.values())[path[0]]

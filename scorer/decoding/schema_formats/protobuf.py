@@ -1,11 +1,12 @@
-"""Reading of Protobuf messages by their writer's schema.
+"""Reading of Protobuf messages with their writer's schema.
 
-The protobuf library reads single messages. A fixed layout, if the schema has one, reads whole batches.
+The protobuf library reads single messages. If the schema has a fixed layout (`fixed_width_decode.py`), whole batches are read
+at once.
 
-A field that is missing on the wire has the default that the schema states, or its zero value if the field has no presence. Any
-other missing field is absent, and so is an empty repeated field. An enum becomes its symbol if the model's field is a text, as
-in Avro. A wrapper (DoubleValue and so on) becomes its value, or is absent. A decimal (confluent.type.Decimal, or Debezium's
-with its scale) becomes a number.
+A field that is missing in a message has the default value in the schema, or zero if the field has no presence. All other
+missing fields, and empty repeated fields, count as absent. If the model's field is a text, an enum becomes its symbol, as in
+Avro. A wrapper (such as DoubleValue) becomes its value, or is absent. A decimal (confluent.type.Decimal, or Debezium's type
+with a scale) becomes a number.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -62,11 +63,11 @@ VARINTS = {
     FieldDescriptor.TYPE_UINT64: (False, 1 << 63),
     FieldDescriptor.TYPE_SINT64: (True, 1 << 63),
 }
-"""By type: whether the lowest bit is the sign, and the limit below which the varint is valid (the library truncates others)."""
+"""By type: whether the lowest bit is the sign, and the limit of valid varints (the library truncates greater ones)."""
 
 
 class ProtobufReader:
-    """Reader of Protobuf messages of one type. Each message takes one call of the protobuf library."""
+    """Reader of Protobuf messages of one type. Each message is parsed with one call of the protobuf library."""
 
     def __init__(self, message: Descriptor, fields: RowSchema, id_field: str | None) -> None:
         self._type = message
@@ -79,7 +80,7 @@ class ProtobufReader:
         self.layout: FixedLayout | None = create_layout(items, fields, id_field)
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the row of the message that follows `start` bytes of prefix in the value. Raises Poison."""
+        """Return the row of the message that begins after a prefix of `start` bytes in the value. Raises Poison."""
         event = self._event(self._message(value, start))
         try:
             return self._fields.converted(event)
@@ -112,7 +113,7 @@ class ProtobufReader:
 def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str | None:
     """Return the error of the first text in a message that is not UTF-8.
 
-    The message is read without its schema, because the library does not parse a message of proto3 with such text.
+    The message is read without its schema, because the library does not parse a proto3 message with invalid text.
 
     Args:
         message: the type of the message.
@@ -120,7 +121,7 @@ def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str
         path: the path of the message in the event.
 
     Returns:
-        The error, which names the field; None if no text is invalid, or if the message is too large or cannot be read.
+        The error text, which names the field; None if no text is invalid, or if the message is too large or cannot be read.
     """
     without_schema = Empty()
     try:
@@ -146,7 +147,7 @@ def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str
 
 
 def _path_tree(path: Path) -> Tree:
-    """Return the tree whose only field lies at this path."""
+    """Return the tree with only the field at this path."""
     below: Tree | str = ""
     for step in reversed(path):
         below = {step: below}
@@ -155,7 +156,7 @@ def _path_tree(path: Path) -> Tree:
 
 
 def _object_reader(message: Descriptor, part: Tree, texts: Container[str]) -> Read:
-    """Create a function that reads the fields in `part` from a message, as an object by field name.
+    """Create a function that reads the fields in `part` from a message, and returns their values by field name.
 
     Fields that the message type does not have are left out. `texts` has the names of the signature's text fields.
     """
@@ -169,7 +170,7 @@ def _object_reader(message: Descriptor, part: Tree, texts: Container[str]) -> Re
 
 
 def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that reads one field of a message; the function returns None for an absent field.
+    """Create a function that reads one field of a message. The function returns None for an absent field.
 
     `below` is the name of the signature's field, or the tree of the fields to read inside this field.
     """
@@ -185,9 +186,9 @@ def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[st
 
 
 def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that converts a repeated field to a list, or None if it is empty, and a map to an object.
+    """Create a function that converts a repeated field to a list, or to None if it is empty. A map becomes a dict.
 
-    `below` is as in `_field_reader`.
+    See `_field_reader` for `below`.
     """
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and not isinstance(below, str):
@@ -211,9 +212,9 @@ def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container
 
 
 def _value_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
-    """Create a function that reads one value: a scalar unchanged, a message as the object of its fields in the tree `below`.
+    """Create a function that converts one value. A scalar is unchanged; a message becomes a dict of its fields in `below`.
 
-    An enum of a text field becomes its symbol. A wrapper becomes its value. A decimal becomes a number.
+    If the model's field is a text, an enum becomes its symbol. A wrapper becomes its value. A decimal becomes a number.
     """
     message = field.message_type
     if not isinstance(below, str):
@@ -261,7 +262,7 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
 
 def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Yield the layout items of a packed field of `length` floats; None for any other repeated field."""
+    """Yield the layout items of a packed field with `length` floats; None for every other repeated field."""
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None
         return

@@ -7,7 +7,7 @@ LARGEST_ID = 2**31 - 1
 
 
 class SchemaId(NamedTuple):
-    """The identifier of a schema in a registry: Confluent's id or GUID, or Apicurio's content id or global id."""
+    """The identifier of a schema in a registry: an id or GUID of Confluent, or a content id or global id of Apicurio."""
 
     kind: Literal["id", "GUID", "content id", "global id"]
     value: int | str
@@ -21,10 +21,10 @@ NO_ID = SchemaId("id", 0)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema: its format, its text, and the schemas to which it refers.
+    """The text of a schema, its format, and the schemas that it refers to.
 
     Attributes:
-        format: `avro` or `protobuf`; empty if unknown.
+        format: `avro` or `protobuf`; "" if unknown.
         text: the text of the schema; bytes for a Protobuf descriptor set.
         references: the name and the text of each referenced schema, including indirect references.
     """

@@ -1,6 +1,6 @@
-"""Reading of schema ids from headers, where the newer serialisers of Confluent and Apicurio write them.
+"""Reading of schema ids from headers. The newer serialisers of Confluent and Apicurio write schema ids to headers.
 
-The value of such a record has no prefix with an id.
+The value of a record with such a header has no prefix with an id.
 """
 
 from functools import lru_cache
@@ -22,10 +22,10 @@ NAMING = frozenset(
     | {f"apicurio.value.{name}" for name in ("artifactId", "contentHash", "schema")}
     | {f"apicurio.registry.{name}" for name in ("globalId", "contentId")}
 )
-"""Names of headers that identify the schema of a value, supported or not."""
+"""Names of all headers that identify the schema of a value, including unsupported headers."""
 READ = NAMING | {ENCODING, MESSAGE}
 MARKS = (CONFLUENT.encode(), b"apicurio.")
-"""Substrings of header names: each name in READ contains one of them."""
+"""Substrings of header names. Each name in READ contains one of these substrings."""
 LONG_BYTES = 8
 GUID_BYTES = 16
 # the first byte of Confluent's header: an id follows, or a GUID
@@ -34,12 +34,12 @@ BY_GUID = 1
 
 
 class HeaderFrame(NamedTuple):
-    """The schema of an event, as its headers name it.
+    """The schema of an event that the headers of the event name.
 
     Attributes:
         schema_id: the identifier of the schema.
         message: the path or the name of the Protobuf message type; None if the headers do not name a type.
-        before: the bytes that precede the Protobuf message in the value.
+        before: the bytes in the value that precede the Protobuf message.
     """
 
     schema_id: SchemaId
@@ -48,9 +48,9 @@ class HeaderFrame(NamedTuple):
 
 
 def frame(headers: Headers, format_: str) -> HeaderFrame | None:
-    """Return the schema that an event's headers name; None if they name no schema.
+    """Return the schema that an event's headers name; None if the headers name no schema.
 
-    Raises Poison if the headers are invalid, contradict each other, or name the schema in an unsupported way.
+    Raises Poison if the headers are invalid, contradict each other, or identify the schema in an unsupported way.
     """
     read = tuple(dict.fromkeys((name, _bytes(value)) for name, value in headers or () if name in READ))
     frame_or_error = _frame(read, format_) if read else None
@@ -60,7 +60,7 @@ def frame(headers: Headers, format_: str) -> HeaderFrame | None:
 
 
 def reference(message: str) -> bytes:
-    """Return the bytes that Apicurio's serialiser may write before a Protobuf message: its type name, length-prefixed."""
+    """Return the length-prefixed type name that Apicurio's serialiser may write before a Protobuf message."""
     name = message.encode()
     body = b"\x0a" + encode_varint(len(name)) + name
     return encode_varint(len(body)) + body
@@ -68,7 +68,7 @@ def reference(message: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
-    """Return the schema that distinct headers name, None if they name no schema, or the error as text."""
+    """Return the schema that distinct headers name; None if they name no schema; the error as text if they are invalid."""
     naming = [(name, value) for name, value in headers if name in NAMING]
     supported = [scheme for scheme in naming if scheme[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:
@@ -106,7 +106,7 @@ def _parse_apicurio(name: str, value: bytes, headers: dict[str, bytes], format_:
     """Parse the value of one of Apicurio's id headers. Raises ValueError if the value is not a schema id.
 
     Returns:
-        The schema, or the error as text if the event's encoding is not supported.
+        The schema; the error as text if the encoding of the event is not supported.
     """
     number = int.from_bytes(value, "big", signed=True)
     if len(value) != LONG_BYTES or not 0 < number <= LARGEST_ID:

@@ -1,4 +1,4 @@
-"""Resolution of the schemas to which a schema refers, directly or indirectly. This module makes no HTTP requests."""
+"""Resolution of the schemas that a schema refers to, directly or indirectly. This module makes no HTTP requests."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,14 +6,14 @@ from typing import NamedTuple
 from scorer.decoding.schema_formats.schema import LookUpFailed
 
 MOST_REFERENCES = 300
-"""Limit of one schema's direct and indirect references: a registry's responses are untrusted, and each costs a request."""
+"""Limit of one schema's direct and indirect references, because a registry is untrusted and each reference costs a request."""
 
 
 class Reference(NamedTuple):
     """The reference from one schema to another schema.
 
     Attributes:
-        name: the name that the referring schema uses: an Avro type or a Protobuf import.
+        name: the name in the referring schema, which is an Avro type or a Protobuf import.
         place: the location in the registry: subject and version, or group, artifact and version.
     """
 
@@ -22,25 +22,25 @@ class Reference(NamedTuple):
 
 
 class ReferencedSchema(NamedTuple):
-    """The text of a schema to which another schema refers, and the references of that text."""
+    """The text of a referenced schema, and the references from this text to further schemas."""
 
     text: str
     references: Sequence[Reference]
 
 
 def resolve(references: Sequence[Reference], fetch: Callable[[Reference], ReferencedSchema]) -> tuple[tuple[str, str], ...]:
-    """Fetch all direct and indirect references of a schema, each name once.
+    """Fetch all schemas that a schema refers to, directly or indirectly. Each name is fetched once.
 
     Args:
         references: the direct references of the schema.
-        fetch: returns the schema at a reference; raises LookUpFailed.
+        fetch: returns the schema that a reference names; raises LookUpFailed.
 
     Returns:
-        The name and the text of each referenced schema. Each schema comes after the schemas to which it refers. If a name
-        refers to several schemas, the first one counts, in the depth-first order of Confluent's clients.
+        The name and the text of each referenced schema. Each schema comes after the schemas that it refers to. If a name
+        refers to several schemas, the first one in the depth-first order of Confluent's clients is used.
 
     Raises:
-        LookUpFailed: A reference cannot be fetched (the error names it), or there are more than MOST_REFERENCES.
+        LookUpFailed: A reference, which the error names, cannot be fetched, or there are more than MOST_REFERENCES.
     """
     texts: dict[str, str] = {}
     started: set[str] = set()

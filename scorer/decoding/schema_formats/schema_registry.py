@@ -1,8 +1,8 @@
 """Cache of a registry's schemas by id. Unknown ids are looked up in threads.
 
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
-other requests, events with that id are dead-lettered. If the registry answers no request, the caller waits for the registry.
-This module makes no HTTP requests: see `schema_registry_client.py`.
+other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
+The HTTP requests are made by `schema_registry_client.py`.
 """
 
 import re
@@ -24,19 +24,19 @@ from scorer.settings.input import SchemaRegistrySettings
 T = TypeVar("T")
 LONG_IDS = "Apicurio's serialisers write ids of 8 bytes unless apicurio.registry.as-confluent is true"
 LOOK_UPS = 8
-"""Maximum number of concurrent look-ups: a registry on another continent answers 8 requests in the time of one."""
+"""Maximum number of concurrent look-ups. A distant registry answers 8 concurrent requests in the time of one."""
 SLICE_SECONDS = 0.5
-"""Time after which `look_up` returns to its caller, which must report to the watchdog that it is alive."""
+"""Time after which `look_up` raises LookUpsPending, so that its caller can report to the watchdog that it is alive."""
 HUNG_SECONDS = 20.0
-"""Time limit of a look-up: the client's time-outs do not end a response that arrives byte by byte."""
+"""Time limit of a look-up. It is needed because the client's time-outs do not end a response that arrives byte by byte."""
 ATTEMPTS = 3
 RETRY_SECONDS = 1.0
 """Attempts and interval of a look-up that fails temporarily (HTTP 500, time-out) while the registry answers other requests."""
 UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
-"""Time until an id is looked up again: UNKNOWN if the registry does not know the id yet, FAILED after other failures."""
+"""Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
 MOST_FAILED = 100_000
-"""Limit of the ids whose failures are stored: as many as the largest batch has events."""
+"""Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
 
 
@@ -44,10 +44,10 @@ class SchemaClient(Protocol):
     """Requests to one registry. Both methods block until the response, and may be called from several threads at once."""
 
     def schema(self, schema_id: SchemaId) -> Schema:
-        """Fetch a schema and the schemas to which it refers. Raises LookUpFailed."""
+        """Fetch a schema and the schemas that it refers to. Raises LookUpFailed."""
 
     def probe(self) -> None:
-        """Check that the registry answers requests. Raises LookUpFailed if it answers none."""
+        """Check that the registry answers requests. Raises LookUpFailed if it answers no request."""
 
 
 class _RunningLookUp(NamedTuple):
@@ -56,9 +56,9 @@ class _RunningLookUp(NamedTuple):
 
 
 class _RegistryProbe(NamedTuple):
-    """A running probe of the registry, and the failed look-ups that preceded it.
+    """A running probe of the registry, and the failed look-ups that preceded the probe.
 
-    If the registry answers the probe, the failures are attributed to their ids; otherwise the registry is unavailable.
+    If the registry answers the probe, the failures are attributed to their ids. Otherwise the registry is unavailable.
     """
 
     future: "Future[None]"
@@ -68,8 +68,9 @@ class _RegistryProbe(NamedTuple):
 class SchemaRegistry:
     """The cache of the schemas of one registry. `clock` returns monotonic seconds.
 
-    Up to LOOK_UPS look-ups run at once, each in a thread, and continue between two calls. After a failed look-up the registry
-    is probed. If the registry answers the probe, the failure is recorded for the id; otherwise the id remains unknown.
+    Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up
+    the registry is probed. If the registry answers the probe, the failure is recorded for the id. Otherwise the id remains
+    unknown.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class SchemaRegistry:
         """Return the schema with this id. An unknown id is looked up, without a time limit.
 
         Raises:
-            Poison: the registry has no schema of this id and format, or the look-up of the id failed.
+            Poison: the registry has no schema with this id and format, or the look-up of the id failed.
             DependencyUnavailable: the registry answers no request.
             Fatal: the registry denies access and has never answered this process.
         """
@@ -112,7 +113,7 @@ class SchemaRegistry:
         """Look up the ids that are still unknown. After a normal return, `schema` does not wait for these ids.
 
         Raises:
-            LookUpsPending: the look-ups take longer than SLICE_SECONDS; call again.
+            LookUpsPending: the look-ups take longer than SLICE_SECONDS. The caller must call this method again.
             DependencyUnavailable: the registry answers no request.
             Fatal: the registry denies access and has never answered this process.
         """
@@ -132,9 +133,9 @@ class SchemaRegistry:
                 self._wait(remaining)
 
     def _get_schema(self, schema_id: SchemaId) -> Schema | None:
-        """Return the schema; None if its id must be looked up.
+        """Return the schema with this id; None if the id must be looked up.
 
-        Raises Poison if the id is invalid, or if its look-up failed recently.
+        Raises Poison if the id is invalid, or if the look-up of the id failed recently.
         """
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id")
@@ -147,7 +148,7 @@ class SchemaRegistry:
         return schema
 
     def _needs_look_up(self, schema_id: SchemaId) -> bool:
-        """Return whether a look-up must be started: the id is unknown, and its look-up is neither running nor scheduled."""
+        """Return whether a look-up of this id must be started, because it is unknown, and no look-up runs or is scheduled."""
         try:
             is_known = self._get_schema(schema_id) is not None
         except Poison:
@@ -197,7 +198,7 @@ class SchemaRegistry:
             self._record_failures(probe)
 
     def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
-        """Record the result of a look-up. A look-up without a result counts as failed: it exceeded HUNG_SECONDS."""
+        """Record the result of a look-up. A look-up without a result has exceeded HUNG_SECONDS, and counts as failed."""
         if not future.done():
             self._unexplained[schema_id] = LookUpFailed(f"no complete response in {HUNG_SECONDS:.0f} s")
             return
@@ -210,7 +211,7 @@ class SchemaRegistry:
             self._attempts.pop(schema_id, None)
 
     def _record_failures(self, probe: _RegistryProbe) -> None:
-        """Record the failures of the probe's ids if the registry answered the probe.
+        """If the registry answered the probe, record the failed look-ups that preceded the probe.
 
         Otherwise forget all failures, and raise Fatal or DependencyUnavailable.
         """
@@ -228,7 +229,7 @@ class SchemaRegistry:
             self._record_failure(schema_id, failure)
 
     def _record_failure(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
-        """Schedule the next attempt for an id, or record the error with which the events of the id are dead-lettered."""
+        """Schedule the next look-up of an id, or record the error with which events with this id are dead-lettered."""
         attempts = self._attempts[schema_id] = self._attempts.get(schema_id, 0) + 1
         if not (failure.unknown or failure.denied) and attempts < ATTEMPTS:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS

@@ -1,7 +1,7 @@
 """HTTP requests to a schema registry.
 
-Confluent's client sends the requests to Confluent's API. Ids that Apicurio's serialisers write to headers are requested from
-Apicurio's own API.
+Schemas are requested through Confluent's client from Confluent's API, which Apicurio also provides. Ids that Apicurio's
+serialisers write to headers are requested from Apicurio's own API.
 """
 
 from collections.abc import Callable
@@ -20,17 +20,17 @@ from scorer.settings.input import SchemaRegistrySettings
 
 T = TypeVar("T")
 NATIVE = ("apis/registry/v2", "apis/registry/v3")
-"""Paths of the versions 2 and 3 of Apicurio's own API. The product's versions 2 and 3 both have the first path."""
+"""Paths of versions 2 and 3 of Apicurio's own API. Both Apicurio 2 and Apicurio 3 provide the first path."""
 NATIVE_IDS = {"content id": "contentIds", "global id": "globalIds"}
 
 
 class _ConfluentClient(SchemaRegistryClient):
-    """Confluent's client, extended by requests to Apicurio's own API, with the same TLS, credentials and retries."""
+    """Confluent's client with an additional method for Apicurio's own API, which uses the same TLS, credentials and retries."""
 
     def native(self, path: str, content: str = "") -> Response:
-        """Send a GET request to Apicurio's own API, in version 2 and, if the path does not exist there, in version 3.
+        """Send a GET request to version 2 of Apicurio's own API. If the path does not exist there, use version 3.
 
-        `content` is appended to the path in version 3. Raises LookUpFailed.
+        `content` is appended to the path only in version 3. Raises LookUpFailed.
         """
         rest = self._rest_client
         headers = {"Accept": "*/*"}
@@ -64,7 +64,8 @@ class SchemaRegistryHttpClient:
     def probe(self) -> None:
         """Request a schema that was fetched before, then one subject, then the configuration, until one request succeeds.
 
-        This client may lack the permission for some of these requests. Raises LookUpFailed if no request succeeds.
+        Several requests are tried because this client may lack the permission for some of them. Raises LookUpFailed if no
+        request succeeds.
         """
         session = self._session
         session.clear_caches()  # type: ignore[no-untyped-call]
@@ -93,7 +94,7 @@ class SchemaRegistryHttpClient:
         return Schema((schema.schema_type or "AVRO").lower(), schema.schema_str or "", references)
 
     def _fetch_version(self, reference: Reference) -> ReferencedSchema:
-        """Fetch a referenced version of a subject, even a deleted version, because events of that version may remain."""
+        """Fetch a referenced version of a subject. A deleted version is fetched too, because events may still use it."""
         subject, version = reference.place
         answer = _send(lambda: self._session.get_version(subject, int(version), deleted=True))
         return ReferencedSchema(answer.schema.schema_str or "", _references(answer.schema))
@@ -101,7 +102,7 @@ class SchemaRegistryHttpClient:
     def _fetch_native(self, schema_id: SchemaId) -> Schema:
         """Fetch a schema by its content id or global id from Apicurio's own API.
 
-        The API does not return the format for a content id, so the schema is read in the configured format.
+        The API does not return the format of a content id's schema, so the schema is read in the configured format.
         """
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text

@@ -1,6 +1,6 @@
-"""Selection of the reader for an event, by its writer's schema.
+"""Selection of the reader for an event, which depends on the schema with which the event was written.
 
-The schema comes from the configured file, or from a registry by the id in the event's value or headers.
+The schema comes from the configured file, or from a registry. The value or the headers of an event have the registry's id.
 """
 
 import functools
@@ -30,7 +30,7 @@ ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, b
 Key = bytes | HeaderFrame
 """The key of an event, which identifies its schema and message type: the prefix of its value, or the frame of its headers."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
-"""The Python modules that a format needs; the extra of the same name installs them."""
+"""The Python modules that a format needs. The extra with the name of the format installs these modules."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
 OTHERS = {
     b"\x03\x00": "AWS Glue's serialisers write such events, with an id that other registries do not have",
@@ -38,7 +38,7 @@ OTHERS = {
     b"\xc3\x01": "the event is in Avro's single-object encoding",
     b"Obj\x01": "the event is an Avro file with a schema of its own",
 }
-"""Hints at other encodings, by the first bytes of a value that does not begin with a schema id."""
+"""Hints that name another encoding, by the first bytes of a value that does not begin with a schema id."""
 NO_PATH = (
     "no path of a Protobuf message follows the schema's id, as Confluent's serialisers write it; confluent-kafka for "
     "Python writes another form before 1.8, and with use.deprecated.format"
@@ -51,31 +51,34 @@ class EventReader(Protocol):
     layout: FixedLayout | None
 
     def row(self, value: bytes, start: int) -> Row:
-        """Return the row of the event that follows `start` bytes of prefix in the value. Raises Poison."""
+        """Return the row of the event that begins after a prefix of `start` bytes in the value. Raises Poison."""
 
     def path_reader(self, paths: Sequence[Path]) -> Callable[[bytes, int], list[Any]]:
-        """Create a function with the arguments of `row` that returns one value for each path; None for a missing value."""
+        """Create a function that returns one value of an event for each path; None for a missing value.
+
+        The arguments of the function are the same as those of `row`.
+        """
 
 
 class SchemaSource(Protocol):
-    """Source of event readers by schema key. `reads_headers` is true if headers may name an event's schema.
+    """Source of event readers. A key identifies the schema and the message type of an event.
 
-    A key identifies the schema and the message type of an event.
+    `reads_headers` is true if the headers of an event may name its schema.
     """
 
     reads_headers: bool
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key of an event's schema. Raises Poison if the event names no schema, or several different schemas."""
+        """Return the schema key of an event. Raises Poison if the event names no schema, or several different schemas."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Fetch the schemas of these keys unless they are known. Raises the errors of `SchemaRegistry.look_up`."""
+        """Fetch the schemas of these keys unless they are known. Raises the same errors as `SchemaRegistry.look_up`."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         """Return the reader of the events with this key.
 
-        Raises Poison if the schema does not exist or is invalid, and DependencyUnavailable and Fatal as `SchemaRegistry.schema`
-        does.
+        Raises Poison if the schema does not exist or is invalid. Raises DependencyUnavailable and Fatal under the same
+        conditions as `SchemaRegistry.schema`.
         """
 
 
@@ -110,9 +113,9 @@ def create_schema_source(settings: Settings) -> SchemaSource:
 
 
 class SchemaFileSource:
-    """Source of one schema from a file, which all events have. The events have no prefix with a schema id.
+    """Source of one schema from a file. All events have this schema, and no prefix with a schema id.
 
-    In the format protobuf, a file whose name does not end with .proto is a descriptor set.
+    In the format protobuf, a file is a descriptor set unless its name ends with .proto.
     """
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
@@ -149,9 +152,9 @@ class SchemaRegistrySource:
         self._registry = registry
 
     def key(self, value: bytes, headers: Headers = None) -> Key:
-        """Return the key from the headers if they name a schema, otherwise the prefix of the value.
+        """Return the schema key from the headers; if they name no schema, return the prefix of the value.
 
-        The prefix is a zero byte, the id and, for Protobuf, the path of the message type. Raises Poison.
+        The prefix consists of a zero byte, the schema id and, for Protobuf, the path of the message type. Raises Poison.
         """
         if headers and (frame := schema_id_headers.frame(headers, self._format)) is not None:
             return _with_reference(frame, value)
@@ -192,7 +195,7 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Set `before` of the frame if the value begins with the name of the Protobuf message type."""
+    """If the value begins with the name of the Protobuf message type, return the frame with these bytes as `before`."""
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
     return frame
@@ -215,7 +218,7 @@ def _reader(schema: Schema, message: str | list[int] | None, fields: RowSchema, 
 
 
 def shared(settings: SchemaRegistrySettings) -> SchemaRegistry:
-    """Return the schema cache of these settings. All model versions of a process share it, so each schema is fetched once."""
+    """Return the schema cache for these settings, which all model versions share, so that each schema is fetched once."""
     return _shared(settings.model_dump_json())
 
 
@@ -226,7 +229,7 @@ def _shared(settings: str) -> SchemaRegistry:
 
 @functools.lru_cache
 def file_bytes(path: FilePath) -> bytes:
-    """Return the content of a schema file. Each file is read once per process. Raises Fatal if it cannot be read."""
+    """Return the content of a schema file, which is read once per process. Raises Fatal if the file cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

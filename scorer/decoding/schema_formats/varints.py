@@ -34,7 +34,7 @@ def message_path(value: bytes, at: int) -> tuple[list[int], int]:
     """Decode the path of a Protobuf message type, which follows the schema id in Confluent's prefix.
 
     Returns:
-        The path, and the position after it.
+        The path, and the position after the path.
 
     Raises:
         ValueError: the bytes at `at` are not a path.
