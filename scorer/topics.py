@@ -22,9 +22,9 @@ RECORD_OVERHEAD = 1_024  # bytes that the broker counts for a record and its hea
 DEAD_LETTER_ROOM = 4_096  # bytes that the headers of a dead letter may add to the original record
 UNLIMITED = {"retention.ms": "-1"}
 BROKER_TIME = {"message.timestamp.type": "LogAppendTime"}
-"""For topics without event times: the broker sets the timestamps, so it accepts records of a scorer with a wrong clock."""
+"""For topics without event times. The broker sets the timestamps, so it accepts records from a scorer with a wrong clock."""
 COMPACTED_HOURLY = {"cleanup.policy": "compact", "segment.ms": "3600000"}
-"""For a topic with a status record every few seconds: a broker never compacts the newest segment, so segments must be short."""
+"""For a topic with a status record every few seconds. A broker never compacts the newest segment, so segments must be short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DescribedTopic:
 
     Attributes:
         max_bytes: The largest accepted record batch in bytes; Apache Kafka's default if the limit is unknown.
-        limit_known: Whether the broker returned `max_bytes`, which requires the permission to describe the topic's
+        limit_known: Whether the broker returned `max_bytes`. This requires the permission to describe the topic's
             configuration.
     """
 
@@ -49,13 +49,14 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     Args:
         admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs on each topic. A topic that needs none is omitted if the broker hides it.
+        needed: The operations that a command needs on each topic. If no operation is needed on a topic, and the broker does
+            not show the topic to this client, the topic is omitted.
 
     Returns:
         The existing topics by name.
 
     Raises:
-        Fatal: Exit code 3 if the broker does not allow a needed operation, 4 if it does not answer.
+        Fatal: The broker does not allow a needed operation (exit code 3), or does not answer (exit code 4).
     """
     broker = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
     with retriable_as_fatal("see its log; try again"):
@@ -69,7 +70,7 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
 
 
 def required(settings: Settings) -> dict[str, Operations]:
-    """Return the topics that `scorer run` needs, inputs first, with the operations that it needs on each topic."""
+    """Return the topics that `scorer run` needs, input topics first, and the operations that it needs on each topic."""
     written = dict.fromkeys((*settings.answer_topics, settings.status_topic), frozenset({WRITE}))
     if settings.swaps_topic in written:
         written[settings.swaps_topic] = frozenset({READ, WRITE})
@@ -87,13 +88,16 @@ def optional(settings: Settings) -> dict[str, str]:
 
 
 def all_topics(settings: Settings) -> dict[str, Operations]:
-    """Return the topics that any command needs, labels included, with the operations that `scorer run` needs on each topic."""
+    """Return all topics that at least one command of the scorer needs, including the topic of labels.
+
+    Each topic has the operations that `scorer run` needs on it, which may be none.
+    """
     labels = [settings.labels.topic] if settings.labels.topic else []
     return required(settings) | dict.fromkeys([*optional(settings), *labels], frozenset())
 
 
 def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
-    """Return the names of all topics of the broker, from which similar names are suggested; empty if they cannot be listed."""
+    """Return the names of all topics of the broker, for suggestions of similar names; an empty list if the request fails."""
     with suppress(Fatal, Retriable):
         return kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin).names()
     return []
@@ -102,18 +106,18 @@ def names(admin: AdminClient, settings: KafkaSettings) -> list[str]:
 def check_present(
     settings: Settings, admin: AdminClient, existing: Mapping[str, DescribedTopic], needed: Iterable[str]
 ) -> None:
-    """Check that all needed topics exist.
+    """Check that all needed topics exist. If a topic is missing, raise Fatal (exit code 2).
 
-    Raises Fatal (exit code 2) otherwise; its message suggests existing topics with similar names.
+    The message of the error suggests existing topics with similar names.
     """
     if absent := [name for name in needed if name not in existing]:
         raise Fatal("; ".join(_absent(settings, absent, names(admin, settings.kafka))), CREATE_HINT, USAGE)
 
 
 def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) -> list[str]:
-    """Return one line for each missing topic.
+    """Return one line of text for each missing topic. Pure.
 
-    A line suggests an existing topic with a similar name, if there is one that the settings do not use. Pure.
+    The line suggests a topic with a similar name, if such a topic exists and the settings do not use it for something else.
     """
     used = all_topics(settings)
     others = [name for name in existing if name not in used]
@@ -122,12 +126,12 @@ def _absent(settings: Settings, absent: Iterable[str], existing: Iterable[str]) 
 
 
 def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names: Iterable[str] = ()) -> list[str]:
-    """Return the faults of the scorer's topics, one line each: missing topics, and size limits that are too low. Pure.
+    """Return one line of text for each missing topic, and for each topic whose size limit is too low. Pure.
 
     Args:
         settings: The scorer's settings.
         existing: The existing topics of the settings, by name.
-        all_names: The names of all topics of the broker, from which similar names are suggested.
+        all_names: The names of all topics of the broker, for suggestions of similar names.
     """
     lines = _absent(settings, [name for name in required(settings) if name not in existing], all_names)
     output = existing.get(settings.output.topic)
@@ -150,10 +154,11 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
 
 
 def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
-    """Return the missing topics as `--create` creates them. Pure.
+    """Return the missing topics with the properties with which `scorer check --create` creates them. Pure.
 
-    A new input topic gets `partitions` partitions. The topics of labels, scores and dead letters get as many partitions as the
-    existing input topic with the most partitions, or `partitions` if no input topic exists.
+    A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
+    letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
+    exists. All other topics get one partition.
     """
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)

@@ -1,6 +1,6 @@
 """The headers of a dead letter: the headers of the event, then headers with the reason, the source and the time. Pure.
 
-A dead letter keeps the event's key and value. `dead.source` is the position of the event,
+A dead letter has the key and the value of its event. The header `dead.source` has the position of the event,
 `<region>/<topic>/<partition>/<offset>`. A replay writes the event to the topic and the partition of this position.
 """
 
@@ -34,11 +34,11 @@ def dead_headers(
         original: The headers of the event.
         reason: The code of the reason.
         error: The explanation of the reason.
-        source: The position of the event. If the dead letter represents several records, the position of the last record.
+        source: The position of the event, or of the last record if the dead letter represents several records.
         model: The version as `name:version@digest`.
         at_ms: The time of dead-lettering in Unix milliseconds.
-        arm: The arm to which the event's key belongs, such as champion or canary.
-        first: The offset of the first record if the dead letter represents several records, otherwise None.
+        arm: The role, champion or canary, that the event's key belongs to.
+        first: The offset of the first record if the dead letter represents several records; otherwise None.
     """
     return [
         *(original or ()),
@@ -53,7 +53,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers that `dead_headers` appended to the headers of the event; empty if there are none."""
+    """Return the headers that `dead_headers` appended to the headers of the event; an empty list if there are none."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
@@ -61,9 +61,9 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 
 
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers of the event: all headers except the last occurrence of each name that `dead_headers` appends.
+    """Return the headers of the event, without the headers that `dead_headers` appended.
 
-    An earlier occurrence of such a name is a header of the event.
+    If the name of an appended header is repeated, only its last occurrence was appended. The earlier ones belong to the event.
     """
     originals = []
     added = set(DEAD_LETTER_HEADERS)
@@ -76,9 +76,9 @@ def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> Heade
 
 
 def dead_letter_facts(headers: Sequence[tuple[str, str | bytes | None]]) -> dict[str, str]:
-    """Return the values of the headers that `dead_headers` appended, by name without `dead.`.
+    """Return the values of the headers that `dead_headers` appended, by name without the prefix `dead.`.
 
-    If a header is repeated, its last value counts.
+    If a header is repeated, its last value is returned.
     """
     return {
         name.removeprefix("dead."): value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""

@@ -1,4 +1,4 @@
-"""Dead letters for unexpected exceptions of the scorer's own code or of its libraries, and the log of their tracebacks."""
+"""Dead letters for unexpected exceptions in the scorer's code or in its libraries, and the log of the tracebacks."""
 
 import logging
 import traceback
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class InternalErrorLog:
-    """Log of unexpected exceptions. It writes one traceback per type of exception and location in our code."""
+    """Log of unexpected exceptions. Exceptions of the same type from the same line of this product's code are logged once."""
 
     def __init__(self) -> None:
         self._logged: set[tuple[type, str]] = set()
@@ -21,7 +21,7 @@ class InternalErrorLog:
     def poison(self, error: Exception) -> Poison:
         """Return the Poison of an event that caused an unexpected exception, and log the traceback unless it was logged before.
 
-        The error consists of the exception's type, its location in our code, and its message.
+        The error text has the exception's type, the last line of this product's code in the traceback, and the message.
         """
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]

@@ -1,11 +1,11 @@
-"""The reasons for which events are dead-lettered, and the exceptions that contain a reason."""
+"""The reasons why events are dead-lettered, and the exceptions that contain a reason."""
 
 from enum import StrEnum
 from typing import Any, Self
 
 
 class Reason(StrEnum):
-    """The code of the reason for which an event is dead-lettered: the value of the header `dead.reason`. Codes never change."""
+    """The code in the header `dead.reason`, which states why an event was dead-lettered. Codes never change."""
 
     TOMBSTONE = "tombstone"
     OVERSIZE = "oversize"
@@ -27,7 +27,7 @@ class Reason(StrEnum):
 
 
 class Poison(Exception):
-    """An event cannot be scored and is dead-lettered with this reason. Other events of its batch are unaffected."""
+    """An event cannot be scored, and is dead-lettered with this reason. The other events in its batch are unaffected."""
 
     def __init__(self, reason: Reason, error: str) -> None:
         super().__init__(error)
@@ -38,9 +38,9 @@ class Poison(Exception):
         return type(self), (self.reason, str(self))
 
     def without_traceback(self) -> Self:
-        """Return a copy of the exception without its traceback, whose frames would keep the whole batch in memory."""
+        """Return a copy of the exception without a traceback, because its frames would keep the whole batch in memory."""
         return type(self)(self.reason, str(self))
 
 
 class NotFinite(Poison):
-    """The event itself contains NaN or an infinity. The value is not the result of a conversion to a smaller dtype."""
+    """The event itself contains NaN or an infinity. A conversion to a smaller dtype was not the cause."""

@@ -1,7 +1,7 @@
 """Hatchling build hook that compiles the native part into the wheel, or next to its source in an editable installation.
 
-The compiler is `cc`, otherwise ziglang, which then becomes a build requirement. Without a compiler the package is pure Python,
-with a warning. `SCORESTREAM_NATIVE=0` disables the compilation.
+The compiler is `cc`. If `cc` does not work, ziglang is used and becomes a build requirement. Without a compiler, a warning is
+printed, and the package is pure Python. `SCORESTREAM_NATIVE=0` disables the compilation.
 """
 
 import importlib.util

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 PADDING = bytes(32)
-"""The zero bytes that must follow a text that C scans (SCANNER_PADDING in scanner.h)."""
+"""The zero bytes that must follow each text that C code scans (SCANNER_PADDING in scanner.h)."""
 PLAIN = np.array([0x20 <= byte < 0x7F and byte not in b'"\\' for byte in range(256)])
 """For each byte, whether it needs no escape in a JSON string."""
 Column = Sequence[bytes | None]
@@ -21,7 +21,7 @@ Column = Sequence[bytes | None]
 
 
 class LazySequence(Sequence[T]):
-    """A sequence whose entries are all created on the first access to any of them."""
+    """A sequence that creates all its entries on the first access to an entry."""
 
     @cached_property
     def listed(self) -> list[T]:
@@ -44,13 +44,13 @@ class LazySequence(Sequence[T]):
 
 
 class ByteColumn(LazySequence[bytes | None]):
-    """A column of n byte strings in one buffer: string i is `text[starts[i]:ends[i]]`.
+    """A column of n byte strings in one buffer. String i is `text[starts[i]:ends[i]]`.
 
     Args:
         text: (size,) uint8, the buffer.
-        starts: (n,) int64.
-        ends: (n,) int64.
-        nulls: (n,), nonzero for an entry that is None; None if no entry is None.
+        starts: (n,) int64, the start position of each string.
+        ends: (n,) int64, the end position of each string.
+        nulls: (n,), nonzero for each entry that is None; None if no entry is None.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class ByteColumn(LazySequence[bytes | None]):
 
     @classmethod
     def split(cls, text: bytes, before: int, ends: NDArray[np.int64], between: int = 1) -> "ByteColumn":
-        """Split a text into the parts that end at `ends`.
+        """Split a text into the parts that end at the positions `ends`.
 
-        The first part starts at `before`. `between` bytes, which belong to no part, separate two parts.
+        The first part starts at position `before`. Two parts are separated by `between` bytes, which belong to no part.
         """
         starts = np.empty_like(ends)
         starts[:1] = before
@@ -84,7 +84,7 @@ class ByteColumn(LazySequence[bytes | None]):
         return strings
 
     def part(self, rows: NDArray[np.int64]) -> "ByteColumn":
-        """Return a column of the entries at the indices `rows`, (n,), which shares the buffer."""
+        """Return a column, with the same buffer, of the entries at the indices `rows`, (n,)."""
         nulls = None if self.nulls is None else self.nulls[rows]
         return ByteColumn(self.text, self.starts[rows], self.ends[rows], nulls)
 
@@ -109,7 +109,7 @@ class ByteColumn(LazySequence[bytes | None]):
         return self.ends - self.starts
 
     def largest(self) -> int:
-        """Return the length of the longest string in bytes; 0 if there is none."""
+        """Return the length of the longest string in bytes; 0 if there are no strings."""
         return int(self.lengths().max(initial=0))
 
     def any_empty(self) -> bool:

@@ -1,6 +1,6 @@
-"""Compilation of the native part to one shared object for every Python version: the C code does not include `Python.h`.
+"""Compilation of the native part to one shared object. It works with every Python version, as it does not use `Python.h`.
 
-This module uses only the standard library, because the build hook imports it before anything is installed.
+This module uses only the standard library, because the build hook imports it before any package is installed.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ def source_digest() -> str:
 
 
 def has_c_compiler() -> bool:
-    """Return whether the system has a C compiler that compiles the native part."""
+    """Return whether the system has a C compiler that can compile the native part."""
     with tempfile.TemporaryDirectory(prefix="scorestream-") as folder:
         try:
             _compile(_cc(), Path(folder, OBJECT.name))
@@ -53,7 +53,7 @@ def has_c_compiler() -> bool:
 
 
 def compile_to(target: Path) -> None:
-    """Compile the native part to the file `target` with the system's compiler, otherwise with ziglang. Raises NotCompiled."""
+    """Compile the native part to `target` with the system's compiler or, if that fails, with ziglang. Raises NotCompiled."""
     try:
         _compile(_cc(), target)
     except NotCompiled:
@@ -84,13 +84,13 @@ def _compile(command: Sequence[str], target: Path) -> None:
 
 
 def _cc() -> list[str]:
-    """Return the command of the system's C compiler, from the variable CC or `cc`; empty if it is not installed."""
+    """Return the command in the variable CC, else `cc`; an empty list if this compiler is not installed."""
     command = shlex.split(os.environ.get("CC", "")) or ["cc"]
     return command if shutil.which(command[0]) else []
 
 
 def _zig() -> list[str]:
-    """Return the command of ziglang's C compiler; empty if ziglang is not installed.
+    """Return the command of ziglang's C compiler; an empty list if ziglang is not installed.
 
     The command sets a generic CPU, because zig compiles for the CPU of the build machine by default.
     """

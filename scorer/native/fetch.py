@@ -1,4 +1,4 @@
-"""Native fetching of a consumer's messages as columns. fetch.c documents the ownership of the memory."""
+"""Fetching of a consumer's messages as columns by the native library. fetch.c documents the ownership of the memory."""
 
 import ctypes
 import time
@@ -46,9 +46,9 @@ class MessageColumns:
     """Fetched messages as columns with one entry per message. A message is an event, or an error of its partition.
 
     Attributes:
-        places: the topics and partitions of the fetcher, which may have no message in these columns.
-        lanes: the index of each message's partition in `places`.
-        codes: 0 for an event, otherwise librdkafka's error code.
+        places: the topics and partitions of the fetcher, including those without a message in these columns.
+        lanes: the partition of each message, as an index into `places`.
+        codes: 0 for an event; librdkafka's error code for an error.
         headers: the headers; None if no message has headers.
     """
 
@@ -66,22 +66,22 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of the messages at the indices `rows`, (n,), in the form of `headers_of`."""
+        """Return the headers of the messages at the indices `rows`, (n,), in the same form as `headers_of`."""
         return [None] * len(rows) if self.headers is None else self.headers.take_rows(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
         """Return the values of each header by its name, one entry per message.
 
         Returns:
-            An empty dictionary if no message has headers; None if the messages have different header names.
+            The columns; an empty dictionary if no message has headers; None if the messages have different header names.
         """
         return {} if self.headers is None else self.headers.by_name()
 
 
 class NativeFetcher:
-    """The native fetcher of one consumer. Its queue receives the messages of the partitions that are forwarded to it.
+    """The native fetcher of one consumer. Partitions are forwarded to its queue, from which the fetcher collects messages.
 
-    The fetcher must be closed before the consumer.
+    The fetcher must be closed before the consumer is closed.
 
     Args:
         plugin: the plugin of librdkafka.
@@ -91,7 +91,7 @@ class NativeFetcher:
         sizes: the number and the sizes of the collected messages.
 
     Raises:
-        MemoryError: Memory is exhausted; every method may raise this error.
+        MemoryError: Memory is exhausted. Every method may raise this error.
     """
 
     def __init__(self, plugin: LibrdkafkaPlugin, handle: int) -> None:
@@ -103,15 +103,15 @@ class NativeFetcher:
         self.sizes = CollectedSizes()
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Forward the messages of these partitions to the queue of this fetcher. Call this method before their assignment."""
+        """Forward the messages of these partitions to the queue. Call this method before the partitions are assigned."""
         for partition in partitions if self._fetcher else ():
             self._library.fetcher_forward(self._fetcher, partition.topic.encode(), partition.partition)
 
     def collect(self, max_messages: int, seconds: float) -> int:
         """Collect up to `max_messages` messages from the queue, and return their number.
 
-        The call waits up to `seconds` for the first message only. Ends of partitions are not counted: see `ends`. After `close`
-        no message is collected.
+        The call waits up to `seconds`, but only for the first message. The number does not include ends of partitions; see
+        `ends`. After `close`, no message is collected.
         """
         if not self._fetcher:
             time.sleep(seconds)
@@ -179,7 +179,7 @@ class NativeFetcher:
     def _read_lanes(self, lane_count: int) -> None:
         """Append the new partitions of the C fetcher to `_places`.
 
-        `lane_count` is the number of partitions that it now has; a negative number means that memory is exhausted.
+        `lane_count` is the number of partitions that the C fetcher has now. If it is negative, memory is exhausted.
         """
         if lane_count < 0:
             raise MemoryError
@@ -190,7 +190,7 @@ class NativeFetcher:
 
 
 class _StringArrays:
-    """Arrays into which C writes `count` strings of `size` bytes in total, followed by PADDING."""
+    """Arrays into which C code writes `count` strings with `size` bytes in total, followed by PADDING."""
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -206,7 +206,7 @@ class _StringArrays:
 
 
 class _HeaderArrays:
-    """Arrays into which C writes the headers of `count` messages. The addresses of the arrays are stored in `at`."""
+    """Arrays into which C code writes the headers of `count` messages. The addresses of the arrays are stored in `at`."""
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)
@@ -221,7 +221,7 @@ class _HeaderArrays:
 
 
 class HeaderColumns:
-    """The headers of B messages: `counts` has the number of headers of each message.
+    """The headers of B messages. `counts` has the number of headers of each message.
 
     `names` and `values` have the names and values of all headers, message after message.
     """
@@ -232,10 +232,10 @@ class HeaderColumns:
         self._values = values
 
     def by_name(self) -> dict[str, ByteColumn] | None:
-        """Return the values of each header by its name, one entry per message; the last value if a name is repeated.
+        """Return the values of each header by its name, one entry per message. Of a repeated header, return the last value.
 
         Returns:
-            None unless all messages have the same header names in the same order.
+            The columns; None unless all messages have the same header names in the same order.
         """
         count = len(self._counts)
         each = int(self._counts[0])
@@ -255,7 +255,7 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of these strings occurs in the concatenated header names of all messages."""
+        """Return whether one of these strings occurs in the text of all header names, which are concatenated."""
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
@@ -267,9 +267,9 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message, in the form of `headers_of`, and the indices of messages with unreadable headers.
+        """Return the headers of each message in the same form as `headers_of`, and the indices of unreadable messages.
 
-        Headers are unreadable if a header name is not UTF-8. They are None in the list.
+        A message is unreadable if a header name is not UTF-8. In the list, its headers are None.
         """
         headers: list[Headers] = []
         unread: list[int] = []
@@ -288,7 +288,7 @@ class HeaderColumns:
     def take_rows(self, rows: NDArray[np.int64]) -> list[Headers]:
         """Return the headers of the messages at the indices `rows`, (n,), without creating the headers of other messages.
 
-        The headers of a message are None if it has none, or if a header name is not UTF-8.
+        An entry is None if the message has no headers, or if a header name is not UTF-8.
         """
         headers: list[Headers] = []
         for end, count in zip(np.cumsum(self._counts)[rows].tolist(), self._counts[rows].tolist(), strict=True):

@@ -1,8 +1,9 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
-The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. For this purpose
-the shared object is a plugin of librdkafka: librdkafka calls its plugins when it creates a client. If the loaded librdkafka is
-incompatible with the shared object, the plugin is not used, and confluent-kafka fetches events and produces records.
+The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. To get the
+handles of these clients, the shared object is a plugin of librdkafka, which calls its plugins when it creates a client. If the
+loaded librdkafka is incompatible with the shared object, the plugin is not used, and confluent-kafka itself fetches events and
+produces records.
 """
 
 import ctypes
@@ -57,7 +58,7 @@ class LibrdkafkaPlugin:
     """The shared object as a plugin of librdkafka; see `publisher.kafka.clients`.
 
     Attributes:
-        library: the shared object. A call of its functions releases the interpreter's lock.
+        library: the shared object. Calls of its functions release the GIL.
         path: the path of the shared object.
     """
 
@@ -67,7 +68,7 @@ class LibrdkafkaPlugin:
         self.library = library
 
     def handle(self) -> int:
-        """Return the librdkafka handle of the client that this thread created last; 0 if that client lacks the plugin."""
+        """Return the librdkafka handle of the client that this thread created last; 0 if this client has no plugin."""
         return self.library.kafka_newest() or 0
 
 
@@ -103,7 +104,7 @@ def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
         clients: The library that exports librdkafka's functions, or the functions by name.
 
     Returns:
-        The plugin, or the reason if it cannot be used.
+        The status, with the plugin, or with the reason why the plugin cannot be used.
     """
     if ";" in path:
         return PluginStatus(None, f"decodes only, because the path of a plugin must not contain ';': {path}")
@@ -133,19 +134,19 @@ def librdkafka_plugin() -> LibrdkafkaPlugin | None:
 
 
 def plugin_status() -> str:
-    """Return a description of the native part of this process, with the reason if the plugin is not available."""
+    """Return the state of the native part in this process as text, with the reason if the plugin is not available."""
     return _process_status().text
 
 
 def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
-    """Give the shared object librdkafka's functions, and check librdkafka's version and the layout of its structures.
+    """Pass librdkafka's functions to the shared object, and check librdkafka's version and the layout of its structures.
 
     Args:
         library: The shared object with declared function types; see `declare_functions`.
         functions: The functions named in FUNCTIONS.
 
     Raises:
-        IncompatibleLibrdkafka: The major version or a structure differs from the one that the shared object was written for.
+        IncompatibleLibrdkafka: The major version or a structure is not the one that the shared object requires.
     """
     addresses = [ctypes.cast(functions[name], POINTER).value for name in FUNCTIONS]
     major = library.kafka_major()
@@ -161,12 +162,12 @@ def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
 
 
 def format_version(version: int) -> str:
-    """Format a librdkafka version number, whose bytes are major, minor, revision and pre-release, without the pre-release."""
+    """Format a librdkafka version number as major.minor.revision. Its lowest byte, the pre-release, is left out."""
     return ".".join(str(version >> bits & 0xFF) for bits in (24, 16, 8))
 
 
 def declare_functions(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the argument and result types of the shared object's functions. Raises AttributeError if one is missing."""
+    """Declare the types of the shared object's Kafka functions. Raises AttributeError if a function is missing."""
     types: dict[str, tuple[object, list[object]]] = {
         "kafka_major": (ctypes.c_int, []),
         "kafka_bind": (ctypes.c_int, [POINTER]),

@@ -12,7 +12,7 @@ COUNT = ctypes.c_uint32
 
 @dataclass(frozen=True)
 class NativeLibrary:
-    """The shared object as loaded into this process, and its state.
+    """The shared object that is loaded into this process, and its state as text.
 
     Attributes:
         library: the shared object; None if it is not loaded.
@@ -25,7 +25,7 @@ class NativeLibrary:
 
 @cache
 def native_library() -> NativeLibrary:
-    """Load the shared object at the first call, which also reads the environment. Later calls return the same result."""
+    """Load the shared object, unless SCORESTREAM_NATIVE=0. Only the first call loads it; later calls return the same result."""
     if switched_off():
         return NativeLibrary(None, f"{SWITCH}=0 disables it")
     if not OBJECT.exists():
@@ -40,9 +40,10 @@ def native_library() -> NativeLibrary:
 
 
 def declare_functions(library: ctypes.PyDLL) -> ctypes.PyDLL:
-    """Declare the types of the functions of scanner.h, hash.c and source_positions.c. Raises AttributeError if one is missing.
+    """Declare the types of the functions of scanner.h, hash.c and source_positions.c.
 
-    A PyDLL keeps the interpreter's lock during a call, which takes a fraction of a millisecond.
+    Raises AttributeError if a function is missing. The library is a PyDLL, which holds the GIL during a call. A call takes a
+    fraction of a millisecond.
     """
     library.native_source.restype = ctypes.c_char_p
     library.scanner_new.restype = POINTER

@@ -1,4 +1,4 @@
-"""Records that produce.c assembles from columns and produces in one call."""
+"""Batches of records that produce.c assembles from columns and produces to Kafka in one call."""
 
 import ctypes
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ DIGITS = 20  # the maximum number of characters of an int64
 
 @dataclass(slots=True)
 class RecordPiece:
-    """A part of the value of each of n records: a text, or the decimal digits of a number.
+    """One part of the values of n records. In each record, the part is a text, or the decimal digits of a number.
 
     Attributes:
-        texts: the texts, one per record unless `which` is given; None if the part is a number.
-        which: (n,) int32, the index in `texts` of each record's text; None if there is one text per record.
+        texts: the texts; None if the part is a number.
+        which: (n,) int32, for each record the index of its text in `texts`; None if `texts` has one text per record.
         numbers: (n,) int64, the number of each record; None if the part is a text.
     """
 
@@ -30,11 +30,11 @@ class RecordPiece:
     numbers: NDArray[np.int64] | None = None
 
     def largest(self) -> int:
-        """Return the maximum size of this part of a record in bytes."""
+        """Return the largest size in bytes that this part has in a record."""
         return DIGITS if self.texts is None else self.texts.largest()
 
     def mean(self) -> float:
-        """Return the mean size of this part of a record in bytes. The maximum size stands for the mean of numbers."""
+        """Return the mean size of this part in bytes. For numbers, the maximum size is returned."""
         if self.texts is None:
             return DIGITS
         lengths = self.texts.lengths()
@@ -93,12 +93,12 @@ def joined(plugin: LibrdkafkaPlugin, pieces: Sequence[RecordPiece], count: int) 
 class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
     """A batch of n records for one topic as columns. The records have no headers.
 
-    As a sequence, the batch has plain records, which are created on the first access.
+    The batch is also a sequence of records as tuples, which are created on the first access to a record.
 
     Args:
         plugin: the plugin of librdkafka.
         topic: the topic.
-        pieces: the pieces of each record's value, in order.
+        pieces: the parts of the records' values, in order.
         partitions: (n,) int32, the partition of each record.
         times: (n,) int64, the timestamp of each record in Unix ms.
         keys: the key of each record.
@@ -133,8 +133,8 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         """Produce the records from the index `first` on. The producer must have been created with the plugin.
 
         Returns:
-            The index of the first record that the producer rejects, or the number of records if it accepts all. To get the
-            error of a rejected record, produce it separately.
+            The index of the first record that the producer rejects, or the number of records if it accepts all of them. To get
+            the error of a rejected record, produce the record separately.
         """
         value = np.empty(self._largest + 1, np.uint8)
         handle = getattr(producer, "handle", 0)
@@ -143,11 +143,11 @@ class ColumnarRecords(LazySequence[Record], PackedRecordBatch):
         return next_row
 
     def mean_bytes(self) -> float:
-        """Return the mean size of a record's key plus value in bytes. The size of numbers is overestimated."""
+        """Return the mean size of key plus value of a record in bytes. The size of numbers is overestimated."""
         return sum(piece.mean() for piece in self._pieces) + float(self._keys.lengths().mean())
 
     def largest_share(self) -> float:
-        """Return the share of all records that belongs to the partition with the most records."""
+        """Return the share of all records, up to 1.0, in the partition with the most records."""
         return float(np.bincount(self._partitions).max() / len(self))
 
     def __len__(self) -> int:

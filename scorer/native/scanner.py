@@ -1,7 +1,8 @@
-"""Scanning of JSON objects and arrays by scanner.c to rows of float32 and ids.
+"""Scanning of JSON objects and arrays by scanner.c, which returns rows of float32 and ids.
 
-An event is uncertain if the scanner cannot read it with certainty; another decoder must read it. `scanner.c` documents
-certainty and ownership. This module keeps borrowed arrays alive until a call returns.
+An event is uncertain if the scanner cannot decide that it has read the event correctly. Another decoder must read uncertain
+events. `scanner.c` documents which events are uncertain, and the ownership of memory. This module keeps the arrays that C uses
+alive until a call returns.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ Id = str | int | None
 
 
 class IdColumn(LazySequence[Id]):
-    """The ids of the events of a batch, which are created as Python objects on the first access.
+    """The ids of the events of a batch. They are created as Python objects on the first access.
 
     `text` has the id of each event, followed by a newline. `kinds` has one byte per event: TEXT_ID, INTEGER_ID, NO_ID or
     UNCERTAIN.
@@ -35,7 +36,7 @@ class IdColumn(LazySequence[Id]):
         self._kinds = kinds
 
     def texts(self) -> ByteColumn | None:
-        """Return all ids as text; None if any event has no id or is uncertain."""
+        """Return all ids as text; None if an event has no id or is uncertain."""
         if NO_ID in self._kinds or UNCERTAIN in self._kinds:
             return None
         return ByteColumn.split(self._text.tobytes(), 0, np.flatnonzero(self._text == NEWLINE))
@@ -60,7 +61,7 @@ class ScanResult:
 
     Attributes:
         rows: (B, width) float32, the numbers of each event.
-        kinds: one byte per event: UNCERTAIN, or the kind of its id; see scanner.h.
+        kinds: one byte per event, which is UNCERTAIN or the kind of the event's id; see scanner.h.
         ids: the id of each event.
     """
 
@@ -91,13 +92,13 @@ class _FieldSpec(ctypes.Structure):
 class Scanner:
     """Scanner of events with a given list of fields. The numbers of the fields form the row of an event.
 
-    The interpreter's lock serializes calls from several threads.
+    Several threads may call a scanner, because each call holds the GIL.
 
     Args:
         library: the native library.
         fields: the fields, in the order of a row.
         id_name: the name of the field with the id; None if events have no id.
-        bare: whether each event is a bare JSON array, which is the only field.
+        bare: whether each event is a JSON array, which is the only field, and not an object.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.
@@ -123,7 +124,7 @@ class Scanner:
         weakref.finalize(self, library.scanner_free, self._state)
 
     def scan(self, values: Sequence[bytes | None]) -> ScanResult:
-        """Scan a batch, in slices that fit the CPU's cache. An event whose value is None is uncertain."""
+        """Scan a batch in slices that fit in the CPU's cache. An event whose value is None is uncertain."""
         count = len(values)
         lengths = (
             values.lengths() if isinstance(values, ByteColumn) else np.array([len(value or b"") for value in values], np.int64)
@@ -155,7 +156,7 @@ class Scanner:
 
 
 def plain(name: str) -> bool:
-    """Return whether a name needs no escapes in JSON, so that it can be compared byte by byte with the name in the event."""
+    """Return whether a name needs no escapes in JSON, so that it can be compared byte by byte with names in events."""
     return PLAIN_NAME.fullmatch(name) is not None
 
 

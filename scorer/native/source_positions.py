@@ -1,6 +1,7 @@
 """Scanning of the source positions (topic, partition, offset) of many JSON score records in one call.
 
-A record is uncertain if its position cannot be read with certainty; source_positions.c documents certainty.
+A record is uncertain if the scanner cannot decide that it has read the position correctly. source_positions.c documents which
+records are uncertain.
 """
 
 import numpy as np
@@ -17,12 +18,13 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
     """Scan the source positions of score records. Return None if the native library is not loaded.
 
     Args:
-        records: the records; PADDING must follow their text.
+        records: the records. PADDING must follow their text.
         rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,). The first has, for each record, the index in `rows` of the first record with the same topic and
-        partition, or UNCERTAIN_PLACE. The second has the offset of the event, which is undefined for an uncertain record.
+        Two arrays (n,). The first array has, for each record, the index in `rows` of the first record with the same topic and
+        partition, or UNCERTAIN_PLACE if the record is uncertain. The second array has the offset of the event, which is
+        undefined for an uncertain record.
     """
     library = native_library().library
     if library is None:

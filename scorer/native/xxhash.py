@@ -1,4 +1,4 @@
-"""XXH64 hashes of many strings. One call of hash.c hashes a ByteColumn if the native library is loaded."""
+"""XXH64 hashes of many strings. If the native library is loaded, one call of hash.c hashes a whole ByteColumn."""
 
 from collections.abc import Sequence
 

@@ -9,7 +9,8 @@ from scorer.scores.outputs import Scores
 class BatchAnswers:
     """The scores, the decisions and the common status of some rows of a batch.
 
-    `scores` has one JSON text per row. If `columns` is given, `scores` and `decisions` are created from it at first use.
+    `scores` has one JSON text per row. If `columns` is given, `scores` and `decisions` are created from `columns` when they are
+    first used.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
 """Decoding of score records from JSON to typed records. `formats.as_json` converts the other formats to JSON.
 
-The canary analysis reads millions of records a minute and has its own decoder, which decodes many records in one call, and only
-records that have a partner (`rollout/canary_analysis/answer_records.py`). The publisher must not import the scorer, so its
-audit does not use this module.
+Two readers do not use this module. The canary analysis reads millions of records a minute, and has a decoder for many records
+in one call (`rollout/canary_analysis/answer_records.py`). The audit is part of the publisher, which must not import the scorer.
 """
 
 from typing import Annotated, Any
@@ -25,7 +24,7 @@ class EventPosition(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScoreRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The fields of a score record except for the score itself. `scores/schema.py` describes them."""
+    """The fields of a score record without the score itself. `scores/schema.py` describes the fields."""
 
     id: str
     status: str
@@ -53,6 +52,6 @@ class CompleteScoreRecord(ScoreRecord, frozen=True, gc=False, kw_only=True):
 
 
 decode_record = DocumentDecoder(ScoreRecord).decode
-"""Decode a record without its score, faster than a complete record. Raises UnreadableDocument, which is a ValueError."""
+"""Decode a record without its score, which is faster than to decode all. Raises UnreadableDocument, which is a ValueError."""
 decode_complete_record = DocumentDecoder(CompleteScoreRecord).decode
 """Decode a record with its score. Raises UnreadableDocument, which is a ValueError."""

@@ -1,7 +1,7 @@
-"""Selection of the record encoder for `output.format`, and conversion of records to JSON. Only the chosen format is imported.
+"""Selection of the record encoder for `output.format`, and conversion of records to JSON. Only that format's code is imported.
 
-With a schema registry, each record begins with Confluent's header, and the schema is registered in the registry as
-`<topic>-value`. Without a registry, a record has no header.
+If a schema registry is configured, the schema is registered as `<topic>-value`, and each Avro or Protobuf record begins with
+Confluent's header, which has the schema's id. Without a registry, a record has no header.
 """
 
 import functools
@@ -82,7 +82,7 @@ def as_json(settings: Settings) -> Callable[[bytes], bytes]:
 
 
 def _require_header(value: bytes, start: int) -> bytes:
-    """Return the value unchanged. Raises ValueError if a header of `start` bytes is required (`start` > 0) and missing."""
+    """Return the value unchanged. Raises ValueError if records have a header (`start` > 0), and this value has no header."""
     if start and not value.startswith(MAGIC):
         raise ValueError("not a score record: it does not begin with the id of a schema")
     return value
@@ -97,7 +97,7 @@ def _create_header(settings: Settings, text: str) -> bytes:
 
 @functools.lru_cache
 def _register_schema(registry: str, topic: str, format_: str, text: str) -> int:
-    """Register the schema in the registry, once per process, and return its id. The id of a schema never changes."""
+    """Register the schema in the registry, and return its id. The result is cached, because a schema's id never changes."""
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, SchemaRegistryError
     from httpx2 import TransportError
 

@@ -1,6 +1,6 @@
-"""The scores and decisions of a batch, from the outputs of the model.
+"""The scores and decisions of a batch, which are derived from the outputs of the model.
 
-The scores are columns with one row per event, which can be encoded as JSON.
+The scores are columns with one row per event, and can be encoded as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def score_column(scores: NDArray[Any]) -> list[bytes]:
 
 
 def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[bytes]:
-    """Encode the `count` largest values of each row of a (B, n) array with their labels as JSON, largest first.
+    """Encode the `count` largest values of each row of a (B, n) array, with their labels, as JSON. The largest is first.
 
     The JSON of a row is `[{"label": ..., "score": ...}, ...]`. `labels` has the label of each of the n columns.
     """
@@ -44,18 +44,18 @@ def top_column(scores: NDArray[Any], count: int, labels: Sequence[str]) -> list[
 
 
 def _finite_rows(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return (B,) booleans for B arrays of varying length: whether all numbers of each array are finite."""
+    """Return (B,) booleans, whether all numbers of each array are finite. `rows` has B arrays of varying length."""
     return np.array([row.dtype.kind != "f" or bool(np.isfinite(row).all()) for row in rows])
 
 
 class Scores:
     """The scores of a batch: one column per output of the signature, with one row per event.
 
-    `columns` has the columns by the name of the output; the name is None if the only output has no name.
+    `columns` has each column by the name of its output. If the signature has only one output, the name may be None.
     """
 
     def __init__(self, signature: Signature, outputs: Mapping[str, NDArray[Any]]) -> None:
-        """Select the scores from the model's outputs by the signature. Raises OutputMismatch if they do not match."""
+        """Select the outputs that the signature names. Raises OutputMismatch if the outputs do not match the signature."""
         self._signature = signature
         self.columns = model_outputs.read_outputs(signature, outputs)
 
@@ -64,21 +64,21 @@ class Scores:
 
     @property
     def decided_output(self) -> str | None:
-        """The name of the output on which the decision is made; None if it is the only output and has no name."""
+        """The name of the output from which the decision is made; None if it is the only output and has no name."""
         return self._signature.decided.name
 
     def decided_on(self) -> NDArray[Any]:
-        """Return the column on which the decision is made."""
+        """Return the column from which the decision is made."""
         return self.columns[self._signature.decided.name]
 
     def finite(self) -> NDArray[np.bool_]:
-        """Return (B,) booleans: whether every number of the row is finite."""
+        """Return (B,) booleans, whether all numbers of each row are finite."""
         checks = [np.isfinite(c).reshape(len(c), -1).all(axis=1) for c in self.columns.values() if c.dtype.kind == "f"]
         checks += [_finite_rows(column) for column in self.columns.values() if is_ragged(column)]
         return np.logical_and.reduce(checks) if checks else np.ones(len(self), np.bool_)
 
     def encoded(self) -> list[bytes]:
-        """Encode the `score` of each row as JSON: a number, a string, an array, labelled classes, or an object of outputs."""
+        """Encode the score of each row as JSON: a number, a string, an array, labelled classes, or an object of outputs."""
         columns = {output.name: self._encode_output(output) for output in self._signature.outputs}
         if list(columns) == [None]:
             return columns[None]
@@ -93,11 +93,12 @@ class Scores:
         return top_column(column, output.top, self._signature.labels_of(output)) if output.top else score_column(column)
 
     def joined(self) -> tuple[bytes, NDArray[np.int64]] | None:
-        """Encode all scores in one JSON text, with the same text per score as `encoded`.
+        """Encode all scores in one JSON text. Each score has the same text as in the result of `encoded`.
 
         Returns:
-            The text, and the end position of each score. The first score begins at position 1, and one byte separates two
-            scores. None if there are several outputs, or if a score is neither a number nor a flat array of numbers.
+            The text, and the end position of each score. The first score begins at position 1, and two scores are separated by
+            one byte. The result is None if there are several outputs, or if a score is neither a number nor a flat array of
+            numbers.
         """
         if list(self.columns) != [None] or self._signature.outputs[0].top:
             return None
@@ -111,12 +112,12 @@ class Scores:
         return text, np.flatnonzero(characters == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
-        """Return the decision of each row: by the threshold, by the label of the largest value, or None without a rule."""
+        """Return the decision of each row, from the threshold or the label of the largest value; None without a rule."""
         names, indices = self.decided()
         return [names[index] for index in indices.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Return the possible decisions, and (B,) the index of each row's decision among them."""
+        """Return the possible decisions, and the (B,) indices of the rows' decisions in this list."""
         rule = self._signature.decision
         column = self.decided_on()
         if isinstance(rule, Argmax):
@@ -128,9 +129,9 @@ class Scores:
         return (None,), np.zeros(len(self), np.int32)
 
     def _decide_by_label(self, rule: Argmax, column: NDArray[Any]) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Decide each row of (B, n) by the label of its largest value, or by `below` if this value is under the threshold.
+        """Return the decisions for a (B, n) column, in the same form as `decided`.
 
-        The result has the form of `decided`.
+        The decision is the label of the largest value of a row, or `rule.below` if this value is below the threshold.
         """
         labels = self._signature.labels_of(self._signature.decided)
         indices = column.argmax(axis=1).astype(np.int32)

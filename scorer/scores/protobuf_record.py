@@ -1,6 +1,7 @@
 """The score record in Protobuf.
 
-The concatenation of encoded parts is a valid message, so the fields that are the same in a batch are encoded once.
+The fields that are the same in all records of a batch are encoded once and appended to each record. This is valid because a
+concatenation of encoded messages is a message.
 """
 
 import functools
@@ -29,7 +30,7 @@ TYPES = {
 
 
 def described(carry: Sequence[CarriedField]) -> FileDescriptorSet:
-    """Return the descriptor set that protoc would generate from `schema.protobuf(carry)`."""
+    """Return the same descriptor set that protoc would generate from `schema.protobuf(carry)`."""
     descriptor_set = FileDescriptorSet.FromString(DESCRIBED.read_bytes())
     if not carry:
         return descriptor_set
@@ -61,7 +62,7 @@ def message_class(carry: tuple[CarriedField, ...]) -> Any:
 class ProtobufRecordEncoder(RecordEncoder):
     """Encoder of the Protobuf records of one version.
 
-    Each record begins with `header`, which is empty without a schema registry.
+    Each record begins with `header`, which is empty if no schema registry is configured.
     """
 
     plain = False
@@ -102,10 +103,10 @@ def _set_score(score: Any, value: Value) -> None:
 
 
 def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> Any:
-    """Decode the score record that follows a header of `start` bytes to JSON values.
+    """Decode the score record that begins after a header of `start` bytes to JSON values.
 
-    A record that was written before `output.carry` was configured has no `carried`. Raises ValueError if the value is not a
-    score record.
+    The result has no `carried` if the record was written before `output.carry` was configured. Raises ValueError if the value
+    is not a score record.
     """
     try:
         record = message_class(carry).FromString(value[start:])

@@ -1,6 +1,6 @@
-"""The score record as a JSON object, encoded column by column. `schema.py` describes its fields.
+"""The score record as a JSON object, which is encoded column by column. `schema.py` describes its fields.
 
-The record's key, timestamp and partition come from the input record and are set by the producer.
+This module encodes only the value of the record. The key, the timestamp and the partition are taken from the input record.
 """
 
 import copy
@@ -14,7 +14,7 @@ from scorer.settings.carry import CarriedField, Row, Scalar
 
 Headers = list[tuple[str, str | bytes | None]]
 Value = float | list[float] | dict[str, list[float]] | None
-"""A score in Avro and Protobuf: a number, a list of numbers, lists of numbers by output name, or None."""
+"""A score in Avro or Protobuf: a number, a list of numbers, a dict of such lists by output name, or None."""
 
 
 def json_column(values: Sequence[Any]) -> list[bytes]:
@@ -26,9 +26,9 @@ def json_column(values: Sequence[Any]) -> list[bytes]:
 
 
 def values(scores: Sequence[bytes]) -> list[Value]:
-    """Parse JSON scores for the typed formats.
+    """Parse JSON scores for Avro and Protobuf.
 
-    A nested array is flattened in row-major order. Each output of an object becomes a list.
+    A nested array is flattened in row-major order. In an object of outputs, the value of each output becomes a list.
     """
     return [_parse_value(score) for score in orjson.loads(b"[" + b",".join(scores) + b"]")]
 
@@ -46,10 +46,10 @@ def _flatten(score: list[Any]) -> list[float]:
 
 
 class RecordColumns(NamedTuple):
-    """The record fields that differ between events, one entry per event, in the order of the schema.
+    """The record fields that differ between events, in the order of the schema. Each column has one entry per event.
 
     Attributes:
-        scores: the scores as JSON, or parsed by `values`.
+        scores: the scores as JSON, or as parsed by `values`.
         places: the topics and partitions of the events.
         event_ms: the times of the events in Unix ms.
         carried: for each event, a value for each field of `output.carry`; None if the event could not be read.
@@ -80,8 +80,9 @@ class RecordEncoder:
     Attributes:
         plain: whether the records are JSON.
         carry: the event fields that are copied to the records.
-        provenance: the record fields that describe the version and its role. `role` is champion, canary or shadow. `arm` equals
-            `role` unless `acting` sets another arm.
+        provenance: the record fields that describe the version and its role. `role` is the role of the version that answered:
+            champion, canary or shadow. `arm` is the role, champion or canary, that the event's key belongs to; it is the same
+            as `role` unless `acting` sets a different one.
     """
 
     plain = True
@@ -98,7 +99,8 @@ class RecordEncoder:
     def acting(self, *, role: str, arm: str, revision: int, fallback: str | None = None) -> Self:
         """Return a copy of the encoder for records with this role, arm and revision of the channel.
 
-        `fallback` is the reason if this version answers in place of another version, otherwise None.
+        `fallback` is the reason why this version answers in place of another version, or why a shadow has no score; None if
+        neither applies.
         """
         other = copy.copy(self)
         other.provenance = {**self.provenance, "role": role, "arm": arm}
@@ -107,7 +109,7 @@ class RecordEncoder:
         return other
 
     def named(self, version: str, digest: str) -> Self:
-        """Return a copy of the encoder for records that name another version, because that version is not loaded."""
+        """Return a copy of the encoder for records that name another version, which is not loaded."""
         other = copy.copy(self)
         other.provenance = {**self.provenance, "version": version, "digest": digest}
         return other
@@ -127,21 +129,21 @@ class RecordEncoder:
         """Encode the records of a batch.
 
         Args:
-            ids: the ids of the events. This and the next lists have one entry per event.
+            ids: the ids of the events. This list and the following lists have one entry per event.
             scores: the scores as JSON.
             decisions: the decisions.
             places: the topics and partitions of the events.
             offsets: the offsets of the events.
             event_ms: the times of the events in Unix ms.
             status: the status of all these records.
-            scored_ms: the time of the scores in Unix ms.
-            carried: the carried fields of each event; None if no event has any.
+            scored_ms: the time of scoring in Unix ms.
+            carried: the carried fields (`output.carry`) of each event; None if no event has carried fields.
         """
         columns = RecordColumns(ids, scores, decisions, places, offsets, event_ms, carried or [None] * len(ids))
         return self._encoded(columns, self._constant_fields(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """Return the JSON that follows the event's time: the fields that are the same in all records of a batch."""
+        """Return the JSON after the event's time, which has the fields that are the same in all records of a batch."""
         return b"," + orjson.dumps(self._constant_fields(status, scored_ms))[1:]
 
     def _constant_fields(self, status: str, scored_ms: int) -> dict[str, str | int]:
@@ -152,9 +154,9 @@ class RecordEncoder:
         return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
-        """Encode the records from the fields that differ between events, and from `tail`, the fields that do not.
+        """Encode the records. `columns` has the fields that differ between events, and `tail` the fields that do not.
 
-        Both are in the order of the schema.
+        Both `columns` and `tail` are in the order of the schema.
         """
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}
@@ -190,7 +192,7 @@ class RecordEncoder:
         return list(map(orjson.dumps, self._name_fields(carried)))
 
     def headers(self, names: Sequence[str], ids: Sequence[str], decisions: Sequence[str | None], status: str) -> list[Headers]:
-        """Return the Kafka headers of each record: copies of the record fields `names`, for filters of consumers."""
+        """Return the Kafka headers of each record, which are copies of the fields `names`, so that consumers can filter."""
         constant: Headers = [(name, self.provenance[name].encode()) for name in names if name in self.provenance]
         if "status" in names:
             constant.append(("status", status.encode()))

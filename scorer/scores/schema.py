@@ -1,8 +1,8 @@
-"""The schema of the score record in Avro. The Protobuf schema is derived from it, and JSON records have the same fields.
+"""The Avro schema of the score record. The Protobuf schema is derived from the Avro schema. JSON records have the same fields.
 
 The schema is the same for every model and version, so that a consumer's schema never changes. The fields up to `event_ms`
-differ from event to event; the other fields are the same in a batch and are encoded once per batch. Only `output.carry` extends
-the schema: `carried` is the last field, so that consumers with and without `carried` can read each other's records.
+differ between events. The remaining fields are the same in a batch and are encoded once per batch. Only `output.carry` extends
+the schema, by the field `carried`. It is the last field, so that consumers with and without `carried` can read all records.
 """
 
 import json
@@ -34,16 +34,18 @@ SCHEMA: dict[str, Any] = {
         {"name": "fallback", "type": ["null", "string"], "default": None},
     ],
 }
-"""Meaning of some fields.
+"""The Avro schema without carried fields. The meaning of some fields is:
 
-`score`: null if the event expired, a number, the elements of an array row by row, or such arrays by output. `arm`: the arm to
-which the event's key belongs, champion or canary, under this `revision` of the channel; `role` is the role that answered.
-`fallback`: the reason why the champion answered for the canary; in a shadow's record without a score (`status` dead_lettered),
-the reason why the score is missing.
+- `score`: null if there is no score, for example because the event expired; a number; the elements of an array in row-major
+  order; or an array for each output, by name.
+- `role`: the role of the version that answered.
+- `arm`: the role, champion or canary, that the event's key belongs to under this `revision` of the channel.
+- `fallback`: the reason why the champion answered in place of the canary. In a shadow's record without a score (`status` is
+  dead_lettered), the reason why the score is missing.
 """
 
 NUMBERS_OF = {"carried": 13, "arm": 14, "revision": 15, "fallback": 16}
-"""Protobuf numbers of the fields whose number is not their position, because a new field must not change existing numbers."""
+"""The numbers of Protobuf fields that differ from the position, because a new field must not change existing numbers."""
 PROTOBUF_TYPES = {"string": "string", "int": "int32", "long": "int64", "double": "double", "boolean": "bool"}
 PROTOBUF_SCORE = """
 message Numbers {
@@ -70,7 +72,7 @@ message Value {
 
 
 def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
-    """Return the Avro schema as a dictionary. It includes these carried fields, each of which must have a type."""
+    """Return the Avro schema as a dictionary, including these carried fields. Each carried field must have a type."""
     return {**SCHEMA, "fields": [*SCHEMA["fields"], *([_carried(carry)] if carry else [])]}
 
 
@@ -88,7 +90,7 @@ def avro(carry: Sequence[CarriedField] = ()) -> str:
 def protobuf(carry: Sequence[CarriedField] = ()) -> str:
     """Return the Protobuf schema with these carried fields as `.proto` text.
 
-    A field's number is its position in the record, or its entry in `NUMBERS_OF`; the score is a message `Value`.
+    The number of a field is its entry in `NUMBERS_OF`, or else its position in the record. The score is a message `Value`.
     """
     records = [record(carry), SOURCE, *([_carried(carry)["type"]] if carry else [])]
     return 'syntax = "proto3";\n\npackage scorestream;\n\n' + "\n".join(map(_message, records)) + PROTOBUF_SCORE
