@@ -154,7 +154,7 @@ def faults(settings: Settings, existing: Mapping[str, DescribedTopic], all_names
 
 
 def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitions: int) -> list[NewTopic]:
-    """Return the missing topics with the properties with which `scorer check --create` creates them. Pure.
+    """Return the missing topics, with the properties that `scorer check --create` gives them. Pure.
 
     A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
     letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic

@@ -1,1 +1,1 @@
-"""Backends: they run a model in this process (`onnx/`) or on model servers (`remote/`)."""
+"""Backends, which run a model in this process (`onnx/`) or on model servers (`remote/`)."""

@@ -35,7 +35,7 @@ class InferenceFailed(Exception):
 class ModelBroken(Fatal):
     """The model fails for an event that it scored when it was loaded, so the model and not an event is the cause.
 
-    This process ends with code 70. The next process scores the events that were in flight in a sandbox, as after a crash.
+    This process ends with code 70. As after a crash, the next process uses a sandbox to score the events that were in flight.
     """
 
     def __init__(self, error: InferenceFailed) -> None:

@@ -69,13 +69,13 @@ class AssignedPartitions:
         return len(self._owned)
 
     def assign(self, starts: Iterable[StartPosition]) -> None:
-        """Add newly assigned partitions, each with the position from which it is read, in a new epoch."""
+        """Add newly assigned partitions, with their start positions, in a new epoch."""
         self.changes += 1
         for start in starts:
             self._arrived.add(self._start(start, self.changes))
 
     def rewind(self, start: StartPosition) -> None:
-        """Reset an assigned partition to the position from which it is read again, in the same epoch."""
+        """Reset an assigned partition to this start position. The epoch of the partition stays the same."""
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from
@@ -98,7 +98,7 @@ class AssignedPartitions:
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Remove these partitions from `arrivals`: the worker has checked which revision scored them."""
+        """Remove these partitions from `arrivals`, because the worker has checked which revision scored them."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
@@ -106,7 +106,7 @@ class AssignedPartitions:
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the assignment epoch of each of these partitions, all of which must be assigned."""
+        """Return the assignment epoch of each of these partitions. All of them must be assigned."""
         return {partition: self._owned[partition].epoch for partition in partitions}
 
     def are_current(self, epochs: Mapping[Partition, int]) -> bool:

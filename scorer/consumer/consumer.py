@@ -419,7 +419,7 @@ class EventConsumer:
         log.info("%s: %s", "lost" if lost else "revoked", _in_ranges(partitions))
 
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
-        """Return the position to read from for each partition: the committed offset if valid, else a start offset.
+        """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
         Partitions without a committed offset and without a leader are omitted. Raises MemberLost if a new client must join.
         """

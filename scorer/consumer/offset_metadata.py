@@ -1,6 +1,7 @@
 """The metadata of every committed offset: the owner of the partition, and the version that scored up to the offset.
 
-The JSON keys are a contract with scorers of other releases. The metadata is untrusted: any client may commit other text.
+Scorers of other releases read the same JSON keys, so the keys must not change. The metadata is untrusted, because every client
+may commit arbitrary text.
 """
 
 import msgspec

@@ -31,7 +31,7 @@ class Stage(Enum):
     NO_LEADER = "no leader"
     """The start offset is unknown because the partition has no leader."""
     START_DUE = "start due"
-    """The partition has a leader again: the next rewind determines the start offset."""
+    """The partition has a leader again, so the next rewind determines the start offset."""
     FETCHING = "fetching"
     """Fetched events of the partition are scored."""
     REWIND_DUE = "rewind due"
@@ -43,7 +43,7 @@ class SandboxUse(Enum):
 
     UNUSED = "unused"
     DUE = "due"
-    """The client cannot decode the next batch of the log: the sandbox starts there with the next call of `take`."""
+    """The client cannot decode the next batch of the log. The next call of `take` starts the sandbox at this batch."""
     ACTIVE = "active"
 
 
@@ -54,7 +54,7 @@ class Leaderless:
 
 @dataclass(frozen=True, slots=True)
 class PositionOutOfRange:
-    """The partition is unavailable: its position is not in the log. `reason` is a sentence with the remedy."""
+    """The partition is unavailable, because its position is not in the log. `reason` is a sentence with the remedy."""
 
     reason: str
 
@@ -63,7 +63,7 @@ class Signal(Enum):
     """The events of the state machine that carry no data."""
 
     INVALIDATED = "invalidated"
-    """Fetched events must be dropped: they mix two assignments, the topic was recreated, or the client rejected a seek."""
+    """Fetched events must be dropped, because of two assignments, a recreated topic, or a seek that the client rejected."""
     LEADER_FOUND = "leader found"
     LEADER_LOST = "leader lost"
     REWOUND = "rewound"
@@ -73,13 +73,13 @@ class Signal(Enum):
     MOVED = "moved"
     """The group's committed offset was moved, and the partition was rewound to the new offset."""
     SUSPECTED = "suspected"
-    """The last owner died, or had not finished its reads in the sandbox: the sandbox reads from the start position."""
+    """The sandbox must read from the start position, because the last owner died or had not finished its sandbox reads."""
     UNDECODABLE = "undecodable"
     """The client cannot decode the next batch of the log."""
     SANDBOX_STARTED = "sandbox started"
     """The sandbox has started to read at the next offset."""
     SANDBOX_PASSED = "sandbox passed"
-    """The partition no longer needs the sandbox: the client reads the partition again."""
+    """The partition no longer needs the sandbox, so the client reads the partition again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions. Return the paused ones to resume, else the client would pause them for ever."""
+        """Remove revoked or lost partitions. Return the paused ones, which must be resumed before they are assigned again."""
         change = PauseChange([], [])
         for partition in partitions:
             state = self._states.pop(partition, None)

@@ -88,7 +88,7 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
         offset: the group's committed offset; negative if there is none.
         committed_id: the id of the topic that the offset belongs to; "" if unknown.
         topic_id: the current id of the topic.
-        scored_ids: the ids of the topics of this name in which the partition was scored.
+        scored_ids: the ids that the topic of this name had when the partition was scored.
         visited: whether the group has read any partition of this topic, or of a deleted topic of its name.
     """
     if offset >= 0 and committed_id in ("", topic_id):
@@ -250,13 +250,13 @@ class StartPositions:
         return reasons
 
     def _with_positions(self, consumer: Consumer, names: Iterable[str]) -> set[str]:
-        """Return the topics of `names` in which the group has a committed offset for at least one partition."""
+        """Return each topic of `names` if the group has a committed offset for at least one partition of the topic."""
         topics = self._topic_poller.found
         every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._context) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
-        """Read the topic of version changes; return the ids of the topics in which each partition was scored."""
+        """Read the topic of version changes. Return, for each partition, the ids that its topic had when it was scored."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts = reader.earliest(partitions)

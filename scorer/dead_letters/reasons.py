@@ -34,7 +34,7 @@ class Poison(Exception):
         self.reason = reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the class and the arguments with which pickle rebuilds the exception in another process."""
+        """Return the class and its arguments, so that pickle can rebuild the exception in another process."""
         return type(self), (self.reason, str(self))
 
     def without_traceback(self) -> Self:

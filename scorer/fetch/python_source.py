@@ -34,7 +34,7 @@ class PythonFetchSource:
         return len(self._messages)
 
     def forward(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: this source needs no preparation."""
+        """Do nothing, because this source needs no preparation."""
 
     def first(self, wait: float) -> int | None:
         self._begin()

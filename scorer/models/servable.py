@@ -1,4 +1,4 @@
-"""Servables: a model version in one role, with the encoder of its score records."""
+"""Servables. A servable is a model version in one role, with the encoder of its score records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

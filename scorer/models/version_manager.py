@@ -94,7 +94,8 @@ class VersionManager:
         outages: records unavailable dependencies.
         on_refused: called with each refusal, for the metrics.
         lethal: returns why a candidate with the given identity must not be loaded; None if it may be loaded.
-        candidate: selects the candidate among the channel's roles, a canary or, in a shadow, also a shadow version.
+        candidate: selects the candidate among the channel's roles. A scorer selects the canary; a shadow process selects the
+            canary or the shadow version.
         guard: tries each version in a trial process before it is loaded in this process.
     """
 

@@ -127,7 +127,10 @@ class BrokerConnections:
         return ChannelMoveListener(self._settings, on_move, skipped=self._skipped)
 
     def guard_replica(self, dead_members: Set[str]) -> ReplicaGuard:
-        """Start the guard that checks whether another process uses the worker's replica name; see `guard_replica`."""
+        """Start the guard that checks whether another process uses the worker's replica name.
+
+        `dead_members` are the ids of group members that are already known to be dead.
+        """
         return guard_replica(self._settings, dead_members)
 
     def open_status_producer(self) -> Producer:

@@ -82,10 +82,10 @@ class BatchCollector:
 class BatchLimiter:
     """Computes the maximum number of events of the next batch from measured costs and record sizes.
 
-    `target` is the latency target and `deadline` the longest run of the model, both in seconds. `max_events` is the configured
-    maximum. A batch is limited so that its records for each output partition fit in one produce request of `request_bytes`. The
-    estimate assumes that the fullest partition gets the same share of the records as in recent batches. A batch with a higher
-    share needs more than one request.
+    `target` is the latency target, and `deadline` the time limit of the model for a batch, both in seconds. `max_events` is the
+    configured maximum. A batch is limited so that its records for each output partition fit in one produce request of
+    `request_bytes`. The estimate assumes that the fullest partition gets the same share of the records as in recent batches. A
+    batch with a higher share needs more than one request.
 
     The single request avoids a busy loop: while one request of a partition is in flight and more records of that partition
     wait, the thread of the Kafka client spins. Usually the loop lasts the milliseconds of a request. After the restart of a
@@ -159,7 +159,7 @@ class LookUpLimit:
         self.limit = max(1, events // 2)
 
     def double(self) -> None:
-        """Double the limit, up to `max_events`: a batch was answered."""
+        """Double the limit, up to `max_events`, after a batch was answered."""
         self.limit = min(self._max_events, 2 * self.limit)
 
 

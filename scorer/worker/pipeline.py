@@ -61,7 +61,7 @@ class HalvedRows:
 
     Attributes:
         scored: the results of the spans (lists of rows) that could be scored.
-        rejected: the rows for which scoring failed, with the reasons.
+        rejected: the rows that could not be scored, with the reasons.
         interruption: the infrastructure error that ended scoring early; None if all rows were tried.
         unanswered: the rows without a result because of the interruption.
     """
@@ -176,7 +176,7 @@ def score_in_halves(
     Args:
         rows: the rows to score.
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
-        to_poison: returns the reason for which failed rows are rejected. The function may raise, which ends the call.
+        to_poison: returns the reason to reject a row, given the error of its score call. If it raises an error, the call ends.
         context: its check is called before each span, and may raise to end the call.
         hopeless: the number of failed events without a success after which a failing span is rejected as a whole. If None,
             failing spans are always halved.

@@ -1,7 +1,7 @@
 """Score a sample of a batch's events in a shadow, each with the version that does not answer the event in production.
 
-An event that the shadow's version cannot score becomes a record with the reason. A shadow writes no dead letters: the scorer
-that answers the event writes them.
+If the shadow's version cannot score an event, the event gets a record with the reason. A shadow writes no dead letters, because
+the scorer that answers the event writes them.
 """
 
 import logging

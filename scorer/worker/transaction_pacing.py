@@ -83,7 +83,7 @@ class TransactionPacing:
         """Return whether the commit of a batch should overlap the scoring of the next batch, which takes `scoring` seconds.
 
         Let s be the time of scoring and c the time of a commit. On average an event waits 1.5 (s + c) without overlap, and
-        2.5 max(s, c) or 1.5 s + c with overlap. Overlap is faster if s is at least 2/3 c. If s is smaller, the next batch
-        would be polled too early and be too small.
+        2.5 max(s, c) or 1.5 s + c with overlap. Overlap is faster if s is at least 2/3 c. If s is smaller, the only effect of
+        overlap would be that the next batch is polled too early.
         """
         return scoring >= max(OVERLAP_SECONDS, OVERLAP_SHARE * median(self.commits))

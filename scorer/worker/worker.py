@@ -51,7 +51,7 @@ GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it
 
 
 def unknown_targets() -> None:
-    """Return None: the default for `targets`, if the current output and dead-letter topics cannot be determined."""
+    """Return None. This is the default for `targets`, if the current output and dead-letter topics cannot be determined."""
 
 
 class Worker:
@@ -221,7 +221,7 @@ class Worker:
         """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.
 
         Without this commit, retention could delete a marker after the committed offset, and the partition would seem to have
-        lost events. The commit adds no marker to any output topic, so scorers that read each other's output become idle.
+        lost events. The commit writes nothing to a topic of events, so scorers that read each other's output become idle.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._await_publish()

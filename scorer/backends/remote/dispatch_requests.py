@@ -41,7 +41,7 @@ GONE = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNIMPLEMENTED,
 )
-"""gRPC codes of a server that is unavailable, or on which the version is unavailable."""
+"""gRPC codes that report that a server, or the version on a server, is unavailable."""
 OVERLOAD = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 

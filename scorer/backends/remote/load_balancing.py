@@ -25,7 +25,7 @@ class Endpoint:
 
     Attributes:
         address: `host:port`.
-        open: whether the circuit breaker is open: the server is ejected and gets no requests.
+        open: whether the circuit breaker is open, that is, the server is ejected and gets no requests.
         probing: whether a probe is running.
         failures: the failed requests and failed probes since the last success.
         misses: the missed deadlines in a row.

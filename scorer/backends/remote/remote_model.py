@@ -125,7 +125,7 @@ class RemoteBackend(ABC):
         Args:
             package: the package of the version.
             named: the content of the package's `remote.json`.
-            folder: the folder from which the servers load, if the package contains files for a server; None otherwise.
+            folder: the folder that the servers load from, if the package contains files for a server; None otherwise.
             outputs: the names of the output tensors to request.
 
         Raises:

@@ -48,7 +48,7 @@ class TensorFlowServing(RemoteBackend):
 class _TfServingVersion:
     """One model version on servers of TensorFlow Serving; see `RemoteVersion`.
 
-    `folder` is the folder from which the servers load; None if this process does not load the version.
+    `folder` is the folder that the servers load from; None if this process does not load the version.
     """
 
     def __init__(

@@ -14,7 +14,10 @@ from scorer.native.load import native_library
 from scorer.native.scanner import UNCERTAIN, NumberField, Scanner, ScanResult, plain
 
 FEWEST = 8
-"""The minimum number of events in a scanned batch. For 5 events of 30 numbers a scan saves no time (`bench.scanner`)."""
+"""The minimum number of events in a scanned batch.
+
+For 5 events of 30 numbers, a scan saves no time (`tests.benchmarks.bench.scanner`).
+"""
 REST = 15
 """The number of batches that msgspec decodes after a batch of mostly uncertain events, because these are probably similar."""
 

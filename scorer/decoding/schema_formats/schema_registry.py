@@ -229,7 +229,7 @@ class SchemaRegistry:
             self._record_failure(schema_id, failure)
 
     def _record_failure(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
-        """Schedule the next look-up of an id, or record the error with which events with this id are dead-lettered."""
+        """Schedule the next look-up of an id, or record the error that dead letters with this id get."""
         attempts = self._attempts[schema_id] = self._attempts.get(schema_id, 0) + 1
         if not (failure.unknown or failure.denied) and attempts < ATTEMPTS:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS

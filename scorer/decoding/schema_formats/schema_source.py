@@ -1,4 +1,4 @@
-"""Selection of the reader for an event, which depends on the schema with which the event was written.
+"""Selection of the reader for an event by the schema that the writer of the event used.
 
 The schema comes from the configured file, or from a registry. The value or the headers of an event have the registry's id.
 """
@@ -28,7 +28,7 @@ from scorer.settings.input import SchemaRegistrySettings
 
 ID_BYTES = 5  # size of Confluent's prefix: a zero byte, then the schema's id, big-endian
 Key = bytes | HeaderFrame
-"""The key of an event, which identifies its schema and message type: the prefix of its value, or the frame of its headers."""
+"""The schema key of an event: the prefix of its value, or the schema that its headers name. It includes the message type."""
 LIBRARIES = {"avro": ("fastavro", "httpx2"), "protobuf": ("grpc_tools", "google.protobuf", "httpx2")}
 """The Python modules that a format needs. The extra with the name of the format installs these modules."""
 NO_ID = "the event does not begin with a zero byte and the id of its schema"
