@@ -64,13 +64,17 @@ class VersionFence:
         held_back = {p for p in late if partitions.metadata(p).revision > trusted}
         if held_back:
             log.error(
-                "revision not reached in %d s, and newer than any accepted one: %s waits on", WAIT_SECONDS, sorted(held_back)
+                "the revision was not reached within %d s, and is not accepted; still waiting: %s",
+                WAIT_SECONDS,
+                sorted(held_back),
             )
             self._timeouts.inc(len(held_back))
             self._until |= dict.fromkeys(held_back, now + WAIT_SECONDS)
             late -= held_back
         if late:
-            log.error("revision not reached in %d s, going on with %d: %s", WAIT_SECONDS, revision, sorted(late))
+            log.error(
+                "the revision was not reached within %d s; scoring with revision %d: %s", WAIT_SECONDS, revision, sorted(late)
+            )
             self._timeouts.inc(len(late))
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:

@@ -215,7 +215,7 @@ class Worker:
         self._progress.lag_seconds = {}  # until it is measured again
         if count := skip_to_end(late, self._intake, self._session, self._settings.owner):
             self._metrics.skipped.inc(count)
-            log.warning("too far behind: %d events are left out, in %s", count, sorted(late))
+            log.warning("skipped %d events of partitions that lag too far behind: %s", count, sorted(late))
 
     def _commit_passed(self) -> None:
         """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.
