@@ -1,9 +1,9 @@
 """The start position of a partition that has no committed offset, or an offset of a deleted topic of the same name.
 
 Topic ids distinguish a recreated topic from the deleted topic of the same name. A thread polls the topic ids. The metadata of
-every committed offset (its mark) has the id of the topic that the offset belongs to. Without this check, the client would apply
-an offset of the deleted topic to the recreated topic without an error. The topic of version changes shows which partitions were
-scored before, even if the group's offsets have expired. `decide_start` makes the decision, and is pure.
+every committed offset (its mark) has the id of the topic that the offset belongs to. The ids are compared because the client
+would otherwise apply an offset of the deleted topic to the recreated topic without an error. The topic of version changes shows
+which partitions were scored before, even if the group's offsets have expired. `decide_start` makes the decision, and is pure.
 """
 
 import logging

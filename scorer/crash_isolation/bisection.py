@@ -1,4 +1,4 @@
-"""Find the events that crash a process by bisection. Pure.
+"""Find, by bisection, the events that crash a process. Pure.
 
 The suspects are the events that were in flight when the worker process died. A sandbox process, which may die too, scores the
 suspects. After each death fewer events are scored at once, until the failing event is alone in its batch. A single death may
@@ -38,7 +38,10 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight. Return whether it has only one event, which is marked as failing."""
+        """Record a death while this batch was in flight. Return whether the death marks its only event as failing.
+
+        The result is False if the batch has several events, or if this is the first death of the event.
+        """
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
         if len(batch) > 1:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST_SCALE = 20_000
-"""Limit of fractional digits: PostgreSQL allows up to 16,383."""
+"""Limit of fractional digits. It is above PostgreSQL's limit of 16,383."""
 MOST_BYTES = 8_192  # limit of an untrusted unscaled integer: the time of a division grows with the square of its length
 VARIABLE = frozenset({"scale", "value"})
 """The fields of Debezium's VariableScaleDecimal, whose scale is in each value."""

@@ -67,7 +67,7 @@ def fault(value: object, dtype: str) -> tuple[Reason, str] | None:
     """Return the reason and the error text for a value that is not valid for the integer type `dtype`.
 
     Returns:
-        None if the value is valid, or if `dtype` is not an integer type.
+        (reason, error text); None if the value is valid, or if `dtype` is not an integer type.
     """
     error = event_fault(value, dtype) if dtype in INTEGER_LIMITS else None
     if error is None:

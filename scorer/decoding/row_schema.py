@@ -132,8 +132,8 @@ class RowSchema:
     def decoded(self, rows: Iterable[Row]) -> Decoded:
         """Build the tensors of a batch from rows of valid events.
 
-        Rows are packed in slices, while the Python objects of a slice are still in the CPU's cache. Raises OverflowError,
-        ValueError or TypeError if a value is not valid for its dtype.
+        Rows are read and packed in slices, so that the Python objects of a slice are still in the CPU's cache when they are
+        packed. Raises OverflowError, ValueError or TypeError if a value is not valid for its dtype.
         """
         coming = iter(rows)
         ids: list[Any] = []

@@ -2,7 +2,7 @@
 
 The size follows from the latency target and measured costs, up to `batching.max_events`. A scorer polls the available events
 when the next transaction may begin (`transaction_pacing.py`), so batches grow under load. All code except `BatchCollector` is
-pure: values and measured costs in, numbers out.
+pure.
 """
 
 import time
@@ -126,10 +126,10 @@ class BatchLimiter:
         return "size" if self._largest >= self._max_events else "bytes"
 
     def observe(self, records: Sequence[Record], end: End) -> None:
-        """Update the estimates of record size and partition share with the records of a batch whose fetch stopped at `end`.
+        """Update the estimates of record size and partition share with the records of a batch.
 
-        A batch with fewer than FEWEST records is ignored, because it is far from any limit. The share of the partition with the
-        most records is measured only in a full batch.
+        `end` is the reason why the fetch of the batch stopped. A batch with fewer than FEWEST records is ignored, because it is
+        far from any limit. The share of the partition with the most records is measured only in a full batch.
         """
         if len(records) < FEWEST:
             return

@@ -56,7 +56,7 @@ class BackendOutage:
         return self._clock() < self._covered_until
 
     def _note(self, error: DependencyUnavailable) -> float:
-        """Record the dependency of the error, and return the current time. An outage of another dependency ends."""
+        """Record the dependency of the error, and return the current time. End a recorded outage of another dependency."""
         now = self._clock()
         if self._dependency != error.dependency:
             self.end()
@@ -71,7 +71,7 @@ class BackendOutage:
         return self._since + self._fallback_seconds
 
     def blocks(self, wait: float) -> bool:
-        """Return whether the retry delay is not over. Until then, poll the group for `wait` seconds, with partitions paused."""
+        """Return whether the retry delay still runs. If so, poll the group for `wait` seconds with all partitions paused."""
         if self._until is None:
             return False
         if self._clock() < self._until:

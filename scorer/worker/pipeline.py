@@ -159,7 +159,10 @@ def constant_answers(rows: list[int], status: str, decoded: Decoded) -> Answers:
 
 
 def stage_seconds(began: float, decoded: float, inferred: float) -> dict[str, float]:
-    """Return the duration of each stage in seconds, from when scoring began, decoding ended and inference ended, until now."""
+    """Return the duration of each stage in seconds. Call this function when encoding has ended.
+
+    `began`, `decoded` and `inferred` are the times when scoring began, decoding ended and inference ended.
+    """
     encoded = time.perf_counter()
     return {"decode": decoded - began, "infer": inferred - decoded, "encode": encoded - inferred}
 

@@ -48,7 +48,7 @@ class RetryBackoff:
         return now >= self._due
 
     def clear_pending(self) -> None:
-        """Clear `pending`: the worker has returned to the committed offsets."""
+        """Clear `pending`, because the worker has returned to the committed offsets."""
         self.pending = None
 
     def _judge(self, error: Aborted, now: float, commits: int) -> tuple[Aborted, float]:

@@ -19,7 +19,7 @@ FEWEST = 8
 For 5 events of 30 numbers, a scan saves no time (`tests.benchmarks.bench.scanner`).
 """
 REST = 15
-"""The number of batches that msgspec decodes after a batch of mostly uncertain events, because these are probably similar."""
+"""The number of batches that msgspec decodes after a batch of mostly uncertain events, as the next events are often similar."""
 
 
 class NativeRows:

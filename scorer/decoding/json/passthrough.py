@@ -1,4 +1,4 @@
-"""Reading of values at given paths of JSON objects. msgspec decodes only the top-level fields in which the paths begin."""
+"""Reading of values at given paths of JSON objects. msgspec decodes only the first field of each path."""
 
 from collections.abc import Sequence
 from typing import Any

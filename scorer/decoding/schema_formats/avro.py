@@ -36,7 +36,7 @@ from scorer.decoding.tensors import Row
 from scorer.decoding.unicode_text import NOT_UTF8, explain_not_utf8
 
 DECIMAL = "scorestream-decimal"
-"""The logical type with which decimals are read as numbers. fastavro's own type returns rounded Decimal objects."""
+"""The logical type that makes fastavro read decimals as numbers. Its own type returns rounded Decimal objects."""
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 NAMED = {"record", "error", "enum", "fixed"}
 TYPES = NAMED | {"array", "map", "null", "boolean", "int", "long", "float", "double", "string", "bytes"}
