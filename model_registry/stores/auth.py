@@ -1,8 +1,10 @@
 """Authorizes requests to a registry, with Basic credentials or with Bearer tokens for the scopes of a request.
 
 The *realm* is the URL from which tokens are fetched; the registry names it in its challenge. Credentials are sent only to the
-registry itself, to a realm on the registry's own or well-known host, and to a realm on a host in MODEL_REGISTRY_REALM_HOSTS
-(separated by commas). They are sent only over TLS, unless plain HTTP is configured for the registry.
+registry itself, and to realms on these hosts: the registry's own host, the host in WELL_KNOWN_REALMS for this registry (for
+example auth.docker.io for Docker Hub), and the hosts in MODEL_REGISTRY_REALM_HOSTS (separated by commas). Credentials are sent
+only over TLS, unless plain HTTP is configured for the registry.
+
 Specification: distribution.github.io, "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 

@@ -76,7 +76,8 @@ class EventReport(Report):
     """Counts of events and of their answers.
 
     Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. In this sum,
-    phantoms beyond the end of their partition, or outside the audited partitions, do not count.
+    `phantoms` does not include answers to offsets at or after the end of an input partition, and answers to input partitions
+    that are not audited.
     """
 
     events: int = 0
@@ -201,8 +202,8 @@ class Audit:
     def add_answers(self, answers: AuditedAnswers) -> None:
         """Add a batch of answers.
 
-        Answers in a partition without a window, or at or after the `end` of the window, count as phantoms. Other answers
-        outside the audited offsets are ignored.
+        Answers to events of an input partition without a window count as phantoms. Answers to offsets at or after the `end` of
+        the input partition's window count as phantoms too. Answers to other offsets outside [lo, hi) are ignored.
         """
         ledger = self._ledgers.get(answers.source)
         if ledger is None:

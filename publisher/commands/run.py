@@ -1,6 +1,7 @@
 """`publisher run`: run the relay with signal handlers, health checks and metrics.
 
-A watchdog ends the process if a call never returns. `publisher/relay` makes the decisions.
+A watchdog ends the process if a call never returns. The relay itself is in `publisher/relay`, which also decides whether to
+copy again after a failure or to end.
 """
 
 import logging

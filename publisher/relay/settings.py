@@ -158,7 +158,10 @@ class RelaySettings(Configuration):
 
     @property
     def transactional_prefix(self) -> str:
-        """Return the prefix of all transactional ids of the relay; it is unambiguous, because no name contains `/`."""
+        """Return the prefix of all transactional ids of the relay.
+
+        The ids of other relays cannot begin with this prefix, because the name of a relay cannot contain `/`.
+        """
         return f"{self.name}/relay/"
 
     def transactional_ids(self, lane: int) -> list[str]:

@@ -23,9 +23,11 @@ ABSENT_SECONDS = 5.0  # a broker that has just restarted may not know all topics
 class TopicPoller:
     """Queries the topics of a cluster repeatedly, in a thread of its own.
 
+    Every answer of the cluster is accepted, unless a subclass overrides `_accept`.
+
     Attributes:
-        found: the topics of the last accepted answer, by name. The object is replaced only if its content has changed.
-        seen: when the last accepted answer was requested (monotonic seconds).
+        found: the topics in the last accepted answer, by name. The object is replaced only if its content has changed.
+        seen: when the query for the last accepted answer was sent (monotonic seconds).
         failure: the error that has ended the thread; None while it runs.
     """
 

@@ -31,7 +31,7 @@ class ExpectedTail(NamedTuple):
 
 
 def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTail]) -> dict[Partition, int]:
-    """Find the destination partitions that do not contain their last copy.
+    """Find the destination partitions with a lost tail: those that no longer contain the last record that was copied to them.
 
     Args:
         reader: reads the destination.

@@ -1,4 +1,4 @@
-"""The command `demo`: the learning loop on flights, from labelled events to a version that a running scorer serves."""
+"""The command `demo`: the learning loop with flights as example data, from labelled events to a version in a running scorer."""
 
 import signal
 import sys
@@ -15,7 +15,7 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave all processes running, and print commands to try.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a version on flights and promote it, on a Kafka broker that the demo starts.
+    """Train a version on example data (flights) and promote it, on a Kafka broker that the demo starts.
 
     The training run is killed during its search and continues. A running scorer then uses the new version. Exit code 1 if a
     check of the demo fails, for example if an event was lost or scored twice.

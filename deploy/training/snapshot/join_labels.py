@@ -261,7 +261,11 @@ class _Events:
         return LabelledRows(tensors, outcomes[order], places, [self._values[row] for row in at.tolist()], beside)
 
     def _usable(self, columns: Columns) -> list[int]:
-        """Return the indices of events in the window that are mature and have a value; count the other events by reason."""
+        """Return the indices of the usable events of a batch; count the other events by reason.
+
+        An event is usable if its time is in `snapshot.window`, if it was at least `labels.after` old when the snapshot was
+        frozen, and if its record is not a tombstone.
+        """
         times = np.array(columns["time_ms"], np.int64)
         rules = {
             "before-window": times < self._begin_ms,

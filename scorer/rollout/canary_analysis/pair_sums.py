@@ -40,12 +40,12 @@ class PairSums:
     After an exception the object must not be used again.
 
     Attributes:
-        paired_sums: The sums by cell of each rule.
+        paired_sums: For each rule, the sums of the differences by cell. A cell is a group of event keys (see `key_strata.py`).
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The named output that each version decides on.
-        slow: The partitions whose answers were read too far ahead of the other side (scorers or shadow); the caller pauses
-            them.
+        slow: The partitions that the caller must pause, because their answers were read too far ahead of the answers of the
+            other side (scorers or shadow).
         pairs: The number of pairs that count.
     """
 
@@ -184,7 +184,13 @@ class PairSums:
         return rows
 
     def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:
-        """Return for each pair whether both of its answers are readable, (n,); unreadable answers are counted and logged."""
+        """Return for each pair whether both of its answers are readable, (n,). Count and log unreadable answers.
+
+        Args:
+            of: The index in `lanes` of the source partition of each pair, (n,).
+            lanes: The source partitions of the pairs.
+            pairs: The pairs.
+        """
         readable = np.ones(len(pairs.offsets), np.bool_)
         for row in range(len(readable)):
             try:
@@ -237,7 +243,15 @@ class PairSums:
         answered: Sequence[VersionAnswer],
         shadow: Sequence[VersionAnswer],
     ) -> None:
-        """Add pairs to all sums; `of` is the index in `lanes` of the source partition of each pair."""
+        """Add pairs to all sums.
+
+        Args:
+            lanes: The source partitions of the pairs.
+            of: The index in `lanes` of the source partition of each pair, (n,).
+            pairs: The pairs.
+            answered: The scorers' answer of each pair.
+            shadow: The shadow's answer of each pair.
+        """
         differences = self._comparer.differences(answered, shadow)
         keys = self._waiting.hashes(pairs.answered)
         places = zip(keys, of.tolist(), pairs.offsets.tolist(), strict=True)

@@ -61,11 +61,11 @@ class _Graph:
         return name
 
     def flat(self, tensor: str) -> str:
-        """Flatten the rows of a tensor (B, *row) to (B, n)."""
+        """Add the node that flattens the rows of a tensor, (B, *row); return the name of the result, (B, n)."""
         return self.add("Flatten", [tensor], axis=1)
 
     def numbers(self, column: Numbers) -> str:
-        """Standardize a numeric tensor: (B, n) float32."""
+        """Add the nodes that standardize a numeric tensor; return the name of the result, (B, n) float32."""
         median, low, high, mean, scale = (
             self.constant(part) for part in (column.median, column.low, column.high, column.mean, column.scale)
         )
@@ -76,9 +76,9 @@ class _Graph:
         return self.add("Cast", [value], to=TensorProto.FLOAT)
 
     def looked_up(self, tensor: str, at: int, vocabulary: Sequence[str], table: NDArray[np.float32]) -> str:
-        """Look up the embeddings of the names in column `at` of a tensor: (B, dimensions) float32.
+        """Add the nodes that look up the embeddings of the names in column `at` of a tensor.
 
-        Row 0 of `table` is the embedding of unknown names.
+        Returns the name of the result, (B, dimensions) float32. Row 0 of `table` is the embedding of unknown names.
         """
         indices = {"": 0}  # ONNX requires a key, even without known names
         indices |= {name: number for number, name in enumerate(vocabulary, 1)}
@@ -94,7 +94,7 @@ class _Graph:
         return self.add("Gather", [self.constant(table, np.float32), index], axis=0)
 
     def layers(self, value: str, weights: Sequence[NDArray[np.float32]]) -> str:
-        """Apply all layers: (B, 1) float32 logits."""
+        """Add the nodes that apply all layers to `value`; return the name of the resulting logits, (B, 1) float32."""
         for at in range(0, len(weights), 2):
             value = self.add("Relu", [value]) if at else value
             layer, bias = (self.constant(part, np.float32) for part in weights[at : at + 2])
@@ -102,7 +102,13 @@ class _Graph:
         return value
 
     def score(self, value: str, column: int) -> str:
-        """Convert logits to probabilities: of the second class, (B, 1), if `column` is 0, else of both classes, (B, 2)."""
+        """Add the nodes that convert the logits `value`, (B, 1), to probabilities; return the name of the last node's result.
+
+        Args:
+            value: The name of the logits.
+            column: The column of the result that has the probability of the second class. If it is 0, the result has only
+                this column, (B, 1). Otherwise it has the probabilities of both classes, (B, 2).
+        """
         value = self.add("Sigmoid", [value])
         if column == 0:
             return value
