@@ -23,7 +23,7 @@ def parse(text: str) -> tuple[Step, ...]:
         is_index = match is not None and match["index"] is not None
         if match is None or (match["dot"] is not None) is not (bool(steps) and not is_index):
             syntax = 'names between dots, indexes as [0], names with dots in "quotation marks"'
-            raise ValueError(f"{text!r:.100} is no path: an error at character {position + 1}; a path has {syntax}")
+            raise ValueError(f"{text!r:.100} is not a valid path: an error at character {position + 1}; a path has {syntax}")
         steps.append(_step(match))
         position = match.end()
     if len(steps) > MAX_STEPS:
@@ -58,7 +58,7 @@ def _step(match: re.Match[str]) -> Step:
     try:
         name = json_documents.decode(match["quoted"], str)
     except ValueError as error:
-        raise ValueError(f"{match['quoted']:.100} is no name in quotation marks: {error}") from None
+        raise ValueError(f"{match['quoted']:.100} is not a valid quoted name: {error}") from None
     return name
 
 

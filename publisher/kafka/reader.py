@@ -275,7 +275,9 @@ class TopicReader:
                 error = exception.args[0]
                 servers = self._settings.bootstrap_servers
                 if error in REFUSED:
-                    raise Fatal(f"{servers} refuses: {error.str()}", "grant this client Read and Describe", 3) from exception
+                    kind = REFUSED.reason(error)
+                    hint = f"add ACLs that grant this client the operations Read and Describe on the {kind}"
+                    raise Fatal(f"{servers} denies access to a {kind}: {error.str()}", hint, 3) from exception
                 if error not in ANSWERED_LATER or time.monotonic() > deadline:
                     hint = "check the address, and the security settings of the client"
                     raise Fatal(f"{servers} does not answer: {error.str()}", hint) from exception

@@ -251,7 +251,10 @@ class TransactionSession:
         recovered = advance(self.state, SessionStep.RECOVER)
         recovery = RECOVERIES[self.state]
         if self._ownership is not None and not recovery.ids_stay_owned:
-            raise Aborted("the outcome of the last transaction is unknown: take the ids over again")
+            raise Aborted(
+                "the outcome of the last transaction is unknown, and another process may own the transactional ids; "
+                "a new session must take over the ids"
+            )
         decided = False
         if self._active is not None:
             pooled = self._active

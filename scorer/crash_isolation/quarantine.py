@@ -60,10 +60,12 @@ class Quarantine:
         if candidate := journal.candidate():
             journal.record_death(candidate)
             journal.write(suspects)
-            log.warning("a process died with a candidate in flight; the death is attributed to it: %s", candidate)
+            log.warning(
+                "a process died while the candidate %s scored events; the death is attributed to this candidate", candidate
+            )
         if suspects:
             names = in_ranges(suspects)
-            log.warning("a process died with events of these partitions in flight; a sandbox scores them: %s", names)
+            log.warning("a process died while it processed events of %s; a sandbox process scores these events", names)
             self._sandbox = SandboxProcess(settings, context)
             self.loading = self._sandbox.load
 
@@ -78,7 +80,7 @@ class Quarantine:
     def refusal_reason(self, candidate: str) -> str | None:
         """Return why this candidate (a `Resolution.identity`) is refused after deaths; None if the candidate may be loaded."""
         deaths = self._journal.deaths(candidate)
-        return f"{deaths} processes died with it in flight; promote it again to retry it" if deaths >= LETHAL else None
+        return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
         """Write to the journal that this batch is in flight.

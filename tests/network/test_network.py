@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1_000])
     with pytest.raises(Fatal, match=r"1\.npz cannot be read") as caught:
         fitted(tmp_path, epochs=2)
-    assert "remove it" in caught.value.hint
+    assert "remove this file" in caught.value.hint
 
 
 @pytest.mark.parametrize("params", [{"widht": 64}, {"width": 0}, {"width": "wide"}, {"dropout": 1.0}, {"batch": 4}])

@@ -72,11 +72,11 @@ class Controller:
                 with closing(LeaderElection(self._settings, self._name)) as election:
                     self._lead(election)
             except Aborted as error:
-                log.warning("this term is over: %s", error)
+                log.warning("this controller is not the leader now: %s", error)
             except Fatal as error:
                 if error.exit_code != UNREACHABLE:
                     raise
-                log.warning("this term is over: %s", error)
+                log.warning("this controller is not the leader now: %s", error)
             self._on_cycle(None, None)
             self._stopping.wait(RETRY_SECONDS)
 

@@ -69,15 +69,19 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     """Repeat the decision of the entry `seq` of a rollout.
 
     Raises:
-        Fatal: With code 2 if the rollout has no such entry, if the entry's decision is based on no pairs, or if the decision is
+        Fatal: With code 2 if the rollout has no such entry, if the entry is based on no pairs of answers, or if the decision is
             based on topics that the settings do not name. With code 1 if the decision cannot be verified, because records were
             removed or the entry does not name all of them.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
         available = ", ".join(str(each.seq) for each in rollout.log if each.judgement is not None) or "none"
-        fault = "is not an entry" if entry is None else f"({entry.kind}: {'; '.join(entry.why)}) is based on no pairs"
-        raise Fatal(f"{seq} of {rollout.id} {fault}", f"entries that are based on pairs: {available}", USAGE)
+        if entry is None:
+            fault = f"rollout {rollout.id} has no entry {seq}"
+        else:
+            description = f"{entry.kind}: {'; '.join(entry.why)}"
+            fault = f"entry {seq} of rollout {rollout.id} ({description}) is based on no pairs of answers"
+        raise Fatal(fault, f"entries that can be verified: {available}", USAGE)
     basis = read_basis(rollout, entry)
     settings = basis.configured(settings)
     _reject(removed_records(basis, TopicReader(settings.kafka, f"{settings.name}.rollout").spans(list(basis.answers))))

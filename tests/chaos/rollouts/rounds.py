@@ -25,7 +25,7 @@ PARTITIONS = 4
 RATE = 1_000.0
 PATIENCE_SECONDS = 240.0
 NEWEST_FIRST = 0.75  # the share of a controller's deaths that are those of the acting one
-EXAMINED = "a sandbox scores them"  # logged by a scorer or shadow whose predecessor died with events in flight
+EXAMINED = "a sandbox process scores these events"  # logged by a scorer or shadow whose predecessor died with events in flight
 ENDS = {0, -9, -15}
 
 

@@ -150,6 +150,6 @@ def test_a_candidate_that_kills_is_blamed_before_any_event_and_refused_after_the
     assert rig.dead() == []
     assert {(r["role"], r["score"]) for r in rig.scores() if int(r["id"][1:]) < count} == {("champion", 2 * fault)}
     assert {r.get("fallback") for r in rig.scores() if r["arm"] == "canary"} >= {"crash", "refused"}
-    assert "2 processes died with it in flight" in rig.fleet()[0]["refused"]["2.0.0"]
+    assert "2 processes died while it scored events" in rig.fleet()[0]["refused"]["2.0.0"]
     rig.assert_clean(events=count + 100, misassigned=0)
     assert scorer.stop() == 0

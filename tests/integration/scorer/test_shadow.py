@@ -168,7 +168,7 @@ def test_what_a_shadow_cannot_score_is_recorded_and_harms_no_answer(make_rig: Ma
     assert {record["version"] for record in records(rig)} == {"2.0.0"}
     assert sorted(map(place, records(rig))) == [(0, offset) for offset in range(count)]
     assert champion.deaths == 0
-    assert "a sandbox scores them" not in champion.said
+    assert "a sandbox process scores these events" not in champion.said
     assert [letter["reason"] for letter in rig.dead()] == ["malformed"]
     rig.assert_clean(events=count, dead_lettered=1)
     assert [process.stop() for process in (champion, shadow)] == [0, 0]

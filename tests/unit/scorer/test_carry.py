@@ -46,14 +46,14 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
 @pytest.mark.parametrize(
     ("carry", "message"),
     [
-        (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is no path: an error at character 2"),
+        (["x..y"], "output.carry.0: 'x..y': Value error, 'x..y' is not a valid path: an error at character 2"),
         (["[0].x"], "'[0].x': a path begins with a name, because an event is an object"),
         ([3], "this is not a carried field; write its path, or {path: after.id, as: customer, type: string}"),
         ([{"path": "x", "typ": "long"}], "'typ' is not a key of a carried field"),
         ([{"path": "x", "type": "float"}], "type 'float' is not one of string, long, double, boolean"),
         ([{"path": "x", "as": ""}], "'' is not a name; give one of 1 to 200 printable characters with `as`"),
         ([{"path": "x", "as": "\ud800"}], "is not a name"),
-        ([r'"\ud800"'], "is no name"),
+        ([r'"\ud800"'], "is not a valid quoted name"),
         (
             ["a", {"path": "b", "as": "a"}],
             "output.carry (built in): Value error, 'b' has the name of 'a'; give another with `as`",

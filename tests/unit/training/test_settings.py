@@ -74,7 +74,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),
         ({"gate": {"block": "4d"}}, "block 4d divides snapshot.hold_out 14d into 3.5 blocks; 5 to 1,000 are allowed"),
         ({"gate": {"block": "1m"}}, "block 1m divides snapshot.hold_out 14d into 20,160 blocks"),
-        ({"gate": {"slices": ["a..b"]}}, "'a..b' is no path"),
+        ({"gate": {"slices": ["a..b"]}}, "'a..b' is not a valid path"),
         ({"snapshot": {"at_least": "many"}}, "snapshot.at_least (PATH): 'many': Input should be a valid integer"),
         ({"search": {"rungs": [3, 3]}}, "rungs must be increasing whole numbers, such as [27, 81, 243]"),
         ({"search": {"rungs": []}}, "Tuple should have at least 1 item"),

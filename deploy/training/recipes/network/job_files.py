@@ -115,11 +115,11 @@ def _read(path: Path, job: Job) -> State:
         state = State(int(arrays["epoch"]), int(arrays["steps"]), arrays["weights"], arrays["mean"], arrays["square"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise Fatal(
-            f"the checkpoint {path} cannot be read: {error}", "remove it: its epochs are trained again", REFUSED
+            f"the checkpoint {path} cannot be read: {error}", "remove this file; its epochs are then trained again", REFUSED
         ) from None
     if str(arrays["job"]) != job.digest:
-        message = f"{path} is a checkpoint for other rows, parameters or seed"
-        raise Fatal(message, f"remove {path.parent}: it is trained again", REFUSED)
+        message = f"the checkpoint {path} belongs to a training with other rows, parameters or seed"
+        raise Fatal(message, f"remove the folder {path.parent}; the training then starts again from the beginning", REFUSED)
     return state
 
 

@@ -174,7 +174,10 @@ def test_named_outputs() -> None:
         (with_field({"name": "a", "array": True, "length": 3}, "int8", "b"), "one array field and no other"),
         (with_field(7), "inputs[0].fields[0]: 7 is no object"),
         (with_field(""), "is no text of at least one character"),
-        (with_field({"name": "a", "path": "b..c"}), "inputs[0].fields[0].path: 'b..c' is no path: an error at character 2"),
+        (
+            with_field({"name": "a", "path": "b..c"}),
+            "inputs[0].fields[0].path: 'b..c' is not a valid path: an error at character 2",
+        ),
         (with_field({"name": "a", "path": "[0].b"}), "inputs[0].fields[0].path: '[0].b': a path begins with a name"),
         (with_field({"name": "a", "path": ["b"]}), "inputs[0].fields[0].path: ['b'] is no path such as after.amount"),
         (with_field({"name": "a", "path": "b.c"}, "int8", "b"), "inputs: field 'b' is read at b, and field 'a' inside of it"),

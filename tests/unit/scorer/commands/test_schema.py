@@ -219,7 +219,7 @@ def test_the_schemas_of_nested_events() -> None:
             GENERATORS[format_](NESTED, "m", None)
     with pytest.raises(FormatMismatch, match=r"id 'after': field 'a' is read at after.a, and the id at after"):
         GENERATORS["json-schema"](NESTED, "m", "after")
-    with pytest.raises(FormatMismatch, match=r"id 'a\.\.b': 'a\.\.b' is no path"):
+    with pytest.raises(FormatMismatch, match=r"id 'a\.\.b': 'a\.\.b' is not a valid path"):
         GENERATORS["json-schema"](NESTED, "m", "a..b")
 
 
