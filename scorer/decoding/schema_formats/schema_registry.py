@@ -2,6 +2,8 @@
 
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
+After many failed look-ups, events with further unknown ids are dead-lettered without a look-up for some seconds: a flood of
+ids that no registry knows would otherwise delay all other events by one request for each id.
 The HTTP requests are made by `schema_registry_client.py`.
 """
 
@@ -35,6 +37,8 @@ RETRY_SECONDS = 1.0
 UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
 """Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
+LOOK_UP_BUDGET = 50
+"""Number of look-ups that may fail within UNKNOWN_SECONDS. Until then no further look-up starts."""
 MOST_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
@@ -89,6 +93,7 @@ class SchemaRegistry:
         self._unexplained: dict[SchemaId, LookUpFailed] = {}
         self._attempts: dict[SchemaId, int] = {}
         self._retry_at: dict[SchemaId, float] = {}
+        self._failure_times: deque[float] = deque(maxlen=LOOK_UP_BUDGET)
         self._probe: _RegistryProbe | None = None
         self._answered = False
 
@@ -122,6 +127,7 @@ class SchemaRegistry:
             until = time.monotonic() + SLICE_SECONDS
             while True:
                 waiting.extend(self._take_due())
+                self._reject_beyond_budget(waiting)
                 self._start_look_ups(waiting)
                 if not (waiting or self._running or self._unexplained or self._retry_at or self._probe):
                     return
@@ -165,16 +171,30 @@ class SchemaRegistry:
             del self._retry_at[schema_id]
         return due_ids
 
+    def _reject_beyond_budget(self, waiting: deque[SchemaId]) -> None:
+        """Record a failure for all ids in `waiting`, and remove the ids, if the budget of failed look-ups is spent."""
+        now = self._clock()
+        times = self._failure_times
+        if len(times) < LOOK_UP_BUDGET or now - times[0] >= UNKNOWN_SECONDS:
+            return
+        reason = (
+            f"{LOOK_UP_BUDGET} look-ups of other ids failed within {UNKNOWN_SECONDS:.0f} s; `scorer replay` repeats the event"
+        )
+        for schema_id in waiting:
+            self._attempts.pop(schema_id, None)
+            self._store_failure(schema_id, times[0] + UNKNOWN_SECONDS, f"{schema_id} was not looked up, because {reason}")
+        waiting.clear()
+
     def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
         """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.
 
-        If a look-up failed for another reason than an unknown id, no look-up starts until the registry has answered the probe.
+        If a look-up failed for another reason than an unknown id, or LOOK_UP_BUDGET look-ups failed, no look-up starts until
+        the registry has answered the probe.
         """
-        urgent = any(not failure.unknown for failure in self._unexplained.values())
-        if self._unexplained and self._probe is None and (urgent or not waiting):
+        if self._unexplained and self._probe is None and (_must_probe(self._unexplained) or not waiting):
             self._probe = _RegistryProbe(_in_thread(self._client.probe), self._unexplained)
             self._unexplained = {}
-        if self._probe is not None and any(not failure.unknown for failure in self._probe.failures.values()):
+        if self._probe is not None and _must_probe(self._probe.failures):
             return  # perhaps the registry fails, and not these ids
         while waiting and len(self._running) < LOOK_UPS:
             schema_id = waiting.popleft()
@@ -237,7 +257,13 @@ class SchemaRegistry:
         del self._attempts[schema_id]
         failure_kind = "does not know" if failure.unknown else "refuses" if failure.denied else f"fails {attempts} times at"
         error = f"the schema registry {failure_kind} {schema_id}: {failure}"[:ERROR_CHARACTERS]
-        self._failed[schema_id] = self._clock() + (UNKNOWN_SECONDS if failure.unknown else FAILED_SECONDS), error
+        now = self._clock()
+        self._failure_times.append(now)
+        self._store_failure(schema_id, now + (UNKNOWN_SECONDS if failure.unknown else FAILED_SECONDS), error)
+
+    def _store_failure(self, schema_id: SchemaId, until: float, error: str) -> None:
+        """Dead-letter events with this id, with this error, until the given time of the clock."""
+        self._failed[schema_id] = until, error
         self._failed.move_to_end(schema_id)
         if len(self._failed) > MOST_FAILED:
             self._failed.popitem(last=False)
@@ -259,6 +285,11 @@ class SchemaRegistry:
     def _url(self) -> str:
         """The address of the registry without credentials."""
         return re.sub(r"//[^/@]*@", "//", self._settings.url or "")
+
+
+def _must_probe(failures: dict[SchemaId, LookUpFailed]) -> bool:
+    """Return whether these failures may have another reason than ids that the registry does not know."""
+    return len(failures) >= LOOK_UP_BUDGET or any(not failure.unknown for failure in failures.values())
 
 
 def _in_thread(call: Callable[[], T]) -> "Future[T]":

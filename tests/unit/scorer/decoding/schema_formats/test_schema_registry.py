@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -10,7 +10,14 @@ from publisher.errors import Fatal
 from publisher.runtime.dependency_wait import SCHEMA_REGISTRY, DependencyUnavailable
 from scorer.dead_letters.reasons import Poison
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
-from scorer.decoding.schema_formats.schema_registry import ATTEMPTS, FAILED_SECONDS, LOOK_UPS, UNKNOWN_SECONDS, SchemaRegistry
+from scorer.decoding.schema_formats.schema_registry import (
+    ATTEMPTS,
+    FAILED_SECONDS,
+    LOOK_UP_BUDGET,
+    LOOK_UPS,
+    UNKNOWN_SECONDS,
+    SchemaRegistry,
+)
 from scorer.decoding.types import LookUpsPending
 from scorer.settings.input import SchemaRegistrySettings
 
@@ -65,6 +72,17 @@ def error_of(schemas: SchemaRegistry, number: int) -> str:
         schemas.schema(of(number), "avro")
     assert caught.value.reason == "unknown-schema"
     return str(caught.value)
+
+
+def look_up_all(schemas: SchemaRegistry, numbers: Iterable[int]) -> None:
+    """Look up these ids, and repeat the call as long as look-ups are pending."""
+    requested = [of(number) for number in numbers]
+    while True:
+        try:
+            schemas.look_up(requested)
+        except LookUpsPending:
+            continue
+        return
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -130,25 +148,40 @@ def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start()
         schemas.schema(of(8), "avro")
 
 
-def test_many_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
-    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
+def test_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
+    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 41)}), Clock()
     schemas = registry(stub, clock)
-    requested = [of(number) for number in range(1, 3_101)]
-    calls = 1
-    while True:
-        try:
-            schemas.look_up(requested)
-            break
-        except LookUpsPending:
-            calls += 1
-    schemas.look_up(requested)
-    assert stub.asked == Counter(range(1, 3_101))
+    look_up_all(schemas, range(1, 81))
+    look_up_all(schemas, range(1, 81))
+    assert stub.asked == Counter(range(1, 81))
     assert stub.probes == 1
     assert error_of(schemas, 2) == "the schema registry does not know schema 2: none"
-    assert schemas.schema(of(3_050), "avro") == GOOD
+    assert schemas.schema(of(70), "avro") == GOOD
     clock.now += UNKNOWN_SECONDS
     del stub.answers[2]  # registered late
     assert schemas.schema(of(2), "avro") == GOOD
+
+
+def test_a_flood_of_unknown_ids_costs_a_bounded_number_of_requests_and_is_asked_for_again_later() -> None:
+    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
+    schemas = registry(stub, clock)
+    assert schemas.schema(of(5_000), "avro") == GOOD
+    look_up_all(schemas, range(1, 3_101))
+    look_up_all(schemas, range(3_101, 3_201))
+    assert LOOK_UP_BUDGET < stub.asked.total() <= LOOK_UP_BUDGET + LOOK_UPS + 1
+    assert "schema 3050 was not looked up, because 50 look-ups of other ids failed within 10 s" in error_of(schemas, 3_050)
+    assert schemas.schema(of(5_000), "avro") == GOOD
+    clock.now += UNKNOWN_SECONDS
+    assert schemas.schema(of(3_050), "avro") == GOOD
+
+
+def test_failures_that_have_become_old_count_for_no_flood() -> None:
+    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
+    schemas = registry(stub, clock)
+    for first in range(1, 1_001, 40):
+        look_up_all(schemas, range(first, first + 40))
+        clock.now += UNKNOWN_SECONDS
+    assert stub.asked.total() == 1_000
 
 
 def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -> None:
