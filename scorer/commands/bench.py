@@ -102,7 +102,7 @@ class BenchReport:
 
 def bench(
     model: Annotated[str, typer.Argument(help="A package folder, or a version, REPOSITORY:TAG.", show_default=False)],
-    config: Annotated[Path | None, typer.Option(help="A configuration, for device, backend and batching.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration that sets device, backend and batching.")] = None,
     flags: Set = None,
     as_json: Json = False,
 ) -> None:

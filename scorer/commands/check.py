@@ -174,10 +174,11 @@ def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
         return Finding(
             "group protocol",
             False,
-            f"the broker's group.consumer.session.timeout.ms is {session} ({limits}): a crash stops partitions that long",
+            f"the broker's group.consumer.session.timeout.ms is {session} ({limits}): "
+            "after a crash, partitions are not read for that time",
             f"lower it to {settings.kafka.session_timeout_ms} for group {settings.name}, or use group_protocol: classic",
         )
-    return Finding("group protocol", True, f"consumer, session {session} ms")
+    return Finding("group protocol", True, f"consumer, with a session time-out of {session} ms")
 
 
 def _samples(settings: Settings, servable: Servable, described: dict[str, topics.DescribedTopic]) -> Iterator[Finding]:
@@ -230,7 +231,9 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
     if not refused:
         return Finding("labels", True, readable)
     reasons = ", ".join(f"{reason} ({count})" for reason, count in refused.most_common())
-    return Finding("labels", False, f"{readable}; the others: {reasons}", "see labels.id, labels.value and labels.classes")
+    return Finding(
+        "labels", False, f"{readable}; the unreadable labels: {reasons}", "see labels.id, labels.value and labels.classes"
+    )
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
@@ -248,8 +251,8 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
     """
     without = sum(each is None for each in ids)
     if without and field is not None:
-        detail = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}; their position is the id"
-        yield Finding("ids", without < len(ids), detail, "input.id is the path of the field that identifies an event")
+        detail = f"{without} of the newest {len(ids)} events of {topic} have no {field!r}; the event position is used as the id"
+        yield Finding("ids", without < len(ids), detail, "set input.id to the path of the field that identifies an event")
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:

@@ -54,7 +54,8 @@ def emit(
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Events per second. Default: no limit.", min=0.001)] = None,
     skip: Annotated[
-        int, typer.Option(metavar="LINES", help="Skip the first lines, which an earlier run has written.", min=0)
+        int,
+        typer.Option(metavar="LINES", help="Skip this number of lines at the start, which an earlier run has written.", min=0),
     ] = 0,
     raw_lines: Annotated[bool, typer.Option("--raw", help="Write lines unchanged, without a check for JSON.")] = False,
     as_json: Json = False,

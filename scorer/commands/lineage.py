@@ -76,7 +76,7 @@ def _recompute(settings: Settings, explanation: Lineage, tolerance: float) -> "R
 
     if explanation.answer is None:
         raise Fatal(
-            f"{explanation.place} has no answer, so --recompute has nothing to compare",
+            f"{explanation.place} has neither a score nor a dead letter, so --recompute has nothing to compare",
             "`scorer status` prints the lag of the scorers",
         )
     model = settings.model.model_copy(update={"tag": explanation.answer.digest})

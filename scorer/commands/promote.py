@@ -47,7 +47,10 @@ from scorer.settings import load
 
 Wait = Annotated[
     bool,
-    typer.Option("--wait", help="Wait until every scorer serves the version. Exit code 3 if one refuses it, 1 on a timeout."),
+    typer.Option(
+        "--wait",
+        help="Wait until every scorer serves the version. Exit code 3 if a scorer rejects the version, 1 on a timeout.",
+    ),
 ]
 WaitSeconds = Annotated[float, typer.Option(help="The timeout of --wait, in seconds.", min=0.1)]
 

@@ -24,7 +24,7 @@ from scorer.settings import load
 
 ANSWER_SECONDS = 10.0
 Reason = Annotated[str, typer.Option(help="The reason, for the log.")]
-Name = Annotated[str | None, typer.Option("--rollout", help="The id of an older rollout.", show_default="the newest")]
+Name = Annotated[str | None, typer.Option("--rollout", help="The id of the rollout.", show_default="the newest")]
 app = typer.Typer(
     help="Roll out a candidate by a plan: compare, shadow, canary, promote or roll back. Every decision is logged.",
     no_args_is_help=True,
@@ -157,11 +157,15 @@ def step(
     with retriable_as_fatal("try again"):
         members = consumer_groups.members(settings.rollout_group)
     if members:
-        raise Fatal(f"a controller is running: {', '.join(members)}", "it takes the step by itself", REFUSED)
+        raise Fatal(
+            f"a controller is running: {', '.join(members)}", "the running controller takes the step by itself", REFUSED
+        )
     try:
         action = controller.run_once(settings, path, flags or [], seconds)
     except Aborted as error:
-        raise Fatal(f"another controller has taken over: {error}", "it takes the step by itself", REFUSED) from error
+        raise Fatal(
+            f"another controller has taken over: {error}", "the running controller takes the step by itself", REFUSED
+        ) from error
     if as_json:
         print_json({"act": None if action is None else action.act, "why": [] if action is None else action.reasons})
     else:

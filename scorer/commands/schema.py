@@ -53,7 +53,7 @@ def schema(
     if len(refs) != (2 if diff else count):
         if diff:
             raise typer.BadParameter("give OLD and NEW with --diff")
-        raise typer.BadParameter("give no REF with --scores" if scores else "give one REF; two are for --diff")
+        raise typer.BadParameter("leave REF out with --scores" if scores else "give one REF; two are for --diff")
     if positional and not diff:
         raise typer.BadParameter("--positional is for --diff")
     if config and not scores:
@@ -120,5 +120,9 @@ def signature_of(ref: str) -> tuple[str, Signature]:
         name = version.name
         signature = package.signature_of(store, version)
     if signature is None:
-        raise Fatal(f"{ref} has no {package.SIGNATURE}", "write one; model_registry/docs/signature.md describes it", REFUSED)
+        raise Fatal(
+            f"{ref} has no {package.SIGNATURE}",
+            "write a signature.json; model_registry/docs/signature.md describes it",
+            REFUSED,
+        )
     return name, signature

@@ -55,7 +55,7 @@ def serve(
         from scorer.console.routes import Console
     except ImportError as error:
         hint = install_command("console")
-        raise Fatal(f"the console needs {error.name}", hint, USAGE) from None
+        raise Fatal(f"the console needs the Python package {error.name}, which is not installed", hint, USAGE) from None
     listener, host = _listener(listen)
     state = ConsoleState()
     lines = CommandLines(settings, str(config))
@@ -98,5 +98,9 @@ def _listener(listen: str) -> tuple[socket.socket, str]:
         listener.listen()  # a client may connect as soon as it knows the address
     except (OSError, ValueError, OverflowError) as error:
         listener.close()
-        raise Fatal(f"cannot listen on {listen}: {error}", "--listen HOST:PORT; port 0 takes a free one", USAGE) from None
+        raise Fatal(
+            f"cannot listen on {listen}: {error}",
+            "give another address with --listen HOST:PORT; port 0 takes a free port",
+            USAGE,
+        ) from None
     return listener, host

@@ -242,13 +242,16 @@ class EventConsumer:
         if before - after:
             log.info("partitions that have a leader again: %s", in_ranges(before - after))
         if after - before:
-            log.error("no broker leads %s: these partitions are not read, the other partitions are", in_ranges(after - before))
+            log.error(
+                "no broker leads %s: these partitions are not read for now, the other partitions are still read",
+                in_ranges(after - before),
+            )
 
     def follow(self, partitions: Collection[Partition]) -> None:
         """Continue these partitions at their committed offsets, which an operator has moved into the range of the log."""
         self.rewind(partitions)
         for partition in partitions:
-            log.info("%s[%d]: the position of the group was moved; reading from it", *partition)
+            log.info("%s[%d]: an operator moved the committed offset of the group; reading from the new offset", *partition)
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -341,7 +344,7 @@ class EventConsumer:
         """Pause a partition in the client, which cannot decode the next batch of the log. The sandbox reads it instead."""
         state = self._table.state(partition)
         if state is not None and state.has_position and state.sandbox is SandboxUse.UNUSED:
-            log.warning("%s[%d] is read in the sandbox: %s", *partition, error.str())
+            log.warning("%s[%d] cannot be decoded by this process; a sandbox process reads it: %s", *partition, error.str())
             self._apply([partition], Signal.UNDECODABLE)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
@@ -352,7 +355,7 @@ class EventConsumer:
                 self._consumer, TopicPartition(*partition), committed[partition], self._offsets_command
             )
             self._apply([partition], LeftRange(reason))
-            log.error("%s; the other partitions are read", reason)
+            log.error("%s; the other partitions are still read", reason)
 
     def _apply(self, partitions: Iterable[Partition], event: Event) -> None:
         self._call_client(self._table.apply(partitions, event))
@@ -406,7 +409,7 @@ class EventConsumer:
         for partition, offset in suspects.items():
             self._suspects.add(partition, offset)
             self.partitions.suspect(partition)
-        log.info("%d partitions of dead owners are read in the sandbox first", len(suspects))
+        log.info("%d partitions of scorers that died are first read in a sandbox process", len(suspects))
 
     def _leave(self, _: Consumer, partitions: list[TopicPartition], *, lost: bool) -> None:
         self._session.release(partitions, lost=lost)

@@ -63,7 +63,10 @@ def fence_dead_owners(
         marks = [mark for p in committed if (mark := OffsetMetadata.decode(p.metadata)).owner not in ("", settings.owner)]
         members = client_ids_by_member(kafka.admin(settings.kafka, settings.owner), settings.name) if marks else {}
     except KafkaException as error:
-        log.warning("the last owners are unknown (%s); the transaction time-out fences them", error.args[0])
+        log.warning(
+            "the last owners of the partitions are unknown (%s); their open transactions end at the transaction time-out",
+            error.args[0],
+        )
         return DeadOwners()
     dead = DeadOwners(
         frozenset(mark.owner for mark in marks).difference(members.values()),
@@ -108,6 +111,6 @@ def _all_partitions(settings: Settings) -> list[TopicPartition]:
     try:
         topics = {name: admin.list_topics(name, timeout=METADATA_SECONDS).topics[name] for name in settings.input.topics}
     except KafkaException as error:
-        log.info("the partitions are not yet known: %s", error.args[0])
+        log.info("the partitions of the input topics are not yet known: %s", error.args[0])
         return []
     return [TopicPartition(name, number) for name, topic in topics.items() for number in topic.partitions]

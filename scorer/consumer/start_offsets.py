@@ -193,7 +193,7 @@ class StartPositions:
             missing = {(p.topic, p.partition) for p in unclear} - self._existing(unclear)
             if missing:
                 log.warning(
-                    "not read, because they no longer exist: %s", ", ".join("{}[{}]".format(*p) for p in sorted(missing))
+                    "partitions that no longer exist are not read: %s", ", ".join("{}[{}]".format(*p) for p in sorted(missing))
                 )
             committed = [p for p in committed if (p.topic, p.partition) not in missing]
             reasons = self._reasons(consumer, [p for p in unclear if (p.topic, p.partition) not in missing], marks, ids)
@@ -244,7 +244,7 @@ class StartPositions:
             reason = decide_start(p.offset, marks[partition].topic_id, ids[p.topic], partition_ids, p.topic in visited)
             reasons[partition] = reason
             if reason in ("recreated", "added"):
-                log.warning("%s[%d]: %s (topic id %s); reading from the first record", *partition, reason, ids[p.topic])
+                log.warning("%s[%d] was %s (topic id %s); reading from the first record", *partition, reason, ids[p.topic])
         if expired := [partition for partition, reason in reasons.items() if reason == "expired"]:
             raise _expired(self._settings, expired)
         return reasons
@@ -330,7 +330,7 @@ class StartPositions:
         self._absent_since = {name: self._absent_since.get(name, now) for name in names if name not in topics}
         long_absent = {name for name, since in self._absent_since.items() if now > since + GONE_SECONDS}
         for name in sorted(long_absent - self._long_absent):
-            log.error("%s; the other topics are read", _absent(name))
+            log.error("%s; the other topics are still read", _absent(name))
         for name in sorted(self._long_absent - long_absent):
             log.info("topic %s exists again", name)
         self._long_absent = long_absent

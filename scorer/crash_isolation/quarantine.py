@@ -134,7 +134,7 @@ class Quarantine:
             self._query_at = now + OFFSET_QUERY_SECONDS
             committed |= elsewhere(self._bisection.suspects.keys() - committed.keys())
         if self._bisection.is_over(committed, now):
-            log.info("all suspects are answered; loading the model into this process")
+            log.info("all suspected events are scored or dead-lettered; loading the model into this process")
             self._sandbox.close()
             self._sandbox = None
             self._journal.clear()

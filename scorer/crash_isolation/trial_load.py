@@ -137,7 +137,7 @@ class TrialLoads:
             current = environment(self._settings)
             if outcome and outcome.environment == current:
                 if outcome.refused and outcome.identity == identity:
-                    raise ModelRefused(f"{outcome.refused}; it is not tried again until it is promoted again")
+                    raise ModelRefused(f"{outcome.refused}; this version is not loaded again until the next promotion")
                 if not outcome.refused and not self._journal.deaths(identity):
                     return
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
@@ -164,7 +164,7 @@ class TrialLoads:
                 self._on_outcome(DIED)
                 raise ModelRefused(f"a trial process {error} after {error.after:.1f} s; it had {limits}; {REMEDY}") from None
             self._on_outcome(TOO_LONG)
-            return f"a trial process was not ready with it within {limits.seconds:g} s; {REMEDY}"
+            return f"a trial process did not finish loading the version within {limits.seconds:g} s; {REMEDY}"
         except Superseded:
             self._on_outcome(SUPERSEDED)
             raise
@@ -203,7 +203,7 @@ class TrialLoads:
                     raise Superseded from None
                 threading.Event().wait(sandbox.POLL_SECONDS)
             except OSError as error:
-                log.info("the trial runs without a lock: %s", error)
+                log.info("the trial load runs without a lock against other processes: %s", error)
                 break
         try:
             yield
@@ -226,7 +226,7 @@ class TrialLoads:
             try:
                 atomic_files.replace(self._folder / f"{hex_digits(digest)}.json", [content])
             except OSError as error:
-                log.info("the outcome of the trial cannot be stored: %s", error)
+                log.info("the outcome of the trial load cannot be stored: %s", error)
         if refused:
             raise ModelRefused(refused)
 

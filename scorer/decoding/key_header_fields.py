@@ -140,10 +140,10 @@ class _Column:
         except (ValueError, RecursionError):
             value = text
         if field.dtype != "string" and isinstance(value, str | list | dict):
-            raise Poison(Reason.WRONG_TYPE, f"field {name}: {text!r:.60} is no {field.dtype}")
+            raise Poison(Reason.WRONG_TYPE, f"field {name}: {text!r:.60} is not a valid {field.dtype}")
         if is_integral(value) and field.dtype in INTEGER_LIMITS and event_fault(value, field.dtype):
             low, high = INTEGER_LIMITS[field.dtype]
-            raise Poison(Reason.OUT_OF_RANGE, f"field {name}: {text:.60} is no {field.dtype} ({low} to {high})")
+            raise Poison(Reason.OUT_OF_RANGE, f"field {name}: {text:.60} is not a valid {field.dtype} ({low} to {high})")
         return value
 
 

@@ -237,7 +237,7 @@ class RowSchema:
         if _is_numeric(field):
             value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))
         if isinstance(value, BeyondFloat):
-            raise Poison(Reason.OUT_OF_RANGE, f"field {self._display_name(name)}: the number is beyond all floats")
+            raise Poison(Reason.OUT_OF_RANGE, f"field {self._display_name(name)}: the number is beyond the range of a float")
         if isinstance(value, float) and not math.isfinite(value):
             if math.isnan(value) and field is not None and field.allows_nan:
                 return None
@@ -274,7 +274,7 @@ def _first_of_no_number(value: Any) -> Any:
 
 
 def _in_words(error: Exception) -> str:
-    return str(error).replace(f"`{BeyondFloat.__name__}`", "a number beyond all floats")
+    return str(error).replace(f"`{BeyondFloat.__name__}`", "a number beyond the range of a float")
 
 
 def require_no_paths(signature: Signature, format_: str) -> Signature:

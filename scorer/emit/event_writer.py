@@ -114,7 +114,8 @@ class EventWriter:
                     raise
                 hint = "leave the event out, or write a reference to its content instead"
                 raise Fatal(
-                    f"an event of {len(record.value)} bytes: at most {MAX_RECORD_BYTES} are written (message.max.bytes)", hint
+                    f"an event has {len(record.value)} bytes, but the limit is {MAX_RECORD_BYTES} (message.max.bytes)",
+                    hint,
                 ) from None
         return True
 

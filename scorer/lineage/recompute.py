@@ -45,9 +45,13 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
     event = lineage.event
     answer = lineage.answer
     if event is None or answer is None:
-        raise Fatal(f"the score cannot be recomputed: {'; '.join(lineage.missing)}", "the event must be retained", USAGE)
+        raise Fatal(
+            f"the score cannot be recomputed: {'; '.join(lineage.missing)}",
+            "choose an event that its topic still retains",
+            USAGE,
+        )
     if (status := answer.record.get("status", SCORED)) != SCORED:
-        raise Fatal(f"{lineage.place} was answered {status!r}, without a score of the model", "omit --recompute", USAGE)
+        raise Fatal(f"{lineage.place} has the status {status!r} and no score of the model", "omit --recompute", USAGE)
     tolerance = max(tolerance, loaded.model.signature().batch_tolerance or 0.0)
     results = answers(loaded, [event.value()], ListedMetadata.from_messages([event]))
     if poison := results.rejected.get(0):

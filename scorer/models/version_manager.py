@@ -157,7 +157,9 @@ class VersionManager:
         champion = self.champion
         if self.refuses_channel:
             log.warning(
-                "the channel's target is refused; serving %s of revision %d", champion.label, champion.resolution.revision
+                "the channel's version is rejected; serving %s of revision %d instead",
+                champion.label,
+                champion.resolution.revision,
             )
         self._tag.save_served(champion.resolution, champion.label)
         self._thread.start()
@@ -311,9 +313,9 @@ class VersionManager:
             except RegistryError as error:
                 self._outages.begin(MODEL_REGISTRY, error, optional=True)
             except DependencyUnavailable as error:
-                log.warning("the aspired version is not ready yet, %s stays in service: %s", self.champion.label, error)
+                log.warning("the channel's new version is not ready yet, %s stays in service: %s", self.champion.label, error)
             except Exception:
-                log.exception("following the channel failed; %s stays in service", self.champion.label)
+                log.exception("checking the channel for a new version failed; %s stays in service", self.champion.label)
 
     def _follow(self) -> None:
         """Poll the channel, and load the versions that it names. If they are refused, load an earlier state of the channel.
@@ -499,7 +501,7 @@ class VersionManager:
                 if isinstance(action, version_policy.UnloadVersion):
                     unloaded = self._shared.ready.pop(action.digest)
             if isinstance(action, version_policy.UnloadVersion):
-                log.info("freeing %s", unloaded.label)
+                log.info("unloading %s", unloaded.label)
                 unloaded.loaded.model.close()
                 self._cache.release(unloaded.digest)
             elif isinstance(action, version_policy.LoadVersion):
@@ -520,7 +522,7 @@ class VersionManager:
                 self._guard.attempt(package, aspired.identity, lambda: self._is_wanted(digest))
                 servable = make(package, aspired, load, settings, role)
         except Superseded:
-            log.info("version %s is no longer aspired; its trial was stopped", aspired.version)
+            log.info("the channel no longer names version %s; its trial load was stopped", aspired.version)
             self._cache.release(digest)
             self._poll_channel()
             return

@@ -114,7 +114,7 @@ def load_plugin(path: str, clients: Path | Mapping[str, Any]) -> PluginStatus:
     except (OSError, AttributeError) as error:
         return PluginStatus(None, f"decodes only, because confluent-kafka does not export librdkafka's functions: {error}")
     except IncompatibleLibrdkafka as error:
-        log.warning("events are fetched and records produced without the native part: %s", error)
+        log.warning("the native library is not used to fetch events and produce records: %s", error)
         return PluginStatus(None, f"decodes only, because {error}")
     return PluginStatus(LibrdkafkaPlugin(library), native_library().status)
 

@@ -99,7 +99,9 @@ class ChannelMoveListener:
                     self._on_move()
         except KafkaException as error:
             self.unreadable = True
-            log.warning("no notices from topic %s; the registry is still polled: %s", topic, error.args[0])
+            log.warning(
+                "cannot read channel-move notices from topic %s; the registry is still polled: %s", topic, error.args[0]
+            )
         finally:
             consumer.close()
 
@@ -112,7 +114,7 @@ class ChannelMoveListener:
                 return
             if error.fatal() or error in REFUSED:
                 raise KafkaException(error)
-            log.info("notices: %s", error.str())
+            log.info("reading channel-move notices: %s", error.str())
             self._closing.wait(PAUSE_SECONDS)
         elif message.key() == self._key:
             self._moves.add()

@@ -22,4 +22,6 @@ def produce_one(settings: Settings, topic: str, key: bytes, value: bytes) -> Non
     producer.produce(topic, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
     if producer.flush(ANSWER_SECONDS + 1) or failed:
         reason = failed[0].str() if failed else "no answer"
-        raise Fatal(f"could not write to {topic}: {reason}", "check the broker and the rights")
+        raise Fatal(
+            f"could not write to {topic}: {reason}", "check that the broker responds and that the user may write to the topic"
+        )

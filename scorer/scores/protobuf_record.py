@@ -113,7 +113,7 @@ def as_json(value: bytes, start: int, carry: tuple[CarriedField, ...] = ()) -> A
     except DecodeError as error:
         raise ValueError(f"not a score record in Protobuf: {error}") from error
     if not record.HasField("source"):  # empty bytes are a valid message
-        raise ValueError("not a score record in Protobuf: it names no event")
+        raise ValueError("not a score record in Protobuf: the source of the event is missing")
     source = record.source
     nested = {
         "score": _get_score(record.score),

@@ -128,7 +128,7 @@ class ReplicaGuard:
     def _check(self, own: str, members: Set[str]) -> None:
         self.lost = self._claim.lost(own, members, time.monotonic())
         if self._claim.holds(own):
-            log.info("no other process has this replica")
+            log.info("no other process runs as this replica")
         if self.lost:
             log.error("this replica belongs to another member of the group: %s", ", ".join(sorted(members - {own})))
 

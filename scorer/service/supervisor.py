@@ -92,14 +92,14 @@ def worker_settings(settings: Settings, number: int) -> Settings:
     listen = f"{host}:{int(port) + number if int(port) else 0}"
     replica = f"{settings.replica}-{number}"
     if int(port) + number > 65_535:
-        raise SettingsError(f"http.listen: worker {number} would listen on {listen}; begin at a lower port")
+        raise SettingsError(f"http.listen: worker {number} would listen on {listen}; set a lower port in http.listen")
     try:
         http = settings.http.model_dump() | {"listen": listen}
         return type(settings).model_validate(settings.model_dump() | {"replica": replica, "http": http})
     except ValidationError as error:
         if error.errors()[0]["loc"] != ("replica",):
             raise
-        raise SettingsError(f"replica: {replica!r}, of worker {number}, is too long; give a shorter one") from None
+        raise SettingsError(f"replica: the name {replica!r} of worker {number} is too long; give a shorter replica") from None
 
 
 class _Wakeup:
@@ -328,8 +328,8 @@ def _open_journal(settings: Settings) -> InFlightJournal:
     try:
         return InFlightJournal(journal_path(open_cache(settings.model).root, settings.owner))
     except OSError as error:
-        message = f"model.cache: cannot write there: {error}"
-        raise Fatal(message, "name another folder, or let this user write to it", USAGE) from error
+        message = f"model.cache: cannot write to the folder: {error}"
+        raise Fatal(message, "set model.cache to another folder, or let this user write to the folder", USAGE) from error
 
 
 def _run_child(

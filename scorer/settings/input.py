@@ -45,7 +45,9 @@ class InputSettings(Section):
         if self.id_field and not INPUT_FORMATS[self.format].has_id:
             raise ValueError(f"format {self.format} has no named fields, so there is no id at {self.id!r}; use header:ce_id")
         if self.format == "json-envelope" and len(json_path.parse(self.id)) > 1:
-            raise ValueError(f"format json-envelope has the id beside the features; give a name, not the path {self.id!r}")
+            raise ValueError(
+                f"format json-envelope has the id beside the features; set id to the name of a field, not the path {self.id!r}"
+            )
         if self.schema_file and not INPUT_FORMATS[self.format].has_schema:
             raise ValueError(f"format {self.format} has no schema; leave schema_file out")
         if self.message and not (self.schema_file and self.format == "protobuf"):

@@ -40,5 +40,5 @@ class LabelSettings(Section):
     @model_validator(mode="after")
     def _distinct(self) -> "LabelSettings":
         if len(set(self.classes)) != len(self.classes) or len(self.classes) == 1:
-            raise ValueError("classes must be at least two, each once; or leave them out")
+            raise ValueError("classes must list at least two classes, each once; or leave classes out")
         return self

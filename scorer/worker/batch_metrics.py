@@ -124,4 +124,7 @@ class BatchMetrics:
         if new:
             self._reported_reasons |= new.keys()
             counts = ", ".join(f"{reason} ({count})" for reason, count in new.items())
-            log.warning("the first dead letters for %s; `scorer tail --dead` shows why, later ones are only counted", counts)
+            log.warning(
+                "first dead letters with the reason %s; `scorer tail --dead` prints them, later dead letters are only counted",
+                counts,
+            )

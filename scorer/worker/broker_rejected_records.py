@@ -155,7 +155,7 @@ class RejectedBatchPublisher:
             scored.reasons.update({facts["reason"]: -1, Reason.RECORD_REFUSED: 1})
         else:
             hint = f"see the configuration of {topic}: max.message.bytes, cleanup.policy"
-            raise Fatal(f"{topic} refuses even the smallest dead letter: {reason}", hint, 3)
+            raise Fatal(f"topic {topic} rejects even the smallest dead letter: {reason}", hint, 3)
 
     def _dead_letter(self, pending: PendingBatch, row: int, error: str) -> Record | None:
         poison = Poison(Reason.RECORD_REFUSED, error)

@@ -64,7 +64,7 @@ class ShadowScorer(BatchScorer):
 
     def give_up(self, batch: Batch, servable: Servable, context: Context, death: str, arms: Arms | None = None) -> ScoredBatch:
         """Return a record with the reason CRASHES_SCORER for every sampled event, without decoding the events."""
-        log.warning("an event is not scored: a process %s twice while it scored only this event", death)
+        log.warning("the shadow does not score an event: a process %s twice while it scored only this event", death)
         if arms is None or arms.sampled is None:
             return ScoredBatch([None] * len(batch))
         read = self.read(batch, np.flatnonzero(arms.sampled).tolist(), 0)

@@ -43,7 +43,11 @@ class VersionFence:
         partitions.admit(arrivals)
         ahead = {p for p in arrivals if partitions.metadata(p).revision > revision}
         if ahead:
-            log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
+            log.warning(
+                "waiting for a newer revision than %d, because a newer revision has scored events of %s",
+                revision,
+                sorted(ahead),
+            )
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
@@ -64,7 +68,7 @@ class VersionFence:
         held_back = {p for p in late if partitions.metadata(p).revision > trusted}
         if held_back:
             log.error(
-                "the revision was not reached within %d s, and is not accepted; still waiting: %s",
+                "the newer revision was not served within %d s, and its move is not accepted; these partitions still wait: %s",
                 WAIT_SECONDS,
                 sorted(held_back),
             )
@@ -73,7 +77,10 @@ class VersionFence:
             late -= held_back
         if late:
             log.error(
-                "the revision was not reached within %d s; scoring with revision %d: %s", WAIT_SECONDS, revision, sorted(late)
+                "the newer revision was not served within %d s; scoring with revision %d: %s",
+                WAIT_SECONDS,
+                revision,
+                sorted(late),
             )
             self._timeouts.inc(len(late))
         self._intake.resume(reached | late, "revision")

@@ -178,7 +178,7 @@ def test_what_is_absent_is_told_by_name_and_place() -> None:
     parts = ListedMetadata([b"1", b"1", None, b"1.5", b"1"], [1, 1, 1, 1, 0], [None, [("store", b"x")], store, store, store])
     assert {row: (poison.reason, str(poison)) for row, poison in decoder.decode([value] * 5, parts).rejected.items()} == {
         0: (Reason.MISSING_FIELD, "required field 'store' (header:store) is missing or null"),
-        1: (Reason.WRONG_TYPE, "field 'store' (header:store): 'x' is no float32"),
+        1: (Reason.WRONG_TYPE, "field 'store' (header:store): 'x' is not a valid float32"),
         2: (Reason.MISSING_FIELD, "required field 'number' (key) is missing or null"),
         3: (Reason.WRONG_TYPE, "field 'number' (key): Expected `int`, got `float`"),
         4: (Reason.MISSING_FIELD, "required field 'at' (time) is missing or null"),

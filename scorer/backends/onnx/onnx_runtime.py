@@ -77,16 +77,21 @@ class OnnxRuntime:
         if device != "cpu":
             ort.preload_dlls()  # CUDA and cuDNN from the wheels of [gpu], which are not in the search path of the loader
             self._gpu = gpu.find_gpu(device, Path(ort.__file__).parent / "capi")
-            log.info("%s, driver %s; order: %s", self._gpu.name, self._gpu.driver, " > ".join(ORDER[device]))
+            log.info(
+                "GPU %s, driver %s; ONNX Runtime prefers the execution providers in the order %s",
+                self._gpu.name,
+                self._gpu.driver,
+                " > ".join(ORDER[device]),
+            )
 
     def open(self, package: Package) -> "OnnxModel":
         """Check the package's `model.onnx`, then load it. Raises ModelRefused."""
         if package.model_path.suffix != ".onnx":
-            hint = "model.backend tf-serving or open-inference serves it"
-            raise ModelRefused(f"the package has no model.onnx but {package.model_path.name}, for a model server; {hint}")
+            hint = "set model.backend to tf-serving or open-inference"
+            raise ModelRefused(f"the package has {package.model_path.name} for a model server instead of a model.onnx; {hint}")
         if self._settings.device == "tensorrt" and package.signature is not None and package.signature.varies:
             raise ModelRefused(
-                "the signature has lengths that vary, and TensorRT's engines are for fixed ones; set model.device: cuda"
+                "the signature has fields of variable length, but TensorRT needs fixed lengths; set model.device: cuda"
             )
         library = _check_package(package, self._settings.device, self._settings.op_domains)
         if self._settings.device == "cuda":  # some models cannot run in CUDA graphs
@@ -105,7 +110,7 @@ class OnnxRuntime:
         if not model.bindable:
             if graphs or self._settings.buckets:
                 raise ModelRefused(
-                    "the model has tensors of strings or of a free shape, which buckets cannot hold: leave model.buckets out"
+                    "model.buckets does not support tensors of strings or of variable shape: leave model.buckets out"
                 )
             return model
         try:
@@ -230,7 +235,11 @@ class OnnxModel:
         omitted = [size for size in sizes if size not in curve]
         if choose:
             bound.keep(select_sizes(curve))
-            log.info("buckets of %s events; too slow, or too large for the device: %s", bound.sizes, omitted or "none")
+            log.info(
+                "using batch buckets of %s events; unused, because they are too slow or too large for the device: %s",
+                bound.sizes,
+                omitted or "none",
+            )
         else:
             for size in omitted:
                 _allocate(f"{size} events", lambda size=size: bound.add(size))  # type: ignore[misc]
@@ -310,7 +319,7 @@ def _derive_signature(inputs: list[ModelTensor], outputs: list[ModelTensor]) -> 
         signature = derive(inputs, outputs)
     except SignatureError as error:
         raise ModelRefused(f"the package has no signature.json, and none can be derived: {error}") from error
-    log.warning("the package has no signature.json; derived: %s", signature.to_json())
+    log.warning("the package has no signature.json; using a signature derived from the model: %s", signature.to_json())
     return signature
 
 

@@ -57,11 +57,11 @@ def unpack(tensor: Any, raw: bytes | None) -> NDArray[Any]:
         values = _strings(raw) if raw is not None else list(tensor.contents.bytes_contents)
         return np.array([value.decode() for value in values], object).reshape(shape)
     if tensor.datatype not in NAMES:
-        raise ValueError(f"its datatype is {tensor.datatype}")
+        raise ValueError(f"datatype {tensor.datatype} is not supported")
     if raw is not None:
         return np.frombuffer(raw, NAMES[tensor.datatype]).reshape(shape)
     if tensor.datatype not in _CONTENTS:
-        raise ValueError(f"{tensor.datatype} has no typed contents")
+        raise ValueError(f"datatype {tensor.datatype} needs raw contents, but the response has none")
     return np.array(getattr(tensor.contents, _CONTENTS[tensor.datatype]), NAMES[tensor.datatype]).reshape(shape)
 
 

@@ -37,7 +37,7 @@ class OpenInference(RemoteBackend):
 
     def version(self, package: Package, named: RemoteModelName, folder: Path | None, outputs: list[str]) -> "_OipVersion":
         if named.label:
-            raise ModelRefused(f"remote.json: label {named.label!r}: this protocol has no labels; name a version")
+            raise ModelRefused(f"remote.json: label {named.label!r}: the Open Inference Protocol has no labels; name a version")
         model = named.model or package.name
         if folder is None:
             return _OipVersion(self._channels, model, named.version, None, outputs)

@@ -56,7 +56,7 @@ def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> N
         try:
             unload(server)
         except (grpc.RpcError, VersionNotReady) as error:
-            log.info("a server did not unload a version: %s", explain(error))
+            log.info("a model server did not unload a version and keeps it in memory: %s", explain(error))
 
 
 def connect(settings: ModelSettings) -> list[grpc.Channel]:
@@ -98,7 +98,7 @@ class RemoteBackend(ABC):
         Raises ModelRefused and BackendUnavailable.
         """
         if (signature := package.signature) is None:
-            raise ModelRefused("the package has no signature.json, which a model on a server needs; write one")
+            raise ModelRefused("the package has no signature.json, which a model server needs; add a signature.json")
         if signature.alone:
             raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
         settings = self._settings
@@ -107,7 +107,7 @@ class RemoteBackend(ABC):
         folder = settings.server_folder
         if files.is_dir() and folder is None:
             hint = "set model.server_folder to the folder that the servers load from"
-            raise ModelRefused(f"the package brings a {self.FILES} for a server; {hint}")
+            raise ModelRefused(f"the package contains a {self.FILES} for a model server; {hint}")
         outputs = list(dict.fromkeys(output.tensor for output in signature.outputs))
         version = self.version(package, remote_name, folder if files.is_dir() else None, outputs)
         if version.target is not None:
@@ -240,8 +240,10 @@ def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: Declar
 def _refuse_if_final(error: grpc.RpcError | VersionNotReady) -> None:
     if isinstance(error, VersionNotReady):
         if error.final:
-            raise ModelRefused(f"the server cannot load the version: {error}") from error
+            raise ModelRefused(f"the model server cannot load the version: {error}") from error
     elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        raise ModelRefused(f"the server is of another kind: {explain(error)}; is model.backend right?") from error
+        raise ModelRefused(
+            f"the model server does not have the API of model.backend: {explain(error)}; correct model.backend or model.servers"
+        ) from error
     elif error.code() not in (*GONE, *OVERLOAD):
-        raise ModelRefused(f"the server refuses the version: {explain(error)}") from error
+        raise ModelRefused(f"the model server rejects the version: {explain(error)}") from error

@@ -60,7 +60,7 @@ def decode(proto: Any) -> NDArray[Any]:
         if name == "string":
             return np.array([value.decode() for value in proto.string_val], object).reshape(shape)
         if name is None:
-            raise ValueError(f"its dtype is TensorFlow's number {proto.dtype}")
+            raise ValueError(f"the TensorFlow dtype with the number {proto.dtype} is not supported")
         if proto.tensor_content:
             return np.frombuffer(proto.tensor_content, name).reshape(shape)
         if name == "float16":

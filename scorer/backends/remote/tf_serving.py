@@ -61,7 +61,9 @@ class _TfServingVersion:
             self._spec.version.value = int(fingerprint(package)[:15], 16) + 1
         elif named.version:
             if not named.version.isdecimal():
-                raise ModelRefused(f"remote.json: version {named.version!r} is no whole number, as TensorFlow Serving has them")
+                raise ModelRefused(
+                    f"remote.json: version {named.version!r} is not a whole number, which TensorFlow Serving requires"
+                )
             self._spec.version.value = int(named.version)
         elif named.label:
             self._spec.version_label = named.label

@@ -165,13 +165,13 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
     if name is None and len(messages) == 1:
         return next(iter(messages.values()))
     if name is None:
-        raise BadSchema(f"it has the messages {', '.join(messages)}; select one with input.message")
+        raise BadSchema(f"the schema has the messages {', '.join(messages)}; select one with input.message")
     outer, *inner = name.removeprefix(f"{file.package}.").split(".")
     message = messages.get(outer)
     for inner_name in inner:
         message = message and message.nested_types_by_name.get(inner_name)
     if message is None:
-        raise BadSchema(f"it has no message {name!r}, but {', '.join(messages)}")
+        raise BadSchema(f"the schema has no message {name!r}, only {', '.join(messages)}")
     return message
 
 
@@ -186,5 +186,5 @@ def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
         for index in path[1:]:
             message = message.nested_types[index]
     except IndexError:
-        raise BadSchema(f"it has no message at {path}") from None
+        raise BadSchema(f"the schema has no message at the index path {path}") from None
     return message

@@ -111,7 +111,7 @@ class SchemaRegistry:
             except LookUpsPending:
                 continue
         if schema.format not in ("", format_):
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} is {schema.format}, not {format_}")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} is a schema in {schema.format}, but input.format is {format_}")
         return schema
 
     def look_up(self, schema_ids: Iterable[SchemaId]) -> None:
@@ -144,9 +144,9 @@ class SchemaRegistry:
         Raises Poison if the id is invalid, or if the look-up of the id failed recently.
         """
         if schema_id.kind == "id" and int(schema_id.value) > LARGEST_ID:  # a registry's response to such an id is arbitrary
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: not a valid schema id (1 to {LARGEST_ID})")
         if schema_id == NO_ID:
-            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: no registry has such an id; {LONG_IDS}")
+            raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: not a valid schema id (1 to {LARGEST_ID}); {LONG_IDS}")
         schema = self._schemas.get(schema_id)
         until, error = self._failed.get(schema_id, (0.0, ""))
         if schema is None and error and self._clock() < until:

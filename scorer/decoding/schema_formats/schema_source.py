@@ -98,7 +98,9 @@ def create_schema_source(settings: Settings) -> SchemaSource:
         if importlib.util.find_spec(library) is None:
             hint = install_command(input_settings.format)
             raise Fatal(
-                f"input.format {input_settings.format} needs {library}, of the extra {input_settings.format!r}", hint, 2
+                f"input.format {input_settings.format} needs the package {library} of the extra {input_settings.format!r}",
+                hint,
+                2,
             )
     if input_settings.schema_file is not None:
         return SchemaFileSource(
@@ -139,7 +141,11 @@ class SchemaFileSource:
             schema = Schema(self._format, self._data if described else self._data.decode("utf-8"))
             return _reader(schema, self._message, fields, id_field)
         except (BadSchema, UnicodeDecodeError) as error:
-            raise Fatal(f"input.schema_file {self._name}: {error}", "give the schema of the events", 2) from error
+            raise Fatal(
+                f"input.schema_file {self._name}: {error}",
+                "correct the schema, or set input.schema_file to the schema of the events",
+                2,
+            ) from error
 
 
 class SchemaRegistrySource:

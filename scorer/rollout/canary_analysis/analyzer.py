@@ -51,7 +51,9 @@ def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dic
         if error.exit_code != USAGE:
             raise
         raise Fatal(
-            f"no topic {settings.shadow_topic!r}: no event has been scored by two versions", "start scorer run --shadow", USAGE
+            f"topic {settings.shadow_topic!r} does not exist: no event has been scored by two versions",
+            "start scorer run --shadow",
+            USAGE,
         ) from error
     partitions += bus.partitions([settings.output.topic, settings.dead_letter.topic])
     spans = bus.spans(partitions)
@@ -197,7 +199,7 @@ class CanaryAnalyzer:
             Fatal: If the analyzer was created without `labels`, or as `LabelledPairs.differences` does.
         """
         if self._pairs.labelled is None:
-            raise Fatal("no rule uses labels", "add the rule brier", USAGE)
+            raise Fatal("no rule of this analysis uses labels", "add the rule brier", USAGE)
         sums = self._pairs.labelled.differences(self._bus, self._settings, self._feed.reached, until)
         unknown = self._pairs.unknown
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums

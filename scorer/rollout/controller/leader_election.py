@@ -47,7 +47,7 @@ class LeaderElection:
             raise acls.refused(self._settings.kafka, lacking)
         if error is not None and error.fatal():
             raise Fatal(
-                f"the group {self._settings.rollout_group} refuses this member: {error.str()}", "restart the controller"
+                f"the group {self._settings.rollout_group} rejects this controller: {error.str()}", "restart the controller"
             )
         return self.is_leader
 

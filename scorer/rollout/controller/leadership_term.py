@@ -152,9 +152,9 @@ class LeaderTerm:
         except Fatal as error:
             if error.exit_code == UNREACHABLE:
                 raise
-            log.warning("cannot read the answers: %s", error)
+            log.warning("cannot read the scores for the analysis: %s", error)
             self._analyzer.close()
-            self._analysis_error = f"cannot read the answers: {error}"
+            self._analysis_error = f"cannot read the scores for the analysis: {error}"
             self._analysis_retry_at = time.monotonic() + ANALYSIS_RETRY_SECONDS
             return None
         self._analysis_error = ""

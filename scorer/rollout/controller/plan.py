@@ -154,7 +154,7 @@ class RolloutPlan(Section):
     def _in_order(self) -> "RolloutPlan":
         kinds = [step.kind for step in self.steps]
         if kinds.count(StepKind.PROMOTE) != 1 or kinds[-1] is not StepKind.PROMOTE:
-            raise ValueError("exactly the last step must be promote: true")
+            raise ValueError("the last step, and no other step, must be promote: true")
         shares = [step.canary for step in self.steps if step.canary is not None]
         if sorted(set(shares)) != shares:
             raise ValueError(f"the canary's share must increase from step to step, but it is {', '.join(map(str, shares))}")

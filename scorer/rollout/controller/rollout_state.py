@@ -140,7 +140,7 @@ class RolloutLog:
         elif seq < rollout.seq:
             return  # already applied: the writer of an entry applies it immediately
         elif seq > rollout.seq or rollout.outcome is not None:
-            raise ValueError(f"the next entry would be {rollout.seq}, if the rollout had not ended")
+            raise ValueError(f"the rollout has ended, or its next entry is {rollout.seq}")
         elif not -1 <= entry.step < len(rollout.plan.steps):
             raise ValueError(f"the entry is for step {entry.step}, the plan has {len(rollout.plan.steps)}")
         else:

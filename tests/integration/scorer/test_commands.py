@@ -52,7 +52,7 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
         assert rollouts in rig.run("scorer", *verb, *other, code=2).stderr
     rig.emit([{"id": "0", "key": "k", "a": 1, "b": 2}])
     assert checks(rig, code=0) == {}
-    assert "'name'; their position is the id" in checks(rig, "--set", "input.id=name", code=1)["ids"]
+    assert "'name'; the event position is used as the id" in checks(rig, "--set", "input.id=name", code=1)["ids"]
     rig.emit([{"id": "1", "key": "k", "a": 1, "b": 2}, {"id": "2", "key": "k", "a": "one", "b": 2}])
     assert "wrong-type" in checks(rig, code=1)["sample"]
     assert "no Kafka broker" in checks(rig, *nowhere, code=1)["broker"]

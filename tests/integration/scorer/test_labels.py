@@ -117,7 +117,7 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
     until(lambda: rig.answered() == COUNT, "all scores")
     write_labels(rig, HOSTILE)
     said = checked(rig, code=1)
-    assert "the others: not-finite (2), " in said
+    assert "the unreadable labels: not-finite (2), " in said
     assert "unknown-class (1)" in said
     later = [label(n, true(n) if n % 2 else ("high" if true(n) else "low")) for n in reversed(range(COUNT)) if n % 4]
     write_labels(rig, [*later, *[label(n, true(n)) for n in (1, 2, 3)]])

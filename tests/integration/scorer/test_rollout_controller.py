@@ -271,7 +271,7 @@ def test_what_the_judge_cannot_read_stops_neither_the_controller_nor_people(rig:
         producer.produce(rig.scores_topic, b"\x00 no score", b"k")
     producer.produce(f"{rig.name}.rollouts", b"\xff", b"\xff/0")
     assert producer.flush(10) == 0
-    waits(rig, "cannot read the answers")
+    waits(rig, "cannot read the scores for the analysis")
     commands(rig, "abort")
     assert ended(rig)["outcome"] == "aborted"
     assert controller.stop() == 0

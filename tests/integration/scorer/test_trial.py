@@ -98,7 +98,7 @@ def test_the_channel_is_followed_while_a_load_does_not_end_and_two_deaths_in_it_
     count = answered(rig, count)
     rig.promote("2.0.0", "without it")
     until(lambda: "2.0.0" in {one["versions"]["champion"]["version"] for one in rig.fleet()}, "the next version")
-    assert "version 3.0.0 is no longer aspired" in scorer.said
+    assert "the channel no longer names version 3.0.0" in scorer.said
     count = answered(rig, count)
     rig.assert_clean(events=count)
     assert (scorer.deaths, scorer.stop()) == (0, 0)

@@ -104,8 +104,8 @@ def test_a_version_that_needs_more_memory_than_it_may_is_refused_with_the_limit(
 
 
 def test_a_version_that_is_never_ready_is_refused_and_not_tried_again_until_it_is_promoted_again(site: Site) -> None:
-    for again in ("", "not tried again"):
-        with pytest.raises(ModelRefused, match=rf"not ready with it within 3 s.*{again}"):
+    for again in ("", "not loaded again"):
+        with pytest.raises(ModelRefused, match=rf"did not finish loading the version within 3 s.*{again}"):
             site.trials(load_seconds=3).attempt(site.package(hostile_models.endless), "v@1", wanted)
         assert site.outcomes == [TOO_LONG]
     with pytest.raises(ModelRefused):

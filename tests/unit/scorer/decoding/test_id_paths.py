@@ -61,7 +61,7 @@ def test_an_id_may_be_a_field_and_a_field_may_be_called_as_the_id() -> None:
         (
             "json-envelope",
             "meta.id",
-            "format json-envelope has the id beside the features; give a name, not the path 'meta.id'",
+            "format json-envelope has the id beside the features; set id to the name of a field, not the path 'meta.id'",
         ),
     ],
 )

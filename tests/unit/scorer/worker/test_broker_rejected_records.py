@@ -173,7 +173,7 @@ def test_of_a_long_key_the_events_place_stands_in_the_smallest_dead_letter() -> 
 
 
 def test_where_even_that_is_refused_a_person_has_to_act() -> None:
-    with pytest.raises(Fatal, match="dead refuses even the smallest dead letter"):
+    with pytest.raises(Fatal, match="topic dead rejects even the smallest dead letter"):
         published(Broker(lambda record: record != SWAP), [0], [("out", b"bad", None, 0, 1_000, None)], [None])
 
 

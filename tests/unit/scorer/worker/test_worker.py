@@ -90,7 +90,7 @@ def test_the_first_dead_letters_of_a_reason_are_logged(caplog: pytest.LogCapture
         looped.run(1)
     messages = [record.getMessage() for record in caplog.records if record.name == "scorer.worker.batch_metrics"]
     assert messages == [
-        f"the first dead letters for {expected}; `scorer tail --dead` shows why, later ones are only counted"
+        f"first dead letters with the reason {expected}; `scorer tail --dead` prints them, later dead letters are only counted"
         for expected in ("malformed (1)", "not-utf8 (2)")
     ]
 

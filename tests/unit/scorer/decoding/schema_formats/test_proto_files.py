@@ -106,5 +106,5 @@ def test_a_message_inside_another_is_found_by_its_name(name: str) -> None:
     file = proto_files.compiled(Schema("protobuf", text))
     assert proto_files.message_named(file, name).full_name == "n.deep.Outer.Inner"
     for invalid_name in ("Inner", "Outer.Other", "Outer.Inner.a", ""):
-        with pytest.raises(BadSchema, match="it has no message"):
+        with pytest.raises(BadSchema, match="the schema has no message"):
             proto_files.message_named(file, invalid_name)

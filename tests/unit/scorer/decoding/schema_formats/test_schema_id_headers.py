@@ -149,7 +149,7 @@ def test_a_protobuf_message_is_the_one_that_headers_name() -> None:
     events = [(PROTO_BODY, nested), (PROTO_BODY, second), (PROTO_BODY, named), (reference("C") + PROTO_BODY, named)]
     rows = decoded(schemas, *events, (PROTO_BODY, long("contentId", 7)), format_="protobuf")
     assert rows.tensors["x"].tolist() == [[1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]
-    assert "it has the messages A, C" in str(rows.rejected[4])
+    assert "the schema has the messages A, C" in str(rows.rejected[4])
 
 
 def test_the_message_is_no_part_of_an_avro_header() -> None:
