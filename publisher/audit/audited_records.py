@@ -162,7 +162,7 @@ def dead_source(headers: Sequence[tuple[str, str | bytes | None]]) -> DeadSource
         elif name == "dead.first" and source is not None:
             first = source_position.parse_offset(value or b"")
     if source is None:
-        raise ValueError("there is no header dead.source")
+        raise ValueError("the record has no header dead.source")
     if first is not None and first > source.offset:
         raise ValueError(f"dead.first is {first}, greater than the offset in dead.source, {source.offset}")
     return DeadSource(source.offset if first is None else first, source, first is not None)

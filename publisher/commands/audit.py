@@ -27,7 +27,7 @@ from publisher.kafka.headers import headers_of_one
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import Range, TopicReader
 from publisher.kafka.source_position import LARGEST_OFFSET, Position, offset_of, origin_of, parse, parse_offset
-from publisher.relay.checkpoints import Checkpoint, CheckpointKey
+from publisher.relay.checkpoints import NO_CHECKPOINTS_HINT, Checkpoint, CheckpointKey
 from publisher.relay.clusters import open_checkpoint_log
 from publisher.relay.dead_letter import LAST, SOURCE
 from publisher.relay.settings import RelaySettings, load
@@ -40,15 +40,17 @@ Topics = list[str] | None
 def audit(
     path: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG", help="A relay's configuration: audit its copies, not scores.", show_default=False),
+        typer.Argument(
+            metavar="CONFIG", help="A relay's configuration: audit the copies of this relay, not scores.", show_default=False
+        ),
     ] = None,
     flags: Set = None,
-    bootstrap_servers: Annotated[str, typer.Option(help="The cluster: host:port,...")] = "",
+    bootstrap_servers: Annotated[str, typer.Option(help="The brokers of the cluster: host:port,...")] = "",
     inputs: Annotated[Topics, typer.Option("--input", help="Input topic; repeatable.")] = None,
     outputs: Annotated[Topics, typer.Option("--output", help="Score topic; repeatable.")] = None,
     dead: Annotated[Topics, typer.Option("--dead", help="Dead-letter topic; repeatable.")] = None,
     swaps: Annotated[
-        Topics, typer.Option("--swaps", help="Topic of swap records; without it versions are ordered by their first score.")
+        Topics, typer.Option("--swaps", help="Topic of swap records; default: versions are ordered by their first score.")
     ] = None,
     group: Annotated[
         str | None,
@@ -92,7 +94,7 @@ def count_copies(
     checkpoints.refresh()
     positions = checkpoints.checkpoints_of(settings.name)
     if not positions:
-        raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "has it ever run?", USAGE)
+        raise Fatal(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", NO_CHECKPOINTS_HINT, USAGE)
     readers = _Readers(
         TopicReader(settings.source.kafka, settings.name, answer_seconds),
         TopicReader(settings.destination.kafka, settings.name, answer_seconds),

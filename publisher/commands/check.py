@@ -21,7 +21,7 @@ from publisher.relay.transform import HEADER_BYTES
 from publisher.runtime.command_line import Config, Finding, Json, Set, print_findings
 from publisher.transactions.exactly_once import TransactionSession
 
-NOT_REACHED = "check bootstrap_servers and security of that side"
+NOT_REACHED = "check bootstrap_servers and security of the named cluster"
 
 
 def check(
@@ -49,10 +49,11 @@ def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Findi
     for cluster, name in zip((source, destination), ids, strict=True):
         yield Finding("cluster", True, f"{cluster.name} is cluster {name}")
     if ids[0] == ids[1]:
-        yield Finding("cluster", False, f"source and destination are one cluster, {ids[0]}", "check bootstrap_servers")
+        hint = "check source.bootstrap_servers and destination.bootstrap_servers"
+        yield Finding("cluster", False, f"source and destination are the same cluster, {ids[0]}", hint)
     try:
         problems = list(_missing_rights(settings, source, destination))
-        yield from problems or [Finding("rights", True, "topics and transactional ids may be used")]
+        yield from problems or [Finding("rights", True, "all required rights on topics and transactional ids are granted")]
         if not problems:
             yield from _topics(settings, source, destination, create=create and ids[0] != ids[1])
     except NotAllowed as error:
@@ -93,7 +94,7 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
     names = selected(settings, source.names() if has_patterns(settings) else [])
     topics = source.topics(names)
     for name in (name for name in names if name not in topics):
-        hint = source.hint(name, "create it, or correct source.topics", names)
+        hint = source.hint(name, "create the topic, or correct source.topics", names)
         yield Finding("topic", False, f"topic {name} does not exist in {source.name}", hint)
     for pair in pairs(settings, source, destination, topics, create=create):
         detail = f"{pair.name}, {pair.source.partitions} partitions, is copied to {pair.destination_name}"
@@ -119,5 +120,5 @@ def _config_problems(pair: TopicPair, source: Topics, destination: Topics) -> It
             "topic",
             False,
             f"{pair.destination_name} has message.timestamp.type LogAppendTime: the timestamps of the records would be lost",
-            "set it to CreateTime",
+            f"set message.timestamp.type of {pair.destination_name} to CreateTime",
         )

@@ -46,8 +46,10 @@ def show_positions(path: Config, flags: Set = None, as_json: Json = False) -> No
 def set_positions(
     path: Config,
     topic: Annotated[str, typer.Option(help="The source topic.", show_default=False)],
-    to: Annotated[str, typer.Option(help="earliest, latest or an offset of the source.", show_default=False)],
-    partition: Annotated[int | None, typer.Option(help="Only this partition.", min=0)] = None,
+    to: Annotated[str, typer.Option(help="The new position: earliest, latest or an offset of the source.", show_default=False)],
+    partition: Annotated[
+        int | None, typer.Option(help="Set only this partition; default: all partitions of the topic.", min=0)
+    ] = None,
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -58,7 +60,7 @@ def set_positions(
 @app.command("reset")
 def reset_positions(
     path: Config,
-    topic: Annotated[str | None, typer.Option(help="Only this source topic.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Reset only this source topic; default: all topics.")] = None,
     flags: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -88,12 +90,12 @@ def move(settings: RelaySettings, topic: str, partition: int | None, to: str) ->
     Raises:
         Fatal: with exit code 2 for a missing topic, partition or offset, 4 if a cluster does not answer.
     """
-    with retriable_as_fatal("check bootstrap_servers"):
+    with retriable_as_fatal("check source.bootstrap_servers and destination.bootstrap_servers"):
         source, destination = open_topics(settings)
         clusters = source.id(), destination.id()
         topics = source.topics([topic])
         if not topics:
-            hint = source.hint(topic, "see source.topics")
+            hint = source.hint(topic, "name a topic that source.topics contains")
             raise Fatal(f"topic {topic} does not exist in {settings.source.region}", hint, USAGE)
         pair = pairs(settings, source, destination, topics, create=False)[0]
         numbers = _partition_numbers(pair, partition)
@@ -138,7 +140,7 @@ def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
     if partition is None:
         return range(pair.source.partitions)
     if partition >= pair.source.partitions:
-        raise Fatal(f"{pair.name} has no partition {partition}", f"it has 0 to {pair.source.partitions - 1}", USAGE)
+        raise Fatal(f"{pair.name} has no partition {partition}", f"the partitions are 0 to {pair.source.partitions - 1}", USAGE)
     return [partition]
 
 

@@ -17,7 +17,9 @@ from publisher.runtime.terminal import PlainConsole
 
 def failover(
     path: Config,
-    to: Annotated[str, typer.Option(help="The region whose scorers continue: the relay's destination.", show_default=False)],
+    to: Annotated[
+        str, typer.Option(help="The region where scorers continue: destination.region of the relay.", show_default=False)
+    ],
     flags: Set = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the plan.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,

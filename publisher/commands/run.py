@@ -47,4 +47,4 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
         relay.run()
     finally:
         health.close()
-    log.info("stopped; everything copied is committed")
+    log.info("stopped; all copied records are committed")

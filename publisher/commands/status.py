@@ -65,9 +65,9 @@ def tables(report: RelayStatus) -> Group:
     if report.error:
         lines.append(Text(report.error, style="red"))
     if not report.source_answers:
-        lines.append(Text("the source does not answer: the backlog there is unknown", style="red"))
+        lines.append(Text("the source does not answer: its backlog is unknown", style="red"))
     if process is None:
-        lines.append(Text("its process does not answer here: lanes, transactions and errors are unknown", style="dim"))
+        lines.append(Text("the relay process does not answer: lanes, transactions and errors are unknown", style="dim"))
         return Group(*lines, _partition_table(report))
     lines.append(Text(f"{'copying' if process.copying else 'not copying'}, restarted {process.restarts} times"))
     if process.last_error is not None:

@@ -62,8 +62,8 @@ class CopyReader:
             if origin is None or origin != Position(region, *source, origin.offset):
                 raise Fatal(
                     f"{copy[0]}[{copy[1]}] does not contain only copies of {source[0]}[{source[1]}] in {region}: the record at "
-                    f"offset {copy_offset} {f'is a copy of {origin}' if origin else 'was not copied'}",
-                    "positions can be translated only if a topic contains the copies of one topic and nothing else",
+                    f"offset {copy_offset} {f'is a copy of {origin}' if origin else 'is not a copy'}",
+                    "a failover requires topics that contain only copies of one source topic: stop all other producers",
                     REFUSED,
                 )
             return CopiedRecord(copy_offset, origin.offset)

@@ -18,7 +18,7 @@ from publisher.kafka.groups import ConsumerGroups, GroupPosition
 from publisher.kafka.partitions import Partition
 from publisher.kafka.reader import TopicReader
 from publisher.kafka.topics import Bounds, Topics
-from publisher.relay.checkpoints import Checkpoint, CheckpointKey, CheckpointLog, SourceSnapshot
+from publisher.relay.checkpoints import NO_CHECKPOINTS_HINT, Checkpoint, CheckpointKey, CheckpointLog, SourceSnapshot
 from publisher.relay.clusters import ANSWER_SECONDS, open_checkpoint_log, open_groups, open_topics
 from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import CopyRefused, recreated
@@ -101,7 +101,7 @@ def commit_plan(settings: RelaySettings, failover: FailoverPlan) -> None:
     for region, members in failover.against.items():
         raise CopyRefused(
             f"group {', '.join(settings.source.groups)} has members in {region}: {', '.join(members)}",
-            f"stop the scorers in {region} first (they leave the group at once; killed ones after the session timeout)",
+            f"stop the scorers in {region} first (a killed scorer remains a member until its session timeout)",
         )
     groups = open_groups(settings.destination, settings.name)
     with retriable_as_fatal("run the command again: it skips the positions that are already committed"):
@@ -131,7 +131,7 @@ class _SourceState(NamedTuple):
 
 def _refuse_other_regions(settings: RelaySettings, to: str) -> None:
     if not settings.source.groups:
-        raise Fatal("source.groups names no consumer group", "name the groups whose positions this relay stores", USAGE)
+        raise Fatal("source.groups names no consumer group", "set source.groups to the consumer groups of the scorers", USAGE)
     if to != settings.destination.region:
         raise Fatal(
             f"--to {to}: this relay copies from {settings.source.region} to {settings.destination.region}",
@@ -146,7 +146,7 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
     checkpoints.refresh()
     positions = checkpoints.checkpoints_of(settings.name)
     if not positions:
-        raise CopyRefused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", "it has never run")
+        raise CopyRefused(f"relay {settings.name!r} has no checkpoints in {settings.checkpoint_topic}", NO_CHECKPOINTS_HINT)
     _refuse_recreated_copies(settings, destination, positions)
     source_state = _source_state(settings, source, checkpoints, now_ms)
     destination_groups = open_groups(settings.destination, settings.name)
@@ -159,7 +159,10 @@ def _plan(settings: RelaySettings, now_ms: int) -> FailoverPlan:
             moves += _failback_moves(settings, source, destination, group, committed, positions, before)
     if not moves:
         names = ", ".join(settings.source.groups)
-        raise CopyRefused(f"{names} had committed nothing in {settings.source.region}", "is it the scorers' group?")
+        raise CopyRefused(
+            f"no group in source.groups ({names}) has committed positions in {settings.source.region} for the copied topics",
+            "set source.groups to the consumer groups of the scorers",
+        )
     copied = {(key.topic, key.partition): position.next for key, position in positions.items()}
     lag = sum(max(0, end - copied.get(partition, 0)) for partition, end in source_state.ends.items())
     scored = [p for group in settings.source.groups for p in source_state.groups.get(group, ())]
@@ -195,7 +198,7 @@ def _source_state(settings: RelaySettings, source: Topics, checkpoints: Checkpoi
         return _stored_state(settings, snapshot)
     if snapshot is not None and snapshot.cluster != cluster:
         raise CopyRefused(
-            f"{settings.source.region} was cluster {snapshot.cluster}, now cluster {cluster} answers",
+            f"the stored positions are from cluster {snapshot.cluster}, but {settings.source.region} is now cluster {cluster}",
             "check source.bootstrap_servers",
         )
     return _SourceState(True, now_ms, snapshot.complete_ms if snapshot is not None else 0, ends, positions, members)
@@ -206,7 +209,8 @@ def _stored_state(settings: RelaySettings, snapshot: SourceSnapshot | None) -> _
     if snapshot is None:
         raise CopyRefused(
             f"{region} does not answer, and the relay has stored no positions of {', '.join(settings.source.groups)}",
-            "it stores them while it runs with source.groups; without them: scorer offsets CONFIG --to earliest|latest",
+            "the relay stores these positions while it runs with source.groups; to start scorers without stored positions: "
+            "scorer offsets CONFIG --to earliest|latest",
         )
     ends = {(end.topic, end.partition): end.end for end in snapshot.ends}
     return _SourceState(False, snapshot.asked_ms, snapshot.complete_ms, ends, snapshot.groups, ())

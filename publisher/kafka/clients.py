@@ -97,7 +97,7 @@ def client(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
         proof = security_section.properties(settings.security)
     except (OSError, ValueError) as error:
         message = f"a file of {settings.section}.security cannot be used: {error}"
-        raise Fatal(message, "see the configuration for its name", 2) from None
+        raise Fatal(message, f"check the files that {settings.section}.security names", 2) from None
     return {
         **proof,
         "bootstrap.servers": settings.bootstrap_servers,
@@ -216,7 +216,7 @@ def _create(settings: KafkaSettings, kind: Callable[..., Client], properties: di
     except KafkaException as error:
         reason = error.args[0].str()
         hint = f"check {settings.section}.extra and {settings.section}.security"
-        raise Fatal(f"the Kafka client refuses its settings: {reason}", hint, 2) from None
+        raise Fatal(f"the Kafka client rejects its settings: {reason}", hint, 2) from None
 
 
 def consumer(

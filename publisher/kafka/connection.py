@@ -59,7 +59,7 @@ def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
         return Fatal(f"the broker refuses the log-in: {error.str()}", f"{hint} ({security.mechanism})", 3)
     if error in NO_TRUST and (answer := diagnose_connection.diagnose(settings)):
         return Fatal(answer.problem, answer.hint, 3)
-    return Fatal(f"the broker refuses this client: {error.str()}", f"check {section}", 3)
+    return Fatal(f"the broker rejects this client: {error.str()}", f"check {section}", 3)
 
 
 def _unreachable(settings: KafkaSettings, error: KafkaError) -> Fatal:

@@ -68,10 +68,10 @@ def _unencrypted(connection: socket.socket, address: str, settings: KafkaSetting
     except (OSError, ValueError):
         return ConnectionDiagnosis(
             f"{address} accepts connections but does not answer over {protocol}",
-            f"check that it is Kafka, and {setting}: the listener may want TLS or a log-in",
+            f"check that a Kafka broker listens there, and check {setting}: the listener may require TLS or a log-in",
             certain=False,
         )
-    return ConnectionDiagnosis(f"{address} speaks TLS, but {setting} is {protocol}", "set it to SSL, or SASL_SSL")
+    return ConnectionDiagnosis(f"{address} speaks TLS, but {setting} is {protocol}", f"set {setting} to SSL or SASL_SSL")
 
 
 def _encrypted(connection: socket.socket, host: str, address: str, settings: KafkaSettings) -> ConnectionDiagnosis | None:
@@ -100,11 +100,13 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
     if error.verify_code == EXPIRED:
         return ConnectionDiagnosis(f"the certificate of {address} has expired", "renew the broker's certificate")
     if error.verify_code == NOT_YET:
-        return ConnectionDiagnosis(f"the certificate of {address} is not valid yet", "check the clocks of both machines")
+        return ConnectionDiagnosis(
+            f"the certificate of {address} is not valid yet", "check the clocks of this machine and of the broker"
+        )
     if error.verify_code in OTHER_NAME:
         return ConnectionDiagnosis(
             f"the certificate of {address} is for another host name: {error.verify_message}",
-            f"name the broker in {settings.section}.bootstrap_servers as its certificate does, or set "
+            f"use a host name of the certificate in {settings.section}.bootstrap_servers, or set "
             f"{section}.verify_hostname: false",
         )
     trusted = f"{section}.ca_file ({settings.security.ca_file or 'not set'})"
@@ -126,12 +128,12 @@ def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> Connec
         )
     if security.certificate_file is None:
         return ConnectionDiagnosis(
-            f"{address} wants a certificate of its clients: {error.reason}",
-            f"name one with {section}.certificate_file and {section}.key_file",
+            f"{address} requires a client certificate: {error.reason}",
+            f"set {section}.certificate_file and {section}.key_file",
         )
     name = f"{section}.certificate_file ({security.certificate_file})"
     if end := tls_files.expired(security.certificate_file):
-        return ConnectionDiagnosis(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew it")
+        return ConnectionDiagnosis(f"{name} expired on {end:%Y-%m-%d %H:%M} UTC", "renew this client certificate")
     return ConnectionDiagnosis(
-        f"{address} refuses {name}: {error.reason}", "it must come from an authority that the broker trusts"
+        f"{address} refuses {name}: {error.reason}", "the certificate must come from an authority that the broker trusts"
     )

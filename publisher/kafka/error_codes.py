@@ -111,7 +111,7 @@ UNDECODABLE = Codes(
 )
 """The client cannot read a batch, and repeats the same fetch for ever."""
 UNDECODABLE_HINT = (
-    "a batch there expands beyond receive.message.max.bytes, or is damaged: start after it, or delete the records up to it"
+    "a batch is damaged or expands beyond receive.message.max.bytes: start after this batch, or delete the records up to it"
 )
 ABSENT = Codes(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, "no topic of this name"),

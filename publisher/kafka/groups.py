@@ -176,14 +176,17 @@ class ConsumerGroups:
             moved = self._admin.alter_consumer_group_offsets([request], request_timeout=self._seconds)[group].result()
         except KafkaException as exception:
             if exception.args[0] in EVICTED:
-                raise Fatal(f"group {group} has members in {self._name}", "stop them first", 3) from exception
+                raise Fatal(
+                    f"group {group} has members in {self._name}", "stop all members of the group first", 3
+                ) from exception
             raise _failure(self._settings, exception.args[0], self._name, *needed) from exception
         for partition in moved.topic_partitions or []:
             if partition.error in REFUSED:
                 raise _failure(self._settings, partition.error, self._name, *needed)
             if partition.error is not None:
                 where = f"{partition.topic}[{partition.partition}]"
-                raise Fatal(f"{self._name} does not take the position of {where}: {partition.error.str()}", "see its log", 3)
+                message = f"{self._name} rejects the position of group {group} in {where}: {partition.error.str()}"
+                raise Fatal(message, "see the broker's log", 3)
 
 
 class GroupMember(NamedTuple):

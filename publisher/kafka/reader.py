@@ -85,7 +85,7 @@ class TopicReader:
         if hidden := self._hidden(unlisted):
             raise acls.refused(self._settings, [Right(READ, acls.TOPIC, topic) for topic in hidden])
         for topic in unlisted:
-            hint = suggestions.question(topic, existing) or f"topics there: {', '.join(sorted(existing)) or 'none'}"
+            hint = suggestions.question(topic, existing) or f"existing topics: {', '.join(sorted(existing)) or 'none'}"
             raise Fatal(f"no topic {topic!r} on {self._settings.bootstrap_servers}", hint, exit_code=2)
         return [(topic, number) for topic in names for number in sorted(existing[topic].partitions)]
 
@@ -138,7 +138,8 @@ class TopicReader:
             committed = self._ask(lambda: reader.committed(requested, self._answer_seconds))
         if requested and all(place.offset < 0 for place in committed):
             topics = ", ".join(sorted({topic for topic, _ in requested}))
-            raise Fatal(f"group {group!r} has committed nothing for {topics}", "is it the scorers' group?", exit_code=2)
+            hint = "name the consumer group of the scorers"
+            raise Fatal(f"group {group!r} has no committed offsets for {topics}", hint, exit_code=2)
         return {(place.topic, place.partition): max(0, place.offset) for place in committed}
 
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
@@ -324,7 +325,7 @@ def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     if error in OUT_OF_RANGE:
         return Fatal(
             f"{name} was truncated while it was read: {error.str()}",
-            "retention deletes records: start at a later offset",
+            "retention has deleted the next records: start at a later offset",
             exit_code=3,
         )
     if error in UNDECODABLE and topic is not None and number is not None:

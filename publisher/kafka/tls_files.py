@@ -45,16 +45,19 @@ def check_key(path: Path, password: str | None, certificate: Path) -> None:
     try:
         key = load_pem_private_key(data, None if password is None else password.encode())
     except TypeError:
-        fault = "is encrypted; name the file of its password with" if password is None else "is not encrypted; take out"
-        raise ValueError(f"{fault} key_password_file") from None
+        if password is None:
+            raise ValueError("is encrypted; set key_password_file to a file that contains its password") from None
+        raise ValueError("is not encrypted; remove key_password_file") from None
     except ValueError:
         fault = "no PEM key (-----BEGIN PRIVATE KEY-----)"
         raise ValueError(
-            f"holds {fault}" if password is None else f"holds {fault}, or not one of this key_password_file"
+            f"holds {fault}" if password is None else f"holds {fault}, or key_password_file does not hold its password"
         ) from None
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if key.public_key().public_bytes(*form) != certificates(certificate)[0].public_key().public_bytes(*form):
-        raise ValueError(f"is not the key of certificate_file {str(certificate)!r}; name the two that belong together")
+        raise ValueError(
+            f"is not the key of certificate_file {str(certificate)!r}; set certificate_file and key_file to a matching pair"
+        )
 
 
 def expired(path: Path) -> dt.datetime | None:

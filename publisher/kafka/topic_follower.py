@@ -20,7 +20,7 @@ CALL_RECORDS = 1_000
 POLL_SECONDS = 0.2
 HELD_RECORDS = 100_000  # the most records that are buffered while slower partitions are read
 SILENCE_SECONDS = 10.0  # without a record for this long before the end of a topic, reading fails
-OPEN_HINT = "later records are shown when it has ended: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
+OPEN_HINT = "later records are visible after the transaction ends: try again, or see deploy/runbooks/ScorerOpenTransaction.md"
 
 
 class TopicFollower:
@@ -136,7 +136,9 @@ class TopicFollower:
             where = "{}[{}] from offset {} on".format(*partition, self._open[partition])
             raise Fatal(f"a transaction is open in {where}", OPEN_HINT)
         for topic, _ in sorted(self.unread):
-            raise Fatal(f"topic {topic} cannot be read to its end", "check the broker")
+            raise Fatal(
+                f"topic {topic} cannot be read to its end", "check that the brokers run and that each partition has a leader"
+            )
 
     def close(self) -> None:
         self.consumer.close()

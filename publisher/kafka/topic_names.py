@@ -14,4 +14,4 @@ def check(names: Iterable[str]) -> None:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise Fatal(f"{name!r} is no name of a topic", "use letters, digits, '.', '_' and '-'", USAGE) from None
+            raise Fatal(f"{name!r} is not a valid topic name", "use letters, digits, '.', '_' and '-'", USAGE) from None

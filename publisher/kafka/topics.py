@@ -71,8 +71,8 @@ class Bounds(NamedTuple):
         if to in ("earliest", "latest"):
             return self.low if to == "earliest" else self.high
         if not to.isdigit() or not self.low <= int(to) <= self.high:
-            message = f"{to!r} is no offset of {where}, which holds {self.low} to {self.high}"
-            raise Fatal(message, "or: --to earliest|latest", USAGE)
+            message = f"{to!r} is not a valid offset of {where}: the partition holds {self.low} to {self.high}"
+            raise Fatal(message, "write an offset in this range, or --to earliest|latest", USAGE)
         return int(to)
 
 
@@ -206,7 +206,7 @@ class Topics:
         """Increase the number of partitions of a topic to `partitions`, unless another process has already done so."""
         plan = NewPartitions(name, partitions)
         future = self._admin.create_partitions([plan], operation_timeout=self._seconds)[name]
-        self._finish(future, f"give topic {name} {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
+        self._finish(future, f"extend topic {name} to {partitions} partitions", Right(ALTER, TOPIC, name), GROWN_ALREADY)
 
     def wait_for_leaders(self, partitions: Mapping[str, int], seconds: float | None = None) -> None:
         """Wait until each topic has the given number of partitions with a leader.
@@ -245,8 +245,8 @@ class Topics:
             if error.retriable() or error in PASSING:
                 raise self._failure(exception) from exception
             reason = LIMITED.reason(error)
-            hint = f"{reason}: ask for less, or change the limit there" if reason else "see the broker's log"
-            raise Fatal(f"{self.name} does not {action}: {error.str()}", hint, 3) from exception
+            hint = f"{reason}: change the request, or the setting of the cluster" if reason else "see the broker's log"
+            raise Fatal(f"{self.name} cannot {action}: {error.str()}", hint, 3) from exception
 
     def _wait(self, future: "Future[Any]") -> Any:
         """Return the answer of a request. Raises KafkaException, or Fatal with exit code 3 for a fatal error of the client."""
@@ -271,12 +271,12 @@ class Topics:
     def _failure(self, exception: KafkaException) -> Exception:
         error = exception.args[0]
         if error in REFUSED:
-            return NotAllowed(f"{self.name} refuses: {error.str()}", "the command check CONFIG lists the required rights")
+            return NotAllowed(f"{self.name} denies access: {error.str()}", "the command check CONFIG lists the required rights")
         self._raise_fatal()
         if error in PASSING:
             self._renew()
             return Retriable(f"{self.name} does not answer: {error.str()}")
-        return Retriable(f"{self.name} answers: {error.str()}")
+        return Retriable(f"{self.name} returned an error: {error.str()}")
 
     def _renew(self) -> None:
         """Replace the client, at most once in RENEW_SECONDS.
@@ -306,7 +306,7 @@ def existing(
         Fatal: with exit code 2 if a required topic is missing, 3 if the broker denies an operation, 4 if it does not answer.
     """
     client = Topics(settings, client_id, "the broker", connection.ANSWER_SECONDS, connection.connect(settings, client_id))
-    with retriable_as_fatal("see its log; try again"):
+    with retriable_as_fatal("see the broker's log; try again"):
         topics = client.allowed(needed)
     for topic in required:
         if topic not in topics:

@@ -34,6 +34,7 @@ TOPIC_CONFIG = {
     "min.cleanable.dirty.ratio": "0.1",
     "retention.ms": "-1",
 }
+NO_CHECKPOINTS_HINT = "check the settings name and checkpoint_topic, and that this relay has run"
 SEPARATOR = "/"
 SOURCE_SNAPSHOT = "source"
 MOST_LANES = 1_024  # in a registration: its reader fences the transactional ids of all these lanes
@@ -166,7 +167,7 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
             return (relay,)
         case [relay, region, topic, partition] if partition.isdecimal() and int(partition) <= LARGEST_PARTITION:
             return CheckpointKey(relay, region, topic, int(partition))
-    raise ValueError(f"not the key of a checkpoint: {text!r}")
+    raise ValueError(f"not a valid checkpoint key: {text!r}")
 
 
 class CheckpointLog:
@@ -233,7 +234,7 @@ class CheckpointLog:
                     hint = f"publisher checkpoint set CONFIG --topic {key.topic} --partition {key.partition} --to OFFSET"
                     raise Fatal(f"the position of {key.topic}[{key.partition}] is unreadable: {error}", hint, REFUSED)
                 case str() as relay if relay == self._relay:
-                    hint = "end every process of this relay, then register again: publisher checkpoint set"
+                    hint = "stop every process of this relay, then write a new registration with publisher checkpoint set"
                     raise Fatal(f"the registration of relay {relay!r} is unreadable: {error}", hint, REFUSED)
 
     def unreadable_positions(self) -> list[CheckpointKey]:
@@ -244,7 +245,7 @@ class CheckpointLog:
     def snapshot(self) -> SourceSnapshot | None:
         """Return the last snapshot of the relay's source; None if there is none. Raises Fatal if the snapshot is unreadable."""
         if (error := self.unreadable.get(encode_key(self._relay, SOURCE_SNAPSHOT))) is not None:
-            hint = "start the relay while its source answers: it writes that record again"
+            hint = "start the relay while the source answers: the relay then writes a new source snapshot"
             raise Fatal(f"the source snapshot of relay {self._relay!r} is unreadable: {error}", hint, REFUSED)
         return self.snapshots.get(self._relay)
 
@@ -266,7 +267,7 @@ class CheckpointLog:
         try:
             key = parse_key(record_key)
         except ValueError:
-            log.warning("%s[%s]@%s is skipped: %.200r is not the key of a checkpoint", self.topic, *location, record_key)
+            log.warning("%s[%s]@%s is skipped: %.200r is not a valid checkpoint key", self.topic, *location, record_key)
             return
         self.unreadable.pop(record_key, None)
         try:

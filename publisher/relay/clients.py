@@ -22,7 +22,7 @@ SHORT_TIMEOUTS: dict[str, Any] = {
     "log_level": 3,  # errors only: each failed connection attempt is a warning, and readiness reports the outage anyway
 }
 ANSWER_MS = 4_000  # a connection without an answer for longer is replaced: TCP itself would retry at growing intervals
-CHECK_HINT = "see what is needed: publisher check CONFIG"
+CHECK_HINT = "publisher check CONFIG lists the missing rights"
 
 
 def create_source_consumer(settings: RelaySettings, lane: int) -> Consumer:

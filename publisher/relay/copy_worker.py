@@ -49,7 +49,7 @@ PIECE = 500  # the most records that one poll returns; they fit into the process
 LARGEST_TRANSACTION = 16_777_216  # bytes of values
 LAG_SECONDS = 1.0
 STOPPED_HINT = (
-    "make the destination topic accept it and restart the relay, or configure refusal_topic, or skip the record: "
+    "make the destination topic accept the record and restart the relay, or configure refusal_topic, or skip the record with "
     "publisher checkpoint set"
 )
 
@@ -217,7 +217,12 @@ class CopyWorker:
             if route := routes.get(partition):
                 route.advance_to_end(event.offset() or 0, now_ms())
         elif error in UNDECODABLE:
-            log.warning("lane %d reads %s[%s] in the sandbox: %s", self.state.number, *partition, error.str())
+            log.warning(
+                "lane %d reads %s[%s] in the sandbox, because a batch cannot be decoded: %s",
+                self.state.number,
+                *partition,
+                error.str(),
+            )
             self._sandboxed.report(partition)
         elif error in OUT_OF_RANGE:
             raise OutOfRange(error.str(), event.topic(), event.partition())
@@ -226,7 +231,7 @@ class CopyWorker:
         elif not is_group_auth_noise(error):
             if error in REFUSED or error in UNKNOWN_CLIENT or error.fatal():
                 raise source_rejection(self._settings.source.kafka, error)
-            raise Aborted(f"the source reports: {error.str()}")
+            raise Aborted(f"the source returned an error: {error.str()}")
 
     def _copy_sandboxed(self, consumer: Consumer, result: SandboxResult) -> None:
         """Publish a result of the sandbox. If the sandbox has released the partition, the lane's consumer continues with it."""
@@ -291,7 +296,12 @@ class CopyWorker:
         self._writer.recover()
         has_record = any(not m.error() and (m.topic(), m.partition()) in self._active for m in messages)
         if self._limit.current > 1:
-            log.info("lane %d: one of %d records was rejected: %s", self.state.number, rejection.written, rejection)
+            log.info(
+                "lane %d copies in smaller transactions, because the destination rejects one of %d records: %s",
+                self.state.number,
+                rejection.written,
+                rejection,
+            )
             self._limit.record_rejection(rejection.written, candidates)
         elif rejection.reason is None or not has_record:
             raise Aborted(f"lane {self.state.number}: {rejection}")
@@ -320,7 +330,9 @@ class CopyWorker:
             try:
                 count, _ = self._writer.publish(partial(self._write_dead_letter, record, bare))
             except TransactionRejected as rejection:
-                log.warning("lane %d: the refusal topic rejects %s: %s", self.state.number, record.source, rejection)
+                log.warning(
+                    "lane %d: the refusal topic rejects the dead letter of %s: %s", self.state.number, record.source, rejection
+                )
                 self._active[record.partition].rewind()
                 self._writer.recover()
                 continue

@@ -79,8 +79,8 @@ class Relay:
             run.begin(registered)
             if out_of_range is not None:
                 raise CopyRefused(
-                    f"{out_of_range.topic}[{out_of_range.partition}] cannot be read from where its copy ended: {out_of_range}",
-                    "inspect that log, then continue deliberately: publisher checkpoint set",
+                    f"{out_of_range.topic}[{out_of_range.partition}] cannot be read at the next offset to copy: {out_of_range}",
+                    "inspect this partition of the source, then set the position of its copy with publisher checkpoint set",
                 )
             self.state.registered = True
             self.state.record_start()

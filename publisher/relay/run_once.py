@@ -158,13 +158,13 @@ class RelayRun:
         deadline = time.monotonic() + self._settings.destination.transaction_timeout_ms / 1_000 + ANSWER_SECONDS
         for worker in self._workers:
             if not worker.join(max(0.0, deadline - time.monotonic())):
-                log.error("lane %d does not end", worker.state.number)
+                log.error("lane %d has not stopped in time", worker.state.number)
         if self._control is not None:
             self._control.close()
 
     def _raise_if_stopped(self) -> None:
         if self._stop_requested.is_set():
-            raise Aborted("asked to stop")
+            raise Aborted("a stop was requested")
 
     def _write(self, records: Sequence[Record]) -> None:
         assert self._control is not None, "all other processes must be fenced before anything is written"
@@ -186,7 +186,7 @@ class RelayRun:
                 region = self._settings.source.region
                 if missing[0] in copied:
                     raise start_position.missing_topic(missing[0], region)
-                hint = self.source.hint(missing[0], "create it, or correct source.topics", names)
+                hint = self.source.hint(missing[0], "create the topic, or correct source.topics", names)
                 raise Fatal(f"topic {missing[0]} does not exist in {region}", hint, USAGE)
 
     def _verified_routes(self, partitions: Sequence[tuple[TopicPair, int]], registration: Registration | None) -> list[Route]:
@@ -247,7 +247,7 @@ class RelayRun:
         except Fatal as error:
             if error.exit_code != REFUSED:
                 raise
-            log.info("the copies may not be read, so whether the destination has lost any is unknown: %s", error)
+            log.info("no right to read the destination topics, so the relay cannot check whether copies were lost: %s", error)
             return
         for partition, last in lost.items():
             key, tail = expected[partition]
@@ -307,7 +307,7 @@ class RelayRun:
         create = settings.destination.create_topics
         new = {pair.name: pair for pair in pairs(settings, self.source, self.destination, topics, create=create)}
         if smallest_limit(self.destination, new.values()) < self._batch_bytes:
-            raise Aborted("a new topic accepts smaller batches than those of the current producers")
+            raise Aborted("a new destination topic accepts only smaller batches than the current producers send")
         before = {name: self._pairs[name].source.partitions for name in new if name in self._pairs}
         self.checkpoints.refresh()
         self._state.unreadable = len(self.checkpoints.unreadable)

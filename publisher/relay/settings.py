@@ -23,7 +23,7 @@ def _topic_or_pattern(text: str) -> str:
         try:
             re.compile(text)
         except re.error as error:
-            raise ValueError(f"not a pattern: {error}") from None
+            raise ValueError(f"not a valid regular expression: {error}") from None
     elif not re.match(TOPIC, text):
         raise ValueError("neither the name of a topic nor a pattern that begins with ^")
     return text
@@ -145,7 +145,7 @@ class RelaySettings(Configuration):
                 "write '{region}.{topic}'"
             )
         if self.filter:
-            raise ValueError("source.groups requires all records, but there is a filter: use two relays")
+            raise ValueError("source.groups requires copies of all records, but filter is set: use a second relay to filter")
         return self
 
     def destination_topic(self, topic: str) -> str:

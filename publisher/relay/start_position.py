@@ -85,11 +85,13 @@ def start(
     position = f"{key.topic}[{key.partition}] is copied up to offset {checkpoint.next}"
     if checkpoint.next > high:
         raise CopyRefused(
-            f"{position}, but its log in {key.region} ends at {high}: it was truncated, or restored", continue_hint(key)
+            f"{position}, but the partition in {key.region} ends at {high}: it was truncated or restored", continue_hint(key)
         )
     if checkpoint.next < low:
         lost = f"offsets {checkpoint.next} to {low - 1} were deleted before they were copied"
-        raise CopyRefused(f"{position}, but its log in {key.region} begins at {low}: {lost}", continue_hint(key, "earliest"))
+        raise CopyRefused(
+            f"{position}, but the partition in {key.region} begins at {low}: {lost}", continue_hint(key, "earliest")
+        )
     return checkpoint.next
 
 
@@ -104,10 +106,10 @@ def refuse_second_writer(
             destination.name,
         ):
             raise CopyRefused(
-                f"relay {other.relay!r} copies {key.topic}[{key.partition}] into {destination.name} already, up to offset "
+                f"relay {other.relay!r} already copies {key.topic}[{key.partition}] into {destination.name}, up to offset "
                 f"{position.next}",
-                "keep its name; or end it for good with publisher checkpoint reset and its configuration, and "
-                f"{continue_hint(key)}",
+                f"if this relay was renamed, restore its name {other.relay!r}; otherwise stop relay {other.relay!r} and run "
+                f"publisher checkpoint reset with its configuration; {continue_hint(key)}",
             )
 
 
@@ -124,7 +126,7 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
     tail = f"ends with the copy of offset {last}" if last >= 0 else "contains no copy"
     return CopyRefused(
         f"{key.topic}[{key.partition}] is copied up to offset {copied}, but {destination}[{key.partition}] at the "
-        f"destination {tail}: it was truncated, or restored",
+        f"destination {tail}: the copy was truncated or restored",
         continue_hint(key, str(last + 1) if last + 1 >= low else "earliest"),
     )
 
@@ -133,7 +135,7 @@ def missing_topic(topic: str, region: str) -> CopyRefused:
     """Return the error for a copied topic that does not exist any longer in `region`."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
-        "recreate it and set its position (publisher checkpoint set), or remove it from source.topics",
+        "recreate the topic and set its position with publisher checkpoint set, or remove the topic from source.topics",
     )
 
 
@@ -158,7 +160,9 @@ def _refuse_lost_checkpoint(
     """
     if any(number > key.partition for number in checkpointed):
         raise CopyRefused(
-            f"{key.topic}[{key.partition}] has no checkpoint, but higher partitions have: it is lost", continue_hint(key)
+            f"{key.topic}[{key.partition}] has no checkpoint, but partitions with higher numbers have one: "
+            "its checkpoint was lost",
+            continue_hint(key),
         )
     has_other_source = any(
         (position.destination_topic, other.partition) == (destination.name, key.partition) for other, position in others.items()
@@ -177,17 +181,17 @@ def _refuse_changed_endpoints(
     """Raise CopyRefused if the cluster or topic at the source or at the destination is not the one in the checkpoint."""
     if checkpoint.cluster != source.cluster:
         raise CopyRefused(
-            f"the checkpoint of {key.topic}[{key.partition}] is of cluster {checkpoint.cluster}, {key.region} now is cluster "
-            f"{source.cluster}",
+            f"the checkpoint of {key.topic}[{key.partition}] is from cluster {checkpoint.cluster}, but {key.region} is now "
+            f"cluster {source.cluster}",
             f"check source.bootstrap_servers; {continue_hint(key)}",
         )
     if checkpoint.topic_id != source.topic.id:
         raise recreated(key.topic, key.region, checkpoint.topic_id, source.topic.id)
     if (checkpoint.destination_cluster, checkpoint.destination_topic) != (destination.cluster, destination.name):
         raise CopyRefused(
-            f"the checkpoint of {key.topic}[{key.partition}] is of {checkpoint.destination_topic} in cluster "
-            f"{checkpoint.destination_cluster}, the destination now is {destination.name} in cluster {destination.cluster}",
-            f"check the destination's settings; {continue_hint(key)}",
+            f"the checkpoint of {key.topic}[{key.partition}] is for topic {checkpoint.destination_topic} in cluster "
+            f"{checkpoint.destination_cluster}, but the destination is now {destination.name} in cluster {destination.cluster}",
+            f"check destination.bootstrap_servers and destination.topic; {continue_hint(key)}",
         )
     if checkpoint.destination_topic_id != destination.topic.id:
         raise CopyRefused(

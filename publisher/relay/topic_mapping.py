@@ -14,7 +14,7 @@ from publisher.relay.settings import RelaySettings
 from publisher.relay.start_position import CopyRefused
 from publisher.relay.transform import HEADER_BYTES, Route
 
-CREATE_HINT = "publisher check CONFIG --create creates it like the source's; or set destination.create_topics"
+CREATE_HINT = "create the topic with publisher check CONFIG --create, or set destination.create_topics: true"
 REFUSAL_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 
@@ -90,7 +90,7 @@ def pairs(
         Fatal: with exit code 2 if names conflict or a destination topic is missing.
     """
     if conflicts := clashes(settings, list(topics)):
-        raise Fatal("; ".join(conflicts), "write {topic} in destination.topic, or choose other names", USAGE)
+        raise Fatal("; ".join(conflicts), "include {topic} in destination.topic, or choose other topic names", USAGE)
     targets = {name: settings.destination_topic(name) for name in topics}
     if create and _create_missing(source, destination, topics, targets):
         destination.wait_for_leaders({target: topics[name].partitions for name, target in targets.items()})
@@ -106,7 +106,7 @@ def pairs(
             raise CopyRefused(
                 f"source topic {name} has {topics[name].partitions} partitions, destination topic {target} has "
                 f"{existing[target].partitions}",
-                "publisher check CONFIG --create adds them; or set destination.create_topics",
+                "add the missing partitions with publisher check CONFIG --create, or set destination.create_topics: true",
             )
     return [TopicPair(name, topic, targets[name], existing[targets[name]]) for name, topic in topics.items()]
 
@@ -137,7 +137,7 @@ def ensure_relay_topics(settings: RelaySettings, destination: Topics, *, create:
     if "compact" not in config.get("cleanup.policy", "compact") or "delete" in config.get("cleanup.policy", "compact"):
         raise Fatal(
             f"the checkpoint topic {name} has cleanup.policy {config['cleanup.policy']}: positions would be deleted",
-            "set its cleanup.policy to compact",
+            f"set cleanup.policy of {name} to compact",
             USAGE,
         )
 
@@ -148,7 +148,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
     if not create:
         raise Fatal(
             f"the {kind} topic {name} does not exist at the destination",
-            destination.hint(name, "publisher check CONFIG --create creates it; or set destination.create_topics"),
+            destination.hint(name, CREATE_HINT),
             USAGE,
         )
     destination.create(name, 1, config)

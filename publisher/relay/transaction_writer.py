@@ -191,14 +191,14 @@ class TransactionWriter:
     def _raise_if_stopping(self) -> None:
         self._shared.context.check()
         if self._shared.stopping.is_set():
-            raise Aborted(f"lane {self._state.number} is asked to stop")
+            raise Aborted(f"a stop of lane {self._state.number} was requested")
 
     def _failure(self, error: Exception, written: int) -> Exception:
         """Return the error to raise for the failed transaction of `written` records."""
         if isinstance(error, RecordRejected) or (isinstance(error, RecordFailed) and written):
             return TransactionRejected(error.code or 0, written)
         if isinstance(error, NotAllowed) and isinstance(error.__cause__, KafkaException):  # otherwise the source rejects it
-            return NotAllowed(f"the destination rejects lane {self._state.number}: {error}", CHECK_HINT)
+            return NotAllowed(f"the destination denies access to lane {self._state.number}: {error}", CHECK_HINT)
         if isinstance(error, Aborted):
             kind = Aborted if isinstance(error, RecordFailed) else type(error)
             return kind(f"lane {self._state.number}: {error}")

@@ -150,7 +150,7 @@ class BoundedHttpServer:
                 self._make_room(error)
                 return
             if len(self._open) >= self._limit:
-                self._evict(f"there are {self._limit} connections")
+                self._evict(f"the limit of {self._limit} connections is reached")
             accepted.setblocking(False)
             connection = _Connection(accepted, address[:2], time.monotonic() + self._read_seconds)
             self._open[connection] = None
@@ -169,7 +169,7 @@ class BoundedHttpServer:
             self._paused_until = time.monotonic() + PAUSE_SECONDS
 
     def _evict(self, reason: str) -> None:
-        self._warn(f"{reason}: the oldest ones are closed for new ones")
+        self._warn(f"{reason}: the oldest connections are closed to accept new ones")
         waiting = (candidate for candidate in self._open if candidate.state is not _State.WRITING)
         self._drop(next(waiting, next(iter(self._open))), restore=False)
 

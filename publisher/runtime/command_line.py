@@ -127,7 +127,7 @@ def parse_share(text: str | float) -> float:
 
 def _since(last: str, *, alone: bool) -> TimeRange:
     if not alone:
-        raise typer.BadParameter("give --last, or --from and --to")
+        raise typer.BadParameter("--last cannot be combined with --from or --to")
     try:
         return TimeRange(round((time.time() - seconds(last)) * 1_000))
     except ValueError as error:
@@ -142,7 +142,7 @@ def _unix_ms(option: str, text: str | None) -> int | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{option} {text!r} is no time: {TIME_HELP}") from None
+        raise typer.BadParameter(f"{option} {text!r} is not a valid time: {TIME_HELP}") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 

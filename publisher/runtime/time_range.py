@@ -27,5 +27,5 @@ def seconds(duration: str) -> int:
     """Parse a duration such as 90s, 15m, 1h or 7d, and return its seconds. Raises ValueError for any other text."""
     match = DURATION.fullmatch(duration)
     if match is None:
-        raise ValueError(f"{duration!r} is no duration; write a number and a unit: 90s, 15m, 1h, 7d")
+        raise ValueError(f"{duration!r} is not a valid duration; write a number and a unit: 90s, 15m, 1h, 7d")
     return int(match[1]) * UNITS[match[2]]

@@ -221,7 +221,10 @@ class CheckpointSession:
             try:
                 self._commit(released, RELEASE_SECONDS)
             except (Aborted, KafkaException) as error:
-                log.warning("the next owner will score the latest events again: %s", error)
+                log.warning(
+                    "positions of released partitions were not committed; the next owner will score events again: %s",
+                    error,
+                )
         self._positions.drop(leaving)
 
     def recover(self) -> None:

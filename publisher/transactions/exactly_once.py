@@ -208,7 +208,7 @@ class TransactionSession:
         """
         while self._pending_commit is not None and not wait([self._pending_commit], timeout=CHECK_SECONDS).done:
             if self._clock() - self._calls.began > self._hang_seconds:
-                log.error("a call to the broker has not returned for %g s: continuing without it", self._hang_seconds)
+                log.error("a call to the broker has not returned for %g s; the call is abandoned", self._hang_seconds)
                 return
 
     def tick(self) -> None:
@@ -369,6 +369,6 @@ class TransactionSession:
             with unwrap_kafka_errors():
                 producer.abort_transaction(ABORT_SECONDS if self.state is SessionState.REJECTED else CALL_SECONDS)
         except KafkaException as exception:
-            log.info("abort: %s", exception.args[0])
+            log.info("could not abort the transaction: %s", exception.args[0])
             return False
         return self._clock() - began < self._slow_commit_seconds

@@ -52,7 +52,7 @@ class OwnershipCheck:
         producers = self._pool.wait_until_all_initialised()
         others = {name: producer for name, producer in producers.items() if name not in unconfirmed}
         if not others and len(producers) > 1:
-            raise Aborted("all ids were taken over in turn: another process may have had them in between")
+            raise Aborted("all producers were replaced: another process may have owned their transactional ids meanwhile")
         self._commit(others)
         self._pool.wait_until_all_initialised()  # the next commit confirms the successors too
 

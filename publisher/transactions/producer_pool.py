@@ -98,7 +98,7 @@ class ProducerPool:
         while not wait([pooled.initialised], timeout=CHECK_SECONDS).done:
             self._context.check()
             if self._clock() > deadline:
-                raise Retriable(f"the broker does not let {pooled.name} begin")
+                raise Retriable(f"transactional.id {pooled.name!r} was not initialised within {self._wait_seconds:g} s")
         return pooled.producer
 
     def wait_until_all_initialised(self) -> dict[str, Producer]:

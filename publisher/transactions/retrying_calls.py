@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 STUCK_SECONDS = 0.25  # a flush without progress ends: the client sends nothing more once a record was rejected
 STUCK_CALL_SECONDS = 1.0  # the limit of the commit after a stuck flush: it waits in vain for unsent records
-RIGHTS_HINT = "it takes Write on the topics and on the transactional-id, and Read on the group"
+RIGHTS_HINT = "grant Write on the topics and on the transactional-id, and Read on the group"
 ERROR_TYPES: dict[ErrorVerdict, type[Aborted]] = {
     ErrorVerdict.FENCED: Fenced,
     ErrorVerdict.EVICTED: Evicted,
@@ -98,7 +98,7 @@ def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
     """Return the exception to raise for a Kafka error at a step."""
     required = verdict(step, error)
     if required is ErrorVerdict.REFUSED:
-        return NotAllowed(f"the broker does not allow to {step.value}: {error}", RIGHTS_HINT)
+        return NotAllowed(f"the broker denies access at the transaction step {step.value!r}: {error}", RIGHTS_HINT)
     raised = ERROR_TYPES.get(required, Aborted)(str(error))
     if isinstance(raised, RecordFailed):
         raised.code = error.code()

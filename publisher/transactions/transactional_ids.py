@@ -121,11 +121,11 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], con
         try:
             call.result()
         except (Fatal, KafkaException) as error:
-            log.warning("could not fence: %s; the transaction time-out will", error)
+            log.warning("could not fence a dead process: %s; its open transaction ends at the transaction time-out", error)
 
 
 def _init_error(name: str, error: KafkaError, producer: Producer) -> Fatal:
-    message = f"the broker does not let transactional.id {name!r} begin: {error}"
+    message = f"transactional.id {name!r} cannot be initialised: {error}"
     if error in LONG_TRANSACTION:
         setting = producer.timeout_setting if isinstance(producer, HandledProducer) else HandledProducer.timeout_setting
         return Fatal(
@@ -134,7 +134,7 @@ def _init_error(name: str, error: KafkaError, producer: Producer) -> Fatal:
             USAGE,
         )
     if error not in REFUSED:
-        return Fatal(message, "check the broker")
+        return Fatal(message, "see the broker's log")
     prefix = "/".join(name.split("/")[:2]) + "/"
-    hint = f"allow Write on transactional-id {prefix!r} and all with this prefix: {GRANT} --transactional-id {prefix}"
+    hint = f"grant Write on all transactional ids with the prefix {prefix!r}: {GRANT} --transactional-id {prefix}"
     return NotAllowed(f"no right to Write on transactional-id {name!r}: {message}", hint)

@@ -35,8 +35,8 @@ SWEEP_SECONDS = 20.0  # beyond the transaction timeout: how late a broker ends o
 SLOWEST_CHECK_SECONDS = 1.0
 WARN_SECONDS = 5.0
 HINT = (
-    "this continues when it ends. Either another program holds transactions open there for so long, or a broker has forgotten "
-    "to end one (KAFKA-20734): kafka-transactions.sh --bootstrap-server ... find-hanging lists it; see "
+    "work continues when the transaction ends. Either another program keeps transactions open there, or a broker has not ended "
+    "one (KAFKA-20734): kafka-transactions.sh --bootstrap-server ... find-hanging lists it; see "
     "deploy/runbooks/ScorerOpenTransaction.md"
 )
 UNAVAILABLE_HINT = "check the brokers, and that the partitions have leaders"
@@ -129,8 +129,8 @@ class OpenTransactions:
 
 def _raise_missing_right(error: KafkaError) -> None:
     if error in REFUSED:
-        hint = "it takes Describe on the topics that are written, and Read on the group and on what it reads"
-        raise NotAllowed(f"the broker does not allow to ask for open transactions: {error}", hint)
+        hint = "grant Describe on the output topics, and Read on the group and on its input topics"
+        raise NotAllowed(f"the broker denies access to the state of open transactions: {error}", hint)
 
 
 def _partitions(admin: AdminClient, names: Iterable[str]) -> list[Partition]:

@@ -55,7 +55,7 @@ CASES: dict[Callable[[RelayRig], None], tuple[str, ...]] = {
     recreate_source: ("was recreated", "its id was"),
     truncate_source: ("were deleted before they were copied", "begins at"),
     lose_the_checkpoints: ("has no checkpoint", "holds data up to offset"),
-    lose_one_checkpoint: ("has no checkpoint, but higher partitions have",),
+    lose_one_checkpoint: ("has no checkpoint, but partitions with higher numbers have one",),
     recreate_destination: ("destination topic", "was recreated"),
 }
 

@@ -50,7 +50,7 @@ def test_metrics_health_and_status_tell_how_far_it_is(make_relay: MakeRelay) -> 
     assert relay.get("/livez")[0] == 200
     tells_live_what_it_does(rig, relay)
     assert relay.stop() == 0
-    assert "everything copied is committed" in relay.said
+    assert "all copied records are committed" in relay.said
     rig.fill(40)
     status = rig.json("status")
     assert status["last"]["what"] == "publisher run"

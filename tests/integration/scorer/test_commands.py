@@ -254,7 +254,9 @@ def test_emit_writes_no_line_that_is_no_event_and_says_how_many_it_wrote(make_ri
     assert "the file is an indented array; 0 events were written" in said
     assert "jq -c '.[]' FILE" in said
     assert "--topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "", stdin=good, code=2).stderr
-    assert "is no name of a topic" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=good, code=2).stderr
+    assert (
+        "is not a valid topic name" in rig.run("scorer", "emit", "scorer.yaml", "--topic", "\udcff", stdin=good, code=2).stderr
+    )
     assert "leave --raw out" in rig.run("scorer", "emit", "scorer.yaml", "--raw", "--value", "x", code=2).stderr
     assert rig.emit([b"{"], key=None) == 1
     assert sum(rig.ends().values()) == 31

@@ -179,7 +179,10 @@ def test_a_candidate_that_fails_more_is_rolled_back_however_it_was_answered(bus:
 def test_a_clock_asks_for_follow_and_for_a_duration(make_rig: MakeRig) -> None:
     rig = make_rig()
     assert "--bake needs --follow" in rig.run("scorer", "judge", "scorer.yaml", "--bake", "15m", code=2).stderr
-    assert "'soon' is no duration" in rig.run("scorer", "judge", "scorer.yaml", "--follow", "--bake", "soon", code=2).stderr
+    assert (
+        "'soon' is not a valid duration"
+        in rig.run("scorer", "judge", "scorer.yaml", "--follow", "--bake", "soon", code=2).stderr
+    )
 
 
 def test_no_data_is_no_success(make_rig: MakeRig) -> None:

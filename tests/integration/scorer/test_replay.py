@@ -125,7 +125,7 @@ def test_what_cannot_be_replayed_is_told_and_the_audit_counts_what_the_settings_
     rig = broken(make_rig, 1)
     said = rig.run("scorer", "replay", "scorer.yaml", "--reason", "oversized", code=2).stderr
     assert "oversize" in said
-    assert "is no time" in rig.run("scorer", "replay", "scorer.yaml", "--from", "soon", code=2).stderr
+    assert "is not a valid time" in rig.run("scorer", "replay", "scorer.yaml", "--from", "soon", code=2).stderr
     elsewhere = ("--set", f"dead_letter.topic={rig.name}.nowhere")
     assert "check CONFIG --create" in rig.run("scorer", "replay", "scorer.yaml", *elsewhere, code=2).stderr
     others = f"{rig.name}.others"

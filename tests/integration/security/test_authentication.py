@@ -26,7 +26,7 @@ def refusals(secured: Secured) -> Iterator[tuple[str, dict[str, Any], tuple[str,
     yield "OTHER", tls, ("is for another host name", "kafka.security.verify_hostname")
     foreign = {"protocol": "SSL", "ca_file": str(files.foreign_ca)}
     yield "MUTUAL", foreign, ("authority that is not trusted", "kafka.security.ca_file")
-    yield "MUTUAL", tls, ("wants a certificate of its clients",)
+    yield "MUTUAL", tls, ("requires a client certificate",)
     for identity, said in (
         (files.foreign_client, f"refuses kafka.security.certificate_file ({files.foreign_client.certificate})"),
         (files.expired_client, f"kafka.security.certificate_file ({files.expired_client.certificate}) expired on"),

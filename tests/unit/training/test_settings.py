@@ -67,8 +67,8 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     ("stated", "message"),
     [
         ({"labels": {"afer": "1d"}}, "unknown key; the nearest valid name is 'after'"),
-        ({"labels": {"after": "soon"}}, "'soon' is no duration; write a number and a unit"),
-        ({"labels": {"after": 5}}, "'5' is no duration; write a number and a unit"),
+        ({"labels": {"after": "soon"}}, "'soon' is not a valid duration; write a number and a unit"),
+        ({"labels": {"after": 5}}, "'5' is not a valid duration; write a number and a unit"),
         ({"labels": {"after": "80d"}}, "leaves no time to train on besides labels.after 80d, validation 14d, hold_out 14d"),
         ({"snapshot": {"window": "28d"}}, "window 28d leaves no time to train on"),
         ({"snapshot": {"hold_out": "0d"}}, "greater than 0"),

@@ -165,14 +165,14 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--from", "yesterday"], "'yesterday' is no time"),
+        (["--from", "yesterday"], "'yesterday' is not a valid time"),
         (["--from", "2025-01-01", "--to", "2025-01-01T00:00:00Z"], "is not before"),
         (["-X", "nothing"], "-X number 1 is not key=value"),
         (["-X", "no.such.property=1"], "no.such.property"),
         (["--no-such-option"], "No such option"),
         (["--dead", "nowhere"], "no topic 'nowhere'"),
         (["--dead", "{name}.score"], "did you mean '{name}.scores'?"),
-        (["--group", "nobody"], "group 'nobody' has committed nothing"),
+        (["--group", "nobody"], "group 'nobody' has no committed offsets"),
     ],
 )
 def test_what_ends_it(

@@ -52,7 +52,7 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"protocol": "SSL", "certificate_file": "one.crt", "key_file": "one.crt"}, ("key_file:", "no PEM key")),
     (
         {"protocol": "SSL", "certificate_file": "one.crt", "key_file": "one.key", "key_password_file": "password"},
-        ("key_file:", "is not encrypted; take out key_password_file"),
+        ("key_file:", "is not encrypted; remove key_password_file"),
     ),
     ({**LOGIN, "password_file": "empty"}, ("password_file:", "holds 0 lines")),
     ({**LOGIN, "password_file": "lines"}, ("password_file:", "holds 2 lines")),

@@ -157,7 +157,7 @@ def test_a_topic_that_a_broker_does_not_create_is_no_missing_right(code: int, hi
     admin, answer = MagicMock(), MagicMock()
     answer.result.side_effect = KafkaException(KafkaError(code, "Excessively large number of partitions per request."))
     admin.create_topics.return_value = {"t": answer}
-    with pytest.raises(Fatal, match="does not create topic t: Excessively large number") as raised:
+    with pytest.raises(Fatal, match="cannot create topic t: Excessively large number") as raised:
         Topics(SETTINGS, "c", "eu", 1.0, admin).create("t", 10_001, {})
     assert not isinstance(raised.value, NotAllowed)
     assert hint in raised.value.hint

@@ -36,11 +36,11 @@ def test_the_copy_of_a_new_partition_starts_where_its_log_does() -> None:
 REFUSED = {
     "truncated": (changed(next=9), SOURCE, DESTINATION, "offsets 9 to 9 were deleted before they were copied"),
     "behind the end": (changed(next=91), SOURCE, DESTINATION, "ends at 90"),
-    "another cluster": (STORED, replace(SOURCE, cluster="Z"), DESTINATION, "is of cluster A, eu now is cluster Z"),
+    "another cluster": (STORED, replace(SOURCE, cluster="Z"), DESTINATION, "is from cluster A, but eu is now cluster Z"),
     "recreated": (STORED, replace(SOURCE, topic=Topic("s2", 4)), DESTINATION, "its id was s1, now it is s2"),
     "destination recreated": (STORED, SOURCE, replace(DESTINATION, topic=Topic("d2", 4)), "its id was d1, now it is d2"),
-    "another destination": (STORED, SOURCE, replace(DESTINATION, cluster="Y"), "in cluster B, the destination now is"),
-    "another name there": (STORED, SOURCE, replace(DESTINATION, name="copies"), "is of scores in cluster B"),
+    "another destination": (STORED, SOURCE, replace(DESTINATION, cluster="Y"), "in cluster B, but the destination is now"),
+    "another name there": (STORED, SOURCE, replace(DESTINATION, name="copies"), "is for topic scores in cluster B"),
     "lost": (None, SOURCE, DESTINATION, "holds data up to offset 50"),
 }
 
@@ -56,7 +56,7 @@ def test_contradicting_facts_are_refused_with_both_and_the_command(case: str) ->
 
 
 def test_a_lost_checkpoint_is_distinguished_from_a_new_partition() -> None:
-    with pytest.raises(CopyRefused, match="higher partitions have"):
+    with pytest.raises(CopyRefused, match="partitions with higher numbers have one"):
         start(KEY, None, {}, SOURCE, EMPTY, [0, 1, 3])
 
 

@@ -99,7 +99,7 @@ def test_brokers_that_are_away_are_asked_again_and_a_stop_ends_the_waiting(clust
 
 def test_a_right_that_is_missing_is_told_at_once(cluster: Cluster) -> None:
     cluster.errors = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
-    with pytest.raises(NotAllowed, match="ask for open transactions"):
+    with pytest.raises(NotAllowed, match="denies access to the state of open transactions"):
         cluster.wait()
 
 
