@@ -61,7 +61,7 @@ class LayoutStore:
         with self._io(digest), open_regular(path) as stream:
             data = stream.read(manifest.MAX_BYTES + 1)
         if len(data) > manifest.MAX_BYTES:
-            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
+            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes, too many for a manifest")
         return b"".join(digests.verify_chunks([data], digest, len(data), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
@@ -163,7 +163,7 @@ class LayoutStore:
         names = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
         other_names = sorted(name for name in names - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
         if other_names and VERSION_NAME not in names:
-            raise Refused(f"{self._path} holds {other_names[0]!r} and is no OCI layout", "choose a new or empty folder")
+            raise Refused(f"{self._path} holds {other_names[0]!r} and is not an OCI layout", "choose a new or empty folder")
         (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         with atomic_files.hold_lock(self._path / LOCK):
             if not (self._path / VERSION_NAME).exists():

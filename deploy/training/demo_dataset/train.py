@@ -42,7 +42,11 @@ def flights(rows: Sequence[Row], description: str) -> Flights:
     """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
-        raise Fatal(f"{description}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
+        raise Fatal(
+            f"{description}: {len(rows)} flights are all late or all on time, but both are needed",
+            "give more flights with --data",
+            USAGE,
+        )
     return Flights(
         [event(row) for row in rows],
         np.array([outcome is True for outcome in outcomes], dtype=np.bool_),

@@ -41,7 +41,7 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
         if (values := len(large(column))) > MOST_SLICES:
             message = f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} may"
-            raise Fatal(message, "name a field with fewer values", USAGE)
+            raise Fatal(message, "name a field with fewer values in gate.slices", USAGE)
     return columns
 
 

@@ -257,7 +257,7 @@ def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str]
 
 def test_what_is_no_model_is_refused(folder: Path) -> None:
     (folder / "x.onnx").write_bytes(b"no model")
-    assert "x.onnx is no ONNX file" in run("init", "x.onnx", code=3).stderr
+    assert "x.onnx is not a valid ONNX file" in run("init", "x.onnx", code=3).stderr
     assert "No such file" in run("init", "y.onnx", code=4).stderr
     models.contrib(folder / "odd.onnx")
     assert run("init", "odd.onnx").exit_code == 0

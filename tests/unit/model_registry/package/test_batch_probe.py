@@ -165,7 +165,7 @@ def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> 
 def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
     random = np.random.default_rng(0)
     for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
-        with pytest.raises(Refused, match="two answers to one event"):
+        with pytest.raises(Refused, match="two different answers to the same event"):
             probe(stated, fixed(*ONE), lambda feeds: random.random(np.atleast_2d(feeds["x"]).shape[0]))
 
 

@@ -121,7 +121,7 @@ def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_pa
 
 def test_what_stands_in_the_way_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(Refused, match="no OCI layout"):
+    with pytest.raises(Refused, match="not an OCI layout"):
         put(LayoutStore(tmp_path), b"content")
     with pytest.raises(Unreachable):
         put(LayoutStore(tmp_path / "thesis.tex" / "model"), b"content")
