@@ -108,7 +108,7 @@ class LayoutStore:
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         for tag, target in to.items():
             if not is_tag(tag):
-                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+                raise BadReference(f"{tag!r} is not a valid tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
             if not self.has_blob(target.digest):
                 raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}")
         with self._io(), atomic_files.hold_lock(self._path / LOCK):
@@ -179,7 +179,7 @@ class LayoutStore:
             raise Corrupt(f"{self._path}/index.json has more than {MAX_INDEX_BYTES} bytes")
         index = manifest.decode(data, dict[str, Any], f"{self._path}/index.json")
         if index.get("schemaVersion") != 2 or not isinstance(index.get("manifests"), list):
-            raise Corrupt(f"{self._path}/index.json is no OCI index")
+            raise Corrupt(f"{self._path}/index.json is not an OCI index")
         return index
 
     def _tagged(self, index: LayoutIndex) -> dict[str, Descriptor]:
@@ -187,7 +187,7 @@ class LayoutStore:
         try:
             entries = msgspec.convert(index["manifests"], list[Descriptor])
         except msgspec.ValidationError as error:
-            raise Corrupt(f"{self._path}/index.json is no OCI index: {error}") from None
+            raise Corrupt(f"{self._path}/index.json is not an OCI index: {error}") from None
         for entry in entries:
             tag = entry.annotations.get(REF_NAME)
             if tag is None:

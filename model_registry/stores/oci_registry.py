@@ -276,7 +276,7 @@ class RemoteStore:
         """
         for tag in to:
             if not is_tag(tag):
-                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+                raise BadReference(f"{tag!r} is not a valid tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
         contents: dict[str, bytes] = {}
         for tag, target in to.items():
             try:

@@ -68,7 +68,7 @@ def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str])
 @pytest.mark.parametrize(
     ("name", "reason", "fault"),
     [
-        *((name, "", "is no channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
+        *((name, "", "is not a valid name of a channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
         ("prod", "x" * 5000, "the reason has 5000 characters"),
     ],
 )

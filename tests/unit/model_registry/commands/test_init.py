@@ -236,9 +236,9 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "content", "message"),
     [
-        (["--example", "x"], b'{"a": 1}\n[1]\n', "x line 2: it is no object"),
-        (["--example", "x"], b'{"a": 1}\n{"a": \n', "x line 2: no JSON"),
-        (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: no JSON"),
+        (["--example", "x"], b'{"a": 1}\n[1]\n', "x line 2: it is not a JSON object"),
+        (["--example", "x"], b'{"a": 1}\n{"a": \n', "x line 2: it is not valid JSON"),
+        (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: it is not valid JSON"),
         (["--example", "x"], b'{"a": "' + b"a" * (16 << 20) + b'"}', "x line 1: it has more than 16777216 bytes"),
         (["--example", "x"], b"\n\n", "x has no event"),
         (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' is repeated"),

@@ -328,5 +328,5 @@ def test_a_signature_is_written_as_it_was_read() -> None:
 def test_marks_are_for_masks(change: dict[str, Any], error: str) -> None:
     with pytest.raises(Refused, match=error):
         signature(X, {key: value for key, value in (MASK | change).items() if value is not None})
-    with pytest.raises(Refused, match='"marks" is for a mask'):
+    with pytest.raises(Refused, match='"marks" is only for a mask'):
         signature({**X, "marks": "padding"})
