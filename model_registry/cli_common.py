@@ -187,7 +187,7 @@ def canary_share(canary: str | None, shadow: str | None) -> int | None:
     from model_registry.channels import roles
 
     if canary is not None and shadow is not None:
-        hint = "while a canary is served its keys, `scorer run --shadow` scores them with the champion: leave --shadow out"
+        hint = "leave --shadow out: `scorer run --shadow` scores the keys of the canary with the champion"
         raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
     return None if canary is None else roles.parse_percent(canary)
 

@@ -120,7 +120,7 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
     try:
         unzipped = run_apart(remove_zipmap.without, model)
     except ImportError:
-        hint = "pip install onnx, with which init removes it; or export the model without ZipMap"
+        hint = "pip install onnx, so that init can remove the ZipMap; or export the model without ZipMap"
         raise Refused(f"{model.name} has a final ZipMap, whose output is not a tensor", hint) from None
     if unzipped is None:
         return model, []

@@ -57,7 +57,7 @@ def _check_varying(tensor: Any) -> None:
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
-        hint = 'an absent one is empty with "required": false'
+        hint = 'with "required": false an absent field is empty'
         raise ValueError(f"field {field.name!r}: a field of varying length takes no default; {hint}")
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
         raise ValueError(f"the pad: {fault}")

@@ -175,7 +175,7 @@ class Authenticator:
                 f"{self._name} sends its users to {host or text!r:.200} for a token, which is not its own realm", hint
             )
         if realm.scheme not in ("https", self._origin.scheme):
-            raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}")
+            raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}, which is not encrypted")
         return realm
 
 

@@ -270,7 +270,7 @@ class OciClient:
         if delay is None:
             hint = "check the address, the network and the registry"
             if failure.retry_after is not None:
-                hint = f"the registry asks to come again in {failure.retry_after:g} s"
+                hint = f"the registry asks to wait with the next request for {failure.retry_after:g} s"
             raise Unreachable(f"{self.host}: {failure}", hint) from failure
         self.timing.sleep(delay)
 

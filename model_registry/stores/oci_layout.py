@@ -206,8 +206,8 @@ class LayoutStore:
         try:
             yield
         except NotRegular as error:
-            hint = "remove it, and push the version again"
-            raise Corrupt(f"{self.repository}: {error.filename} is no regular file", hint) from None
+            hint = "remove this file, and push the version again"
+            raise Corrupt(f"{self.repository}: {error.filename} is not a regular file", hint) from None
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
                 hint = "check the path; the first model-registry push creates the folder"

@@ -312,7 +312,10 @@ class RemoteStore:
                 OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",))
             )
             if answer.status == 405:
-                raise Refused(f"{self._client.host} deletes nothing{answer.reason}", "its administrator can allow deletion")
+                raise Refused(
+                    f"{self._client.host} does not allow deletion{answer.reason}",
+                    "ask the registry's administrator to allow deletion",
+                )
             if answer.status not in (200, 202, 204, 404):
                 raise answer.error(f"DELETE of {digest}")
         return None

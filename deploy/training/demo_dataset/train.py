@@ -106,10 +106,10 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
     if not difference <= PARITY_TOLERANCE:
-        message = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
+        message = f"{recipe.version}: ONNX differs from its source by {difference}, at most {PARITY_TOLERANCE} is allowed"
         raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}", exit_code=FINDING)
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
     return model, difference
 
 

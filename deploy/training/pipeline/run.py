@@ -154,7 +154,7 @@ class Run:
         """
         publish = self.training.publish
         if publish.key_file is None:
-            hint = "create one: model-registry keygen training; then publish: {key_file: training.key}"
+            hint = "create a key: model-registry keygen training; then set publish.key_file to training.key"
             raise Fatal(
                 "publish.key_file is not set, but a version is published only if it is signed with this key", hint, USAGE
             )

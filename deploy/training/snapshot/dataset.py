@@ -77,7 +77,7 @@ def of_version(store: Store, digest: str) -> str:
     for entry, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return entry.digest
-    hint = "it was trained with snapshot.keep: false, or not by a run; its provenance names the records that it was trained on"
+    hint = "the version was trained with snapshot.keep: false, or not by a run; its provenance names the training records"
     raise NotFound(f"{digest} has no dataset in {store.repository}", hint)
 
 

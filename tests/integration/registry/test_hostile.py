@@ -222,7 +222,7 @@ def test_a_storm_of_429_is_waited_out_unless_it_has_no_end(store: RemoteStore, s
     server.always(Reply(429, headers={"Retry-After": "3600"}))
     with pytest.raises(Unreachable) as caught:
         store.resolve("prod")
-    assert caught.value.hint == "the registry asks to come again in 3600 s"
+    assert caught.value.hint == "the registry asks to wait with the next request for 3600 s"
     assert (len(server.seen), naps) == (1, [])
 
 

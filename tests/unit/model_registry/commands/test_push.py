@@ -164,7 +164,7 @@ def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_
     rule = ', "decision": {"threshold": 0.5, "at_or_above": "late", "below": "in time"}}'
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1}}', "}" + rule))
     stderr = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
-    assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in stderr
+    assert "the signature has a decision, but the score is not a single number: output 'p' has shape (1, 2)" in stderr
 
 
 def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder: Path) -> None:

@@ -76,7 +76,7 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
         ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
         ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 16777216"),
         ([IDS | {"shape": [-1, 1 << 12]}], "may have 2097152 elements; at most 1048576 are fed: lower max_length"),
-        ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], "takes no default; an absent one is empty with"),
+        ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], 'takes no default; with "required": false an absent'),
         ([IDS | {"default": 0}], "takes no default"),
         ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
         ([IDS | {"value": 0}], "[-1]: only a tensor of an array field or of bytes may have a length that varies (-1)"),

@@ -207,7 +207,7 @@ def test_a_fifo_in_the_place_of_content_is_named_and_waits_for_nobody(folder: Pa
     path.unlink()
     os.mkfifo(path)
     stderr = run("pull", "oci:registry/m:1.0.0", "./pulled", code=3).stderr
-    assert f"{path} is no regular file" in stderr
+    assert f"{path} is not a regular file" in stderr
     assert not (folder / "pulled").exists()
     if place != "index.json":
         run("push", "./v1", "oci:registry/m:1.0.0")  # the same push replaces it
