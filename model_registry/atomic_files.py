@@ -136,11 +136,11 @@ def check_paths(paths: Iterable[str]) -> None:
     folders: set[str] = set()
     for path in paths:
         if not is_confined(path):
-            raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is no plain relative path")
+            raise Corrupt(f"the file path {path!r:.200} leads out of the folder, or is not a plain relative path")
         folded = path.casefold()
         parents = {str(parent) for parent in PurePosixPath(folded).parents if str(parent) != "."}
         if folded in checked or folded in folders or parents & checked:
-            raise Corrupt(f"the file path {path!r:.200} stands in the way of another one")
+            raise Corrupt(f"the file path {path!r:.200} cannot exist beside another file path")
         checked.add(folded)
         folders |= parents
 

@@ -197,7 +197,9 @@ class Cache:
                 total -= size
         if total > limit:
             log.warning(
-                "the model cache needs %d bytes and may have %d, but all versions are in use or known good", total, limit
+                "the model cache has %d bytes and its limit is %d, but no version can be removed: all are in use or known good",
+                total,
+                limit,
             )
 
     def _resolution_path(self, key: str) -> Path:

@@ -32,15 +32,20 @@ UNNAMED = "?"  # stands for an unknown version: it is no valid tag
 MIN_BAR_BYTES = 1 << 20  # smaller content gets no progress bar: its transfer ends before a person could read the bar
 
 Ref = Annotated[
-    str, typer.Argument(metavar="REF", help="HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="REF", help="The version: HOST/PATH:TAG, HOST/PATH@sha256:..., or oci:FOLDER:TAG.", show_default=False
+    ),
 ]
-Repo = Annotated[str, typer.Argument(metavar="REPO", help="HOST/PATH or oci:FOLDER, one for each model.", show_default=False)]
+Repo = Annotated[
+    str, typer.Argument(metavar="REPO", help="The repository of one model: HOST/PATH or oci:FOLDER.", show_default=False)
+]
 Channel = Annotated[str, typer.Option(help="The channel, for instance prod, or prod.eu-west for one region.")]
 Reason = Annotated[str, typer.Option(help="The reason, recorded in the channel's history.")]
 To = Annotated[str, typer.Option("--to", metavar="VERSION", help="The version to serve.", show_default=False)]
 Canary = Annotated[
     str | None,
-    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys (5%)."),
+    typer.Option(metavar="SHARE", help="Serve the version as a canary to this share of the keys, such as 5%."),
 ]
 Shadow = Annotated[
     str | None,
@@ -182,7 +187,7 @@ def canary_share(canary: str | None, shadow: str | None) -> int | None:
     from model_registry.channels import roles
 
     if canary is not None and shadow is not None:
-        hint = "while a canary is served its keys, `scorer run --shadow` scores them with the champion: leave --shadow out"
+        hint = "leave --shadow out: `scorer run --shadow` scores the keys of the canary with the champion"
         raise BadReference("--canary and --shadow name two candidates; a channel has one", hint)
     return None if canary is None else roles.parse_percent(canary)
 

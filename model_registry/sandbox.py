@@ -185,7 +185,9 @@ def run_apart(work: Callable[..., T], *arguments: Any) -> T:
     try:
         answer: T = sandbox.request(work, *arguments)
     except SandboxDied as error:
-        raise Refused(f"a process {error} when it loaded the model or ran it", "no scorer could either") from None
+        raise Refused(
+            f"a process {error} when it loaded the model or ran it", "a scorer would fail in the same way; correct the model"
+        ) from None
     finally:
         sandbox.close()
     return answer

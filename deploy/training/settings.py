@@ -160,7 +160,9 @@ class TrainingSettings(Configuration):
         spans = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(spans.values()) >= snapshot.window:
             shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
-            raise ValueError(f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make it longer")
+            raise ValueError(
+                f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make the window longer"
+            )
         return snapshot
 
     @field_validator("gate")
@@ -173,7 +175,7 @@ class TrainingSettings(Configuration):
         blocks = hold_out / gate.block
         if not BLOCKS[0] <= blocks <= BLOCKS[1]:
             message = f"block {written(gate.block)} divides snapshot.hold_out {written(hold_out)} into {blocks:,.6g} blocks"
-            raise ValueError(f"{message}; {BLOCKS[0]} to {BLOCKS[1]:,} are allowed")
+            raise ValueError(f"{message}; {BLOCKS[0]} to {BLOCKS[1]:,} blocks are allowed")
         return gate
 
 
@@ -191,7 +193,7 @@ def load(path: Path, flags: Sequence[str] = ()) -> tuple[TrainingSettings, score
     publish = training.publish
     if publish.rollout and publish.channel not in (None, scorer.model.tag):
         message = f"publish.channel is {publish.channel!r}, but a rollout moves the scorer's model.tag {scorer.model.tag!r}"
-        raise Fatal(message, "leave publish.channel out, or publish.rollout", USAGE)
+        raise Fatal(message, "remove publish.channel or publish.rollout from training.yaml", USAGE)
     return training.model_copy(update={"folder": path.parent.resolve() / training.folder}), scorer
 
 

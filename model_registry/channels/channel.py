@@ -77,7 +77,7 @@ def resolve(store: Store, tag: str) -> Resolution:
     version = resolve_index.describe_version(store, champion, version="" if is_digest else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
-        raise Refused(f"the channel {tag!r} names {digest}, but no entry of its history moved it there", hint)
+        raise Refused(f"the channel {tag!r} names {digest}, but its history has no entry for this move", hint)
     return Resolution(champion, version, 0, parts)
 
 
@@ -213,7 +213,9 @@ def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarge
             continue  # the caller knows of a move that the store does not show yet
         if expected not in (None, state.revision):
             message = f"the channel {channel!r} is at revision {state.revision}, not {expected} as expected"
-            raise Refused(message, f"it was moved meanwhile: model-registry history {store.repository} --channel {channel}")
+            raise Refused(
+                message, f"the channel was moved meanwhile: model-registry history {store.repository} --channel {channel}"
+            )
         try:
             target = choose(state)
         except (NotFound, Refused):

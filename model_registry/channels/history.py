@@ -130,7 +130,7 @@ def decode(data: bytes, channel: str, revision: int, source: str) -> ChannelMove
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{source} cannot be read: {error!r}") from None
     if parsed.artifact_type != HISTORY_TYPE or (move.channel, move.revision) != (channel, revision):
-        raise Corrupt(f"{source} names another entry")
+        raise Corrupt(f"{source} has the content of another entry")
     return move
 
 
@@ -180,5 +180,5 @@ def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> Channe
         path.pop()
     if not path:
         hint = "model-registry history lists all moves; --to-revision restores any of them"
-        raise Refused(f"the channel {moves[-1].channel!r} has served nothing before its current version", hint)
+        raise Refused(f"the channel {moves[-1].channel!r} has served no version before its current one", hint)
     return path[-1]

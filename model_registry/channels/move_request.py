@@ -41,7 +41,9 @@ class MoveRequest:
             if len(text) > MAX_TEXT:
                 raise BadReference(f"the {name} has {len(text)} characters", f"write at most {MAX_TEXT}")
         if self.expected_digest is not None and not digests.is_digest(self.expected_digest):
-            raise BadReference(f"{self.expected_digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+            raise BadReference(
+                f"{self.expected_digest!r} is not a valid digest", "a digest is sha256: and 64 hexadecimal digits"
+            )
 
     @property
     def recorded_time(self) -> datetime:

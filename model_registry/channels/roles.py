@@ -77,7 +77,7 @@ def _role(entry: Descriptor) -> Role:
     except (KeyError, ValueError) as error:
         raise Corrupt(f"an entry of the channel's index cannot be read: {error!r}") from None
     if not 0 <= role.pairs <= WHOLE:
-        raise Corrupt(f"an entry of the channel's index has {role.pairs} percent of pairs")
+        raise Corrupt(f"an entry of the channel's index has {role.pairs} percent of pairs, which is not from 0 to {WHOLE}")
     return role
 
 
@@ -115,7 +115,9 @@ def parse_percent(text: str) -> int:
     number = text.strip().removesuffix("%").rstrip()
     if not (number.isascii() and number.isdigit() and 1 <= int(number[:4]) < WHOLE and len(number) < 4):
         hint = "write --canary 5%; without --canary the version answers all keys"
-        raise BadReference(f"{text!r:.40} is no share of a canary: whole percent from 1 to {WHOLE - 1}", hint)
+        raise BadReference(
+            f"{text!r:.40} is not a valid share of a canary: it must be a whole percentage from 1 to {WHOLE - 1}", hint
+        )
     return int(number)
 
 

@@ -122,8 +122,8 @@ class SignedMoveAdmission(MoveAdmission):
 
     def _verified(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> SignedMove:
         if not resolution.revision:
-            message = f"{channel!r} is no channel, and the policy {self._policy.path} requires signed moves"
-            raise Refused(message, "follow a channel, or a digest: sha256:...")
+            message = f"{channel!r} is not a channel, but the policy {self._policy.path} requires signed moves"
+            raise Refused(message, "use a channel, or a digest: sha256:...")
         signed = verify(store, channel, resolution.revision, self._policy.move_keys, now)
         move = signed.move
         if (move.champion, move.to_version, move.roles) != (resolution.digest, resolution.version, resolution.roles):
@@ -146,7 +146,7 @@ class SignedMoveAdmission(MoveAdmission):
                 message = (
                     f"revision {move.revision} of the channel {move.channel!r} named {highest['to']}, not {move.to_digest}"
                 )
-                raise Refused(message, "two moves have one revision: move the channel again")
+                raise Refused(message, "two moves have the same revision: move the channel again")
             return
         self._note(key, annotation_values(move))
         self._cache.write(cache_key, signed.data)

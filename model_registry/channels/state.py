@@ -34,7 +34,7 @@ def read_state(store: Store, channel: str) -> ChannelState:
     """Read the current state of a channel. Raises Refused if `channel` is the tag of a version."""
     all_tags = store.tags()
     if channel in tags.versions(all_tags):
-        raise Refused(f"{channel!r} is a version, which never moves", "choose another name for the channel")
+        raise Refused(f"{channel!r} is the tag of a version, not a channel", "choose another name for the channel")
     revisions = tags.revisions(all_tags, channel)
     revision = revisions[0] if revisions else 0
     if channel not in all_tags:

@@ -55,7 +55,7 @@ KeepRevisions = Annotated[
 Keep = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
 ]
-Grace = Annotated[float, typer.Option(help="In a folder, keep content younger than this: a push may be in progress.", min=0)]
+Grace = Annotated[float, typer.Option(help="In an OCI layout, keep younger content: a push may be in progress.", min=0)]
 
 
 def promote(

@@ -19,7 +19,10 @@ LabelsFile = Annotated[
     Path | None,
     typer.Option("--labels", metavar="FILE", help="The class names in order, one a line.", show_default=False),
 ]
-Into = Annotated[Path | None, typer.Option(metavar="DIR", help="Default: the model's name with -1.0.0.", show_default=False)]
+Into = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The folder to create. Default: the model's name with -1.0.0.", show_default=False),
+]
 
 
 def init(

@@ -18,7 +18,7 @@ MountFrom = Annotated[
     list[str] | None,
     typer.Option(
         metavar="REPO",
-        help="Another repository of the registry; its content is not sent again. Repeatable.",
+        help="Another repository of this registry; files that it holds are not uploaded again. Repeatable.",
         show_default=False,
     ),
 ]
@@ -36,7 +36,9 @@ class Device(StrEnum):
 
 def push(
     ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="model.onnx, signature.json, golden.jsonl, README.md.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder with model.onnx, signature.json, golden.jsonl and README.md.")
+    ],
     ref: Ref,
     mount_from: MountFrom = None,
     image: Annotated[
@@ -48,7 +50,9 @@ def push(
     source: Annotated[str, typer.Option(metavar="URL", help="The repository of the training code.")] = "",
     revision: Annotated[str, typer.Option(metavar="COMMIT", help="The revision of the training code.")] = "",
     licenses: Annotated[str, typer.Option(metavar="SPDX", help="The model's licence, for instance Apache-2.0.")] = "",
-    device: Annotated[list[Device] | None, typer.Option(help="Allow this device only; repeatable.")] = None,
+    device: Annotated[
+        list[Device] | None, typer.Option(help="Allow scorers to run the model on this device only; repeatable.")
+    ] = None,
     op_domain: Annotated[
         list[str] | None,
         typer.Option(metavar="DOMAIN", help="Allow ONNX operators of this custom domain, such as ai.onnx.contrib; repeatable."),

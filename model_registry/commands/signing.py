@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from model_registry.stores.base import Store
 
 Key = Annotated[Path, typer.Option("--key", metavar="FILE", help="A private key created by keygen.", show_default=False)]
-PolicyFile = Annotated[Path | None, typer.Option("--policy", metavar="FILE", help="The scorers' policy.", show_default=False)]
+PolicyFile = Annotated[
+    Path | None, typer.Option("--policy", metavar="FILE", help="The signature policy file of the scorers.", show_default=False)
+]
 Type = Annotated[
     str,
     typer.Option(

@@ -37,7 +37,7 @@ Diff = Annotated[
 def pull(
     ctx: typer.Context,
     ref: Ref,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write to, new or empty.")],
     json: Json = False,
 ) -> None:
     """Write a version's files into a folder, and verify every byte. For a channel, pull the version that the channel names."""

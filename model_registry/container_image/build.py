@@ -47,11 +47,14 @@ def open_base(store: Store, digest: str) -> BaseImage:
     """
     parsed = manifest.parse(resolve_index.select_manifest(store, digest))
     if parsed.artifact_type or parsed.config.media_type not in (manifest.IMAGE_CONFIG_TYPE, manifest.DOCKER_CONFIG_TYPE):
-        raise Refused(f"{digest} of {store.repository} is no image", "--image takes a container image to build on, or scratch")
+        raise Refused(
+            f"{digest} of {store.repository} is not a container image",
+            "--image takes a container image to build on, or scratch",
+        )
     for layer in parsed.layers:
         manifest.compression(layer)
     if parsed.config.size > manifest.MAX_BYTES:
-        raise Corrupt(f"an image config of {parsed.config.size} bytes; at most {manifest.MAX_BYTES} are read")
+        raise Corrupt(f"the image config has {parsed.config.size} bytes; at most {manifest.MAX_BYTES} are read")
     config = manifest.decode(b"".join(store.blob(parsed.config)), dict[str, Any], f"the image config {parsed.config.digest}")
     rootfs = config.get("rootfs")
     if not isinstance(rootfs, dict) or not isinstance(rootfs.get("diff_ids"), list):

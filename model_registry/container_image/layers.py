@@ -105,11 +105,11 @@ def _gunzip(source: ChunkReader) -> Iterator[bytes]:
             engine = zlib.decompressobj(wbits=31)
             streams = streams + 1
             if streams > MAX_GZIP_MEMBERS:
-                raise Corrupt(f"a layer of more than {MAX_GZIP_MEMBERS} gzip members")
+                raise Corrupt(f"a layer has more than {MAX_GZIP_MEMBERS} gzip members")
         try:
             chunk = engine.decompress(rest, CHUNK)
         except zlib.error as error:
-            raise Corrupt(f"a layer is no gzip: {error}") from None
+            raise Corrupt(f"a layer is not valid gzip: {error}") from None
         if chunk:
             yield chunk
         rest = engine.unconsumed_tail
@@ -117,7 +117,7 @@ def _gunzip(source: ChunkReader) -> Iterator[bytes]:
             rest = engine.unused_data
             engine = None
     if engine is not None:
-        raise Corrupt("a layer ends in the middle of its gzip")
+        raise Corrupt("a layer ends in the middle of its gzip data")
 
 
 def _unzstd(source: ChunkReader) -> Iterator[bytes]:
@@ -129,7 +129,7 @@ def _unzstd(source: ChunkReader) -> Iterator[bytes]:
             try:
                 chunk = reader.read(CHUNK)
             except zstandard.ZstdError as error:
-                raise Corrupt(f"a layer is no zstd: {error}") from None
+                raise Corrupt(f"a layer is not valid zstd: {error}") from None
             if not chunk:
                 return
             yield chunk
@@ -182,9 +182,9 @@ def _header(source: ChunkReader) -> tarfile.TarInfo | None:
     try:
         header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError) as error:
-        raise Corrupt(f"a layer is no tar archive: {error}") from None
+        raise Corrupt(f"a layer is not a valid tar archive: {error}") from None
     if header.size < 0 or (header.type in _EXTENDED and header.size > MAX_EXTENDED):
-        raise Corrupt(f"an entry of {header.size} bytes in a layer's tar archive")
+        raise Corrupt(f"a layer's tar archive has an entry of {header.size} bytes, which is not allowed")
     return header
 
 
@@ -193,7 +193,7 @@ def _member(header: tarfile.TarInfo, stated: dict[str, str], source: ChunkReader
     size = 0 if header.type in _WITHOUT_CONTENT else header.size
     if "size" in stated and header.type not in _WITHOUT_CONTENT:
         if not (stated["size"].isascii() and stated["size"].isdigit() and len(stated["size"]) < 20):
-            raise Corrupt(f"an entry of {stated['size']!r:.40} bytes in a layer's tar archive")
+            raise Corrupt(f"a layer's tar archive has an entry of {stated['size']!r:.40} bytes, which is not allowed")
         size = int(stated["size"])
     kind: MemberKind = "special" if SPARSE.decode() in stated else _KINDS.get(header.type, "special")
     return ArchiveMember(stated.get("path", header.name), kind, size, _content(source, size))

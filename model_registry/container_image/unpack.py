@@ -30,7 +30,7 @@ WHITEOUT = ".wh."
 OPAQUE = ".wh..wh..opq"
 WHOLE = "io.scorestream.models"
 """Annotation of a layer that hides the content of the lower layers under /models, so that those layers need not be read."""
-_HINT = "put model.onnx and what belongs to it into /models of the image; model-registry push --image makes such a version"
+_HINT = "put model.onnx and its other files into /models of the image; model-registry push --image builds such an image"
 
 
 Blob = Callable[[Descriptor], Iterator[bytes]]
@@ -141,7 +141,7 @@ class _ModelsTree:
             fault = f"models are in {', '.join(sorted(folders))}" if folders else "no /models/model.onnx"
             if ROOT in self._entries and self._entries[ROOT].kind != "folder":
                 fault = "/models is a link"
-            raise Refused(f"the image has no one package: {fault}", _HINT)
+            raise Refused(f"the image does not have exactly one package: {fault}", _HINT)
         return chosen[0]
 
     def move_files(self, root: str, folder: Path | None) -> list[VersionFile]:
@@ -155,7 +155,7 @@ class _ModelsTree:
                 raise Refused(f"{root}/{path} in the image is a link or a special file", "copy the content there")
         listed = [VersionFile(path, entry.content) for path, entry in sorted(entries.items()) if entry.content]
         if len(listed) > manifest.MAX_FILES:
-            raise Corrupt(f"{len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
+            raise Corrupt(f"the package in the image has {len(listed)} files; a version has 1 to {manifest.MAX_FILES}")
         check_paths(file.path for file in listed)
         if folder and self._folder:
             for path in (file.path for file in listed):
@@ -166,10 +166,10 @@ class _ModelsTree:
 
     def _put(self, path: str, member: ArchiveMember, layer: int) -> None:
         if not is_confined(path):
-            raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is no plain relative path")
+            raise Corrupt(f"the file path {path!r:.200} in the image leads out of /models, or is not a plain relative path")
         for parent in map(str, PurePosixPath(path).parents):
             if parent in self._entries and self._entries[parent].kind != "folder":
-                raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is no folder")
+                raise Corrupt(f"the file path {path!r:.200} in the image leads through {parent!r:.200}, which is not a folder")
         existing = self._entries.get(path)
         if existing is not None and not (existing.kind == member.kind == "folder"):
             if existing.layer == layer:

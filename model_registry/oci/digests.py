@@ -23,7 +23,7 @@ def is_digest(text: str) -> bool:
 def hex_digits(digest: str) -> str:
     """Return the 64 hexadecimal digits of a digest, which are safe as a file name. Raises Corrupt if the text is no digest."""
     if not is_digest(digest):
-        raise Corrupt(f"{digest!r:.120} is no digest; it must be sha256: and 64 lower-case hexadecimal digits")
+        raise Corrupt(f"{digest!r:.120} is not a valid digest; it must be sha256: and 64 lower-case hexadecimal digits")
     return digest.removeprefix("sha256:")
 
 

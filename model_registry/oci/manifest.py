@@ -39,7 +39,7 @@ TITLE = "org.opencontainers.image.title"
 VERSION = "org.opencontainers.image.version"
 CREATED = "org.opencontainers.image.created"
 UNPACK = "io.deis.oras.content.unpack"
-_HINT = "push it with model-registry push DIR REF"
+_HINT = "push the model with model-registry push DIR REF"
 _MODEL_FILE = "model.onnx"
 _LAYER = re.compile(  # a layer of a container image; foreign and nondistributable layers, stored elsewhere, do not match
     r"application/vnd\.(oci\.image\.layer\.v1\.tar(\+(?P<oci>gzip|zstd))?|docker\.image\.rootfs\.diff\.tar(\.(?P<docker>gzip|zstd))?)"
@@ -143,7 +143,7 @@ def decode(data: bytes, into: type[_Parsed], description: str) -> _Parsed:
     try:
         return json_documents.decode(data, into)
     except json_documents.UnreadableDocument as error:
-        raise Corrupt(f"{description} is no valid document: {error}") from None
+        raise Corrupt(f"{description} is not a valid document: {error}") from None
 
 
 def encode(document: object) -> bytes:
@@ -194,7 +194,7 @@ def _document(data: bytes, into: type[_Document], name: str, types: Sequence[str
         raise Corrupt(f"the {name} has {len(data)} bytes; at most {MAX_BYTES} are read")
     document = decode(data, into, f"the {name}")
     if document.schema_version != 2 or document.media_type not in types:
-        raise Corrupt(f"schema {document.schema_version}, media type {document.media_type!r} is no OCI image {name}")
+        raise Corrupt(f"schema {document.schema_version}, media type {document.media_type!r} is not an OCI image {name}")
     return document
 
 
@@ -202,7 +202,7 @@ def check(descriptor: Descriptor) -> Descriptor:
     """Return a descriptor if its digest and size are valid. Raises Corrupt otherwise."""
     digests.hex_digits(descriptor.digest)
     if not 0 <= descriptor.size <= MAX_SIZE:
-        raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes")
+        raise Corrupt(f"{descriptor.digest} is declared with {descriptor.size} bytes; 0 to {MAX_SIZE} are allowed")
     return descriptor
 
 
@@ -218,7 +218,7 @@ def parse_version(data: bytes) -> VersionManifest:
                 raise Corrupt(f"the manifest has no annotation {key}", _HINT)
         files = _files(manifest.layers, FILEPATH)
         if packed := next((file for file in files if not file.content.media_type.endswith(".raw")), None):
-            raise Corrupt(f"the layer of {packed.path!r} is {packed.content.media_type}; only raw layers are read")
+            raise Corrupt(f"the layer of {packed.path!r} has the type {packed.content.media_type}; only raw layers are read")
     elif any(layer.annotations.get(TITLE) == _MODEL_FILE for layer in manifest.layers):
         files = _files(manifest.layers, TITLE)
     elif not manifest.artifact_type and manifest.config.media_type in (IMAGE_CONFIG_TYPE, DOCKER_CONFIG_TYPE):
@@ -226,7 +226,9 @@ def parse_version(data: bytes) -> VersionManifest:
         for layer in layers:
             compression(layer)
     else:
-        raise Corrupt(f"an artifact of type {manifest.artifact_type or manifest.config.media_type} is no model version", _HINT)
+        raise Corrupt(
+            f"an artifact of type {manifest.artifact_type or manifest.config.media_type} is not a model version", _HINT
+        )
     return VersionManifest(
         annotations.get(TITLE, ""),
         annotations.get(VERSION, ""),
@@ -244,16 +246,19 @@ def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
     Raises Corrupt for any other media type, such as that of a layer stored outside the registry.
     """
     if (match := _LAYER.fullmatch(layer.media_type)) is None:
-        raise Corrupt(f"a layer of type {layer.media_type} is not read", "layers are tar archives, plain or with gzip or zstd")
+        raise Corrupt(
+            f"a layer has the type {layer.media_type}, which is not supported",
+            "layers are tar archives, plain or with gzip or zstd",
+        )
     return cast(Literal["", "gzip", "zstd"], match["oci"] or match["docker"] or "")
 
 
 def _files(layers: tuple[Descriptor, ...], key: str) -> tuple[VersionFile, ...]:
     if not 1 <= len(layers) <= MAX_FILES:
-        raise Corrupt(f"{len(layers)} files; a version has 1 to {MAX_FILES}")
+        raise Corrupt(f"the manifest lists {len(layers)} files; a version has 1 to {MAX_FILES}")
     files = tuple(VersionFile(layer.annotations.get(key, ""), layer) for layer in layers)
     if archived := next((file for file in files if UNPACK in file.content.annotations), None):
-        raise Corrupt(f"{archived.path!r} is a folder in one archive", "push its files one by one")
+        raise Corrupt(f"{archived.path!r} is a folder that was packed as one archive", "push its files one by one")
     check_paths(file.path for file in files)
     return files
 

@@ -66,7 +66,7 @@ def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
     if (match := _REMOTE.fullmatch(repository)) is None:
         raise BadReference(f"reference {text!r}: neither oci:FOLDER nor HOST/PATH", EXAMPLE)
     if match["port"] and int(match["port"][1:]) > 65_535:
-        raise BadReference(f"reference {text!r}: no port {match['port'][1:]}", "ports are 1 to 65535")
+        raise BadReference(f"reference {text!r}: no valid port: {match['port'][1:]}", "ports are 1 to 65535")
     return ModelReference("remote", repository, tag, digest)
 
 
@@ -83,14 +83,16 @@ def _split(rest: str, text: str) -> tuple[str, str | None, str | None]:
         if ":" in repository:
             raise BadReference(f"reference {text!r}: a tag and a digest", "leave out one of them")
         if not is_digest(digest):
-            raise BadReference(f"reference {text!r}: {digest!r} is no digest", "a digest is sha256: and 64 hexadecimal digits")
+            raise BadReference(
+                f"reference {text!r}: {digest!r} is not a valid digest", "a digest is sha256: and 64 hexadecimal digits"
+            )
         return f"{folder}{slash}{repository}", None, digest
     repository, colon, tag = last.rpartition(":") if ":" in last else (last, "", "")
     if ":" in repository:
         raise BadReference(f"reference {text!r}: two colons after the last /", EXAMPLE)
     if colon and not is_tag(tag):
         raise BadReference(
-            f"reference {text!r}: {tag!r} is no tag",
+            f"reference {text!r}: {tag!r} is not a valid tag",
             "a tag is 1 to 128 letters, digits, '.', '_' and '-', and begins with none of '.' and '-'",
         )
     return f"{folder}{slash}{repository}", tag or None, None

@@ -21,14 +21,20 @@ _REFERRERS = re.compile(r"sha256-[0-9a-f]{64}(\..*)?")
 def check_channel(name: str) -> str:
     """Return `name` unchanged if it is a valid name for a channel. Raises BadReference otherwise."""
     if not _CHANNEL.fullmatch(name):
-        raise BadReference(f"{name!r} is no channel", "a channel is 1 to 64 letters, digits, '.', '_', '-', for instance prod")
+        raise BadReference(
+            f"{name!r} is not a valid name of a channel",
+            "a channel is 1 to 64 letters, digits, '.', '_', '-', for instance prod",
+        )
     return name
 
 
 def check_version(tag: str) -> str:
     """Return `tag` unchanged if it is a valid tag for a version. Raises BadReference otherwise."""
     if not _VERSION.fullmatch(tag) or _REFERRERS.fullmatch(tag):
-        raise BadReference(f"{tag!r} is no version", "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0")
+        raise BadReference(
+            f"{tag!r} is not a valid name of a version",
+            "a version is 1 to 128 letters, digits, '.', '_', '-', for instance 1.4.0",
+        )
     return tag
 
 

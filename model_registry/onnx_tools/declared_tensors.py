@@ -149,7 +149,7 @@ def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs:
         for size in shape if signature.alone else shape[1:]:
             if isinstance(size, str) and size in names:
                 fault = f"output {output.tensor!r} has the length of input {names[size]!r} ({size!r})"
-                hint = "let the model take a mean, or one place"
+                hint = "let the model output a mean, or the value at one position"
                 way = (
                     'write -1 for it in the "shape" of the output'
                     if signature.alone

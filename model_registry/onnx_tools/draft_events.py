@@ -74,9 +74,9 @@ def _event(path: Path, number: int, line: bytes) -> Event:
     try:
         event = json_documents.ANY.decode(line)  # a decoded event can be written as a golden example
     except json_documents.UnreadableDocument as error:
-        _fail(path, number, f"no JSON: {error}")
+        _fail(path, number, f"it is not valid JSON: {error}")
     if not isinstance(event, dict):
-        _fail(path, number, "it is no object")
+        _fail(path, number, "it is not a JSON object")
     return event
 
 

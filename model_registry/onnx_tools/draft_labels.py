@@ -26,5 +26,5 @@ def read(path: Path) -> list[str]:
             raise ValueError(f"line {labels.index('') + 1} is empty" if labels else "it is empty")
         check_unique(labels, "label")
     except ValueError as error:
-        raise Refused(f"{path}: {error}", "a label is a line, in the order of the model's columns") from None
+        raise Refused(f"{path}: {error}", "write one label a line, in the order of the model's columns") from None
     return labels

@@ -79,7 +79,7 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
     described = ", ".join(f"{tensor.name}: {tensor.dtype} {format_shape(tensor.shape)}" for tensor in tensors)
     odd = next((tensor for tensor in tensors if not is_tensor(tensor)), None)
     if not read:
-        hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export it with a dynamic first axis"
+        hint = f"{remedy(odd)}; with a dynamic first axis" if odd else "export the model with a dynamic first axis"
         raise Refused(f"no output of the model is a tensor with a batch dimension ({described})", hint)
     floats = [tensor for tensor in read if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     if odd and not floats:

@@ -79,7 +79,7 @@ def _write(
 ) -> DraftedPackage:
     onnx_file = safety.check(stated, None, domains)
     if fault := declared_tensors.unfeedable_reason(onnx_file.inputs):
-        raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
+        raise Refused(fault, "model_registry/docs/signature.md lists the tensors that events can feed")
     model, changes = _without_zipmap(stated, onnx_file, folder, scratch)
     onnx_file = onnx_file if model is stated else safety.check(model, None, domains)
     events = draft_events.read(example) if example else []
@@ -120,8 +120,8 @@ def _without_zipmap(model: Path, onnx_file: OnnxFile, folder: Path, scratch: Pat
     try:
         unzipped = run_apart(remove_zipmap.without, model)
     except ImportError:
-        hint = "pip install onnx, with which init removes it; or export the model without ZipMap"
-        raise Refused(f"{model.name} has a final ZipMap, whose output is no tensor", hint) from None
+        hint = "pip install onnx, so that init can remove the ZipMap; or export the model without ZipMap"
+        raise Refused(f"{model.name} has a final ZipMap, whose output is not a tensor", hint) from None
     if unzipped is None:
         return model, []
     uncompared = run_apart(remove_zipmap.compare, model, unzipped)

@@ -92,14 +92,16 @@ def read(path: Path) -> OnnxFile:
             try:
                 return parse(mapped)
             except Corrupt as error:
-                raise Corrupt(f"{path} is no ONNX file: {error}", export_hints.hint(path)) from None
+                raise Corrupt(f"{path} is not a valid ONNX file: {error}", export_hints.hint(path)) from None
 
 
 def parse(data: mmap.mmap | bytes) -> OnnxFile:
     """Parse the bytes of an ONNX file as `read` does. Raises Corrupt."""
     onnx_file = _Reader(Buffer(data)).model()
     if not onnx_file.opsets or not onnx_file.outputs:
-        raise Corrupt(f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs")
+        raise Corrupt(
+            f"it has {len(onnx_file.opsets)} opsets and {len(onnx_file.outputs)} outputs; at least one of each is required"
+        )
     return onnx_file
 
 
@@ -149,7 +151,7 @@ class _Reader:
 
     def _graph(self, span: Span, depth: int) -> None:
         if depth > MAX_DEPTH:
-            raise Corrupt(f"graphs within graphs, more than {MAX_DEPTH} deep")
+            raise Corrupt(f"its graphs are nested more than {MAX_DEPTH} levels deep")
         for number, value in protobuf_reader.messages(self._buffer, span):
             if number == 1:
                 self._node(value, depth)
@@ -209,7 +211,7 @@ class _Reader:
             offset = int(stated.get("offset", "0"))
             length = int(stated["length"]) if "length" in stated else None
         except ValueError:
-            raise Corrupt(f"external data at {stated!r:.200}, which is no place") from None
+            raise Corrupt(f"external data at {stated!r:.200}, whose offset or length is not a number") from None
         for location in {value for key, value in places if key == "location"} or {""}:
             self._file.external.append(External(location, offset, length))
 
@@ -265,7 +267,7 @@ class _Reader:
                     self._dimension(dimension) for at, dimension in protobuf_reader.messages(self._buffer, value) if at == 1
                 ]
         if len(shape) > MAX_RANK:
-            raise Corrupt(f"a tensor of rank {len(shape)}")
+            raise Corrupt(f"a tensor has rank {len(shape)}; at most {MAX_RANK} is supported")
         return dtype, tuple(shape)
 
     def _dimension(self, span: Span) -> int | str | None:

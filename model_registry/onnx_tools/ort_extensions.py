@@ -23,6 +23,6 @@ def library(model: OnnxFile) -> str | None:
     except ImportError as error:
         domain, name = needed[0]
         fault = f"the model uses the operator {name!r:.100} of domain {domain}, and onnxruntime-extensions is not installed"
-        hint = "it belongs beside ONNX Runtime, in the scorers' environments too"
+        hint = "install it beside ONNX Runtime, also in the scorers' environments"
         raise Refused(f"{fault}: {install_command('extensions')}", hint) from error
     return str(get_library_path())

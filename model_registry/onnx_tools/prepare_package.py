@@ -100,7 +100,7 @@ def prepare(
         return PreparedPackage(contents, {}, {}, remote=True, files=members, left_out=others)
     model = safety.check(path, stated, op_domains)
     if fault := declared_tensors.unfeedable_reason(model.inputs):
-        raise Refused(fault, "see model_registry/docs/signature.md for what events can feed")
+        raise Refused(fault, "model_registry/docs/signature.md lists the tensors that events can feed")
     if odd := declared_tensors.first_unreadable(model.outputs):
         raise Refused(f"no output of the model is a tensor: {odd.name!r} is {odd.dtype}", declared_tensors.remedy(odd))
     signature = stated or derive_signature.derive(model.inputs, model.outputs)

@@ -34,11 +34,11 @@ class Buffer:
         """Return the string in a span. Raises Corrupt if it is longer than `limit` bytes or no UTF-8."""
         begin, end = span
         if end - begin > limit:
-            raise Corrupt(f"a name of {end - begin} bytes; at most {limit} are read")
+            raise Corrupt(f"a name has {end - begin} bytes; at most {limit} are read")
         try:
             return self.data[begin:end].decode()
         except UnicodeDecodeError as error:
-            raise Corrupt(f"a name that is no UTF-8: {error}") from None
+            raise Corrupt(f"a name is not valid UTF-8: {error}") from None
 
 
 def messages(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) -> Iterator[tuple[int, Span]]:
@@ -74,9 +74,9 @@ def fields(buffer: Buffer, span: Span, skip: re.Pattern[bytes] | None = None) ->
         elif kind in _WIDTHS:
             size = _WIDTHS[kind]
         else:
-            raise Corrupt(f"a field of wire type {kind} at byte {at}")
+            raise Corrupt(f"the field at byte {at} has the unsupported wire type {kind}")
         if number == 0 or size > end - at:
-            raise Corrupt(f"field {number} at byte {at} says that it has {size} bytes, {end - at} are left")
+            raise Corrupt(f"field {number} at byte {at} declares {size} bytes, but {end - at} are left")
         if kind == LENGTH:
             yield number, (at, at + size)
         at += size

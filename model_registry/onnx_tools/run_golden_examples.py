@@ -30,7 +30,7 @@ NO_ROWS = (
     'export it with the batch as its first dimension, read another output, or feed one event at a time ("batch": false), with '
     '-1 in the "shape" of the output for a length that is the answer\'s own'
 )
-NO_SCORER = "no scorer could either"
+NO_SCORER = "a scorer would fail in the same way; correct the model"
 ZEROS = "without golden examples scorers ask it for zeros and empty strings; write golden.jsonl with an event that it answers"
 
 
@@ -187,7 +187,7 @@ class LoadedOnnxModel:
                 f"output {name!r} has the shape {format_shape((None, *shape[1:]))}, the model declares {format_shape(declared)}"
             )
             hint = "correct the shape of that output in the model with the library onnx, or export it with a newer tool"
-            raise Refused(message, f"{hint}; then the signature can say which number is the score")
+            raise Refused(message, f"{hint}; then the signature can name the number that is the score")
 
     def _tried(self, call: Callable[[], Any]) -> Any:
         try:

@@ -45,7 +45,7 @@ def missing_requirement(annotations: Mapping[str, str], *, onnxruntime: str, dev
     needs = {key: annotations.get(key, "") for key in _SYNTAX}
     for key, value in needs.items():
         if value and not _SYNTAX[key].fullmatch(value):
-            raise Corrupt(f"the annotation {key} is {value!r:.100}, which says nothing", "push the version again")
+            raise Corrupt(f"the annotation {key} is {value!r:.100}, which is not a valid requirement", "push the version again")
     available = {device, "cuda"} if device == "tensorrt" else {device}  # what TensorRT cannot do runs on CUDA
     if needs[DEVICE] and not available & set(needs[DEVICE].split(",")):
         return f"it needs device {needs[DEVICE].replace(',', ' or ')}, this scorer has {device}"

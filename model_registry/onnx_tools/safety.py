@@ -38,7 +38,8 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
     for external in onnx_file.external:
         if fault := _external_fault(model, external):
             raise Refused(
-                f"{model.name} keeps weights in {external.location!r:.200}: {fault}", "save it with its weights inside"
+                f"{model.name} keeps weights in {external.location!r:.200}: {fault}",
+                "save the model with its weights inside the ONNX file",
             )
     if fault := operator_fault(onnx_file, domains):
         raise Refused(f"{model.name} {fault}", "model.op_domains lists the domains that a scorer allows")
@@ -50,7 +51,7 @@ def check(model: Path, signature: Signature | None, domains: Collection[str] = D
 def _external_fault(model: Path, external: External) -> str | None:
     """Return the reason why external weights must not be read; None if they may be read."""
     if not is_confined(external.location) or MEMORY in external.location:
-        return "that is no plain path inside the package"
+        return "that is not a plain path inside the package"
     size = _size(model, external.location)
     if size is None or any(part.startswith(".") for part in external.location.split("/")):
         return "the package has no such file"

@@ -262,7 +262,7 @@ def verify(folder: Path, store: Store, version_manifest: VersionManifest, max_by
     with atomic_files.report_os_errors(f"the folder {folder}"):
         contents = {file.path: file.content for file in expected}
         if difference := set(build_artifact.walk(folder)) ^ contents.keys():
-            raise Corrupt(f"{folder}: {sorted(difference)[0]!r} is missing or surplus")
+            raise Corrupt(f"{folder}: {sorted(difference)[0]!r} is missing, or is not a file of this version")
         for path, stated in contents.items():
             with open_regular(folder / path) as stream:
                 digests.check_stream(stream, stated.digest, stated.size, f"{folder / path}")

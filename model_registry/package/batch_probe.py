@@ -163,8 +163,8 @@ class _Probe:
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
         repeated = self._answers(rows)
         if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):
-            hint = "export it for inference, without dropout or random numbers"
-            raise Refused(f"the model gives two answers to one event: {worst.text}", hint)
+            hint = "export the model for inference, without dropout or random numbers"
+            raise Refused(f"the model gives two different answers to the same event: {worst.text}", hint)
 
     def check_lengths(self, longest: Tensors, generated: Sequence[Tensors], events: Sequence[_ProbedEvent]) -> None:
         """Raise Refused unless the model answers an event of the largest lengths, and generated events of shorter lengths.
@@ -190,7 +190,7 @@ class _Probe:
         if shorter and all(event.lengths == most for event in events):
             raise Refused(
                 f"the model does not answer generated events that are shorter than the largest length, {lengths}",
-                f"give an example of a shorter one in golden.jsonl, {axis}",
+                f"give an example of a shorter event in golden.jsonl, {axis}",
             )
 
     def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:

@@ -51,7 +51,7 @@ def check_dtype(value: Any) -> Any:
     if value == "bfloat16":
         raise ValueError("'bfloat16' is fed by no format; export the model with an input of float32 or float16")
     if value not in DTYPES:
-        raise ValueError(f"{value!r:.100} is no dtype; {suggestion(str(value), DTYPES)}")
+        raise ValueError(f"{value!r:.100} is not a valid dtype; {suggestion(str(value), DTYPES)}")
     return value
 
 

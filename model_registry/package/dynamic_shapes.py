@@ -29,7 +29,7 @@ def check_dynamic(tensor: Any) -> bool:
         _check_derived(tensor)
         return True
     if tensor.marks:
-        raise ValueError('"marks" is for a mask: name the tensor that it masks, "mask_of"')
+        raise ValueError('"marks" is only for a mask: name the masked tensor in "mask_of"')
     if tensor.fields is not None and tensor.value is None and shapes.varies(tensor.shape):
         _check_varying(tensor)
         return True
@@ -46,7 +46,7 @@ def _check_varying(tensor: Any) -> None:
     fields = tensor.fields
     if len(fields) > 1 or not (fields[0].array or fields[0].bytes):
         raise ValueError(
-            f"the shape {shape} has a length that varies, which one array field gives, {EXAMPLE}, or bytes, {BYTES}"
+            f"the shape {shape} has a length that varies: its only field must be an array, {EXAMPLE}, or bytes, {BYTES}"
         )
     field = fields[0]
     if field.bytes and tensor.dtype == "string":
@@ -57,7 +57,7 @@ def _check_varying(tensor: Any) -> None:
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
-        hint = 'an absent one is empty with "required": false'
+        hint = 'with "required": false an absent field is empty'
         raise ValueError(f"field {field.name!r}: a field of varying length takes no default; {hint}")
     if tensor.pad is not None and (fault := value_fault(tensor.pad, tensor.dtype, nan=True)):
         raise ValueError(f"the pad: {fault}")
@@ -83,10 +83,10 @@ def _check_derived(tensor: Any) -> None:
     if surplus := [name for name, value in others.items() if value is not None]:
         raise ValueError(f'a tensor with "{key}" is derived from another: leave out "{surplus[0]}"')
     if tensor.dtype == "string":
-        raise ValueError(f'a tensor with "{key}" is of numbers, or bool, not of strings')
+        raise ValueError(f'a tensor with "{key}" has numbers or bool values, not strings')
     if tensor.shape is not None and shapes.varies(tensor.shape) is not (key == "mask_of"):
         allowed = "-1 for the length, such as [-1] or [1, 1, -1]" if key == "mask_of" else "no -1, such as [] or [1]"
-        raise ValueError(f'the shape {tensor.shape}: that of a tensor with "{key}" has {allowed}')
+        raise ValueError(f'the shape {tensor.shape}: the shape of a tensor with "{key}" has {allowed}')
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:

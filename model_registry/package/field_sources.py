@@ -19,7 +19,7 @@ def check_source(raw: Any) -> Any:
     """Return the value of `from` in a document unchanged. Raises ValueError if it names no part of a record."""
     if raw is None or raw in (KEY, TIME, VALUE) or (isinstance(raw, str) and raw.startswith(HEADER) and raw != HEADER):
         return raw
-    raise ValueError(f"{raw!r:.100} is no place of a record: it must be one of key, header:NAME, time, value")
+    raise ValueError(f"{raw!r:.100} is not a part of a record: it must be one of key, header:NAME, time, value")
 
 
 def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
@@ -30,7 +30,7 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
         raise ValueError(f"field {name!r} has a path and comes from {source}; leave one of them out")
     if array:
         hint = 'write "bytes": true in place of "array": true'
-        raise ValueError(f"field {name!r} comes from {source}, which has no arrays, but bytes; {hint}")
+        raise ValueError(f"field {name!r} comes from {source}, which holds bytes, not an array; {hint}")
     if source == TIME and (raw or dtype not in TIME_DTYPES):
         unsuitable = "bytes" if raw else dtype
         raise ValueError(

@@ -82,7 +82,7 @@ def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -
     if not examples and (
         field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)
     ):
-        message = f"field {field.name!r} is bytes of any length, such as a file, and zeros are no example of one"
+        message = f"field {field.name!r} holds bytes of any length, such as a file, and zeros are not a valid example"
         raise Refused(message, "give at least one event in golden.jsonl")
 
 

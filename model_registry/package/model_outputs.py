@@ -93,7 +93,7 @@ def _column(signature: Signature, output: Output, values: NDArray[Any]) -> NDArr
     decides = isinstance(signature.decision, Decision) and output is signature.decided
     if decides and (column.ndim != 1 or is_ragged(column)):
         shape = "several shapes" if is_ragged(values) else f"shape {values.shape}"
-        fault = f"the signature has a decision, but the score is no single number: output {output.tensor!r} has {shape}"
+        fault = f"the signature has a decision, but the score is not a single number: output {output.tensor!r} has {shape}"
         raise OutputMismatch(f"{fault}; give output.index")
     return column
 

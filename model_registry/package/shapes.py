@@ -25,7 +25,9 @@ def check_shape(raw: Any) -> Any:
     if raw is None:
         return None
     if not isinstance(raw, list) or len(raw) > MAX_RANK:
-        raise ValueError(f"{raw!r:.100} is no list of at most {MAX_RANK} whole numbers, the dimensions that follow the batch")
+        raise ValueError(
+            f"{raw!r:.100} is not a list of at most {MAX_RANK} whole numbers, the dimensions that follow the batch"
+        )
     for size in raw:
         if size is None:
             raise ValueError("null is no length; every dimension beside the batch is fixed, or -1")
@@ -199,11 +201,11 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
     """
     width = math.prod(shape)
     if array is not None and not shape:
-        raise ValueError(f"the shape [] is one value, and field {array!r} is an array; name a scalar field")
+        raise ValueError(f"the shape [] is one value, but field {array!r} is an array; name a scalar field")
     if array is not None and (length or width) != width:
         raise ValueError(f"the shape {list(shape)} holds {width} elements, and field {array!r} has {length}; leave length out")
     if array is None and fields != width:
         if not shape:
-            raise ValueError(f"the shape [] is one value, and {fields} fields are named; name one")
+            raise ValueError(f"the shape [] is one value, but {fields} fields are named; name one field")
         hint = f'name {width} fields, or one array field: {{"name": ..., "array": true}} (or "bytes": true)'
         raise ValueError(f"the shape {list(shape)} holds {width} elements, and {fields} fields are named; {hint}")

@@ -48,7 +48,7 @@ ARRAY = 'an array field is written {"name": ..., "array": true, "length": n}'
 
 def _path(text: Any) -> Any:
     if not isinstance(text, str):
-        raise ValueError(f"{text!r:.100} is no path such as after.amount or items[0].price")  # noqa: TRY004
+        raise ValueError(f"{text!r:.100} is not a valid path such as after.amount or items[0].price")  # noqa: TRY004
     return json_path.parse_object_path(text)
 
 
@@ -104,7 +104,7 @@ class _Tensor(DocumentPart):
         check_unique((field.name for field in self.fields), "field")
         if len(self.fields) > 1 and any(field.array or field.bytes for field in self.fields):
             kind = "array field" if any(field.array for field in self.fields) else "field of bytes"
-            raise ValueError(f"a tensor takes one {kind} and no other beside it; use a tensor for each")
+            raise ValueError(f"a tensor takes one {kind} and no other field; use one tensor for each field")
         self._check_shape(self.fields)
         for field in self.fields:
             field_sources.check_field(field.name, field.source, self.dtype, path=field.path, array=field.array, raw=field.bytes)
@@ -120,7 +120,7 @@ class _Tensor(DocumentPart):
         """Return this tensor if it is a valid constant. Raises ValueError otherwise."""
         shapes.check_constant(self.value, self._row(), self.dtype)
         if self.fields is not None or self.default is not None:
-            raise ValueError("a constant takes no fields and no default: leave them out, or the value")
+            raise ValueError("a constant takes no fields and no default: leave out fields and default, or the value")
         return self
 
     def _check_shape(self, fields: list[_Field]) -> None:
@@ -181,7 +181,7 @@ def _output_shape(raw: Any) -> Any:
         return None
     if not isinstance(raw, list) or len(raw) > MAX_RANK:
         raise ValueError(
-            f"{raw!r:.100} is no list of at most {MAX_RANK} lengths, those that follow the batch; -1 is any length"
+            f"{raw!r:.100} is not a list of at most {MAX_RANK} lengths, the dimensions that follow the batch; -1 is any length"
         )
     for size in raw:
         if size is None or (size != -1 and check_whole_number(1, MAX_WIDTH, size) is None):
@@ -228,7 +228,7 @@ class _Decision(DocumentPart):
 
 def _true(value: Any) -> bool:
     if value is not True:
-        raise ValueError(f'{value!r:.100} is no way to decide; write "argmax": true, or leave decision out')
+        raise ValueError(f'{value!r:.100} is not valid; write "argmax": true, or leave decision out')
     return True
 
 
@@ -242,7 +242,8 @@ class _Argmax(DocumentPart):
     def _consistent(self) -> Self:
         if (self.threshold is None) is not (self.below is None):
             example = '"threshold": 0.5, "below": "unsure"'
-            raise ValueError(f"below a threshold another name stands for the label: write both, such as {example}, or neither")
+            hint = f"write both, such as {example}, or neither"
+            raise ValueError(f"threshold and below, the name for scores below the threshold, belong together: {hint}")
         return self
 
     def read(self) -> Argmax:
@@ -270,9 +271,9 @@ def _check_outputs(outputs: Sequence[Output], labels: Sequence[str], rule: _Deci
         if output.top and not own_labels:
             raise ValueError(f'{place}: top gives classes by their labels; write "labels": ["cat", "dog", ...], one a column')
         if output.top and output.top > len(own_labels):
-            raise ValueError(f"{place}: top is {output.top}, and there are {len(own_labels)} labels")
+            raise ValueError(f"{place}: top is {output.top}, but there are only {len(own_labels)} labels")
         if output.labels and not output.top and not (output is decided and isinstance(rule, _Argmax)):
-            raise ValueError(f"{place}: labels of one output are those of its top, or of a decision by argmax; leave them out")
+            raise ValueError(f"{place}: an output has labels only with top or with a decision by argmax; leave its labels out")
     if decided:
         _check_rule(decided, decided.labels or labels, rule, alone=len(outputs) == 1)
 
@@ -282,12 +283,12 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
     names = [output.name for output in outputs if output.name is not None]
     if rule.output is None:
         if len(outputs) > 1:
-            hint = f'name the one to decide on: "output": "{names[0]}"'
-            raise ValueError(f"decision: several named outputs have no one score to decide on; {hint}")
+            hint = f'name the output that decides: "output": "{names[0]}"'
+            raise ValueError(f"decision: it must name one of the several outputs; {hint}")
         return outputs[0]
     if rule.output not in names:
         advice = suggestion(rule.output, names) if names else "the only output has no name: leave it out"
-        raise ValueError(f"decision.output: {rule.output!r:.100} is no output; {advice}")
+        raise ValueError(f"decision.output: {rule.output!r:.100} is not an output; {advice}")
     return outputs[names.index(rule.output)]
 
 
@@ -304,7 +305,7 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
         )
     elif decided.top or (alone and labels and decided.index is None):
         hint = 'name the deciding column, "output": {..., "index": n}, or write "decision": {"argmax": true}'
-        raise ValueError(f"decision: the score is an array with a label each; {hint}")
+        raise ValueError(f"decision: the score is an array with one label per number, not a single number; {hint}")
 
 
 class _Document(DocumentPart):
@@ -321,7 +322,7 @@ class _Document(DocumentPart):
         for field in (field for tensor in self.inputs for field in tensor.read().fields):
             if fields.setdefault(field.name, field) != field:
                 aspects = "dtype, default, path, origin, length or shape"
-                raise ValueError(f"inputs: field {field.name!r} feeds two tensors with another {aspects} in each")
+                raise ValueError(f"inputs: field {field.name!r} feeds two tensors, but with a different {aspects}")
         if all(tensor.fields is None for tensor in self.inputs):
             raise ValueError("inputs: all are constants; at least one tensor takes a field of the event")
         try:

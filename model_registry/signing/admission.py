@@ -53,7 +53,7 @@ class PolicyAdmission(Admission):
             Corrupt: The list of signatures is damaged.
         """
         if digest in self._policy.denied:
-            hint = f"promote another version, or take the digest out of {self._policy.path}"
+            hint = f"promote another version, or remove the digest from {self._policy.path}"
             raise Refused(f"{digest} is denied by the policy {self._policy.path}", hint)
         signer = self._find_signer(store, digest, f"{store.repository.rpartition('/')[2]}:{version}", now)
         self.check_comparison(store, digest, now)

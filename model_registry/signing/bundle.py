@@ -68,7 +68,7 @@ def parse_statement(payload: bytes) -> InTotoStatement:
     """Parse the statement in a payload. Raises Corrupt. Does not verify the signature."""
     statement = manifest.decode(payload, _Statement, "the signed statement")
     if statement.type_ not in STATEMENT_TYPES:
-        raise Corrupt(f"the signed document is {statement.type_!r:.100}, no in-toto statement")
+        raise Corrupt(f"the signed document has the type {statement.type_!r:.100}, which is not an in-toto statement")
     subjects: dict[str, frozenset[str]] = {}
     for subject in statement.subject:
         digest = f"sha256:{subject.digest.get('sha256')}"
@@ -130,13 +130,13 @@ def build(payload: bytes, key: PrivateKey) -> bytes:
 def parse(data: bytes) -> Bundle:
     """Parse a bundle with one signed statement. Raises Corrupt. Does not verify the signature."""
     if len(data) > MAX_BYTES:
-        raise Corrupt(f"a signature bundle of more than {MAX_BYTES} bytes")
+        raise Corrupt(f"the signature bundle has more than {MAX_BYTES} bytes")
     document = manifest.decode(data, _Bundle, "the signature bundle")
     if document.media_type not in MEDIA_TYPES:
-        raise Corrupt(f"a signature bundle of type {document.media_type!r:.100}; only version 0.3 is read")
+        raise Corrupt(f"the signature bundle has the type {document.media_type!r:.100}; only version 0.3 is read")
     envelope = document.dsse_envelope
     if envelope.payload_type != PAYLOAD_TYPE:
-        raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, no in-toto statement")
+        raise Corrupt(f"the signature bundle holds {envelope.payload_type!r:.100}, which is not an in-toto statement")
     if len(envelope.signatures) != 1:
         raise Corrupt(f"the signature bundle has {len(envelope.signatures)} signatures, not one")
     return Bundle(envelope.payload, envelope.signatures[0].sig)

@@ -61,13 +61,13 @@ def _until(raw: Any) -> datetime | None:
     if isinstance(raw, datetime):
         return (raw if raw.tzinfo else raw.replace(tzinfo=UTC)).astimezone(UTC)
     if not isinstance(raw, date):
-        raise ValueError(f"{raw!r:.100} is no date; write for instance 2027-01-31 or 2027-01-31T12:00:00Z")  # noqa: TRY004
+        raise ValueError(f"{raw!r:.100} is not a valid date; write for instance 2027-01-31 or 2027-01-31T12:00:00Z")  # noqa: TRY004
     return datetime.combine(raw, time(), UTC) + timedelta(days=1)
 
 
 def _digest(raw: Any) -> str:
     if not isinstance(raw, str) or not is_digest(raw):
-        raise ValueError(f"{raw!r:.100} is no digest; write sha256: and 64 lower-case hexadecimal digits")
+        raise ValueError(f"{raw!r:.100} is not a valid digest; write sha256: and 64 lower-case hexadecimal digits")
     return raw
 
 

@@ -155,10 +155,10 @@ class Authenticator:
         try:
             answer = json_documents.decode(body, _TokenResponse)
         except json_documents.UnreadableDocument:
-            raise Corrupt(f"{realm.host} answered something else than a token") from None
+            raise Corrupt(f"{realm.host} answered with a document that is not a token response") from None
         value = answer.token or answer.access_token
         if not value or len(value) > MAX_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
-            raise Corrupt(f"{realm.host} gave no usable token")
+            raise Corrupt(f"{realm.host} answered without a usable token")
         return _Token(value, self._clock() + answer.seconds - EARLY_SECONDS)
 
     def _realm(self, text: str) -> httpx.URL:
@@ -166,7 +166,7 @@ class Authenticator:
         try:
             realm = httpx.URL(text)
         except httpx.InvalidURL:
-            raise Refused(f"{self._name} names {text!r:.200} as its realm") from None
+            raise Refused(f"{self._name} names {text!r:.200} as its realm, which is not a valid URL") from None
         realm = upgrade_to_https(realm, self._origin)
         host = realm.netloc.decode()
         if host not in self._realm_hosts or realm.userinfo:
@@ -175,7 +175,7 @@ class Authenticator:
                 f"{self._name} sends its users to {host or text!r:.200} for a token, which is not its own realm", hint
             )
         if realm.scheme not in ("https", self._origin.scheme):
-            raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}")
+            raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}, which is not encrypted")
         return realm
 
 

@@ -80,7 +80,7 @@ def _body(client: OciClient, response: httpx.Response, content: Descriptor, done
         content_range = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         start = int(content_range[1]) if content_range else -1
         if start != done:
-            raise Corrupt(f"{client.host} sends another part of {content.digest} than the one asked for")
+            raise Corrupt(f"{client.host} sends another part of {content.digest} than the requested one")
     stated = response.headers.get("Content-Length")
     # Some servers name the blob's own compression as the encoding: then the length is that of the blob.
     is_raw = not content_encoding(response) or stated == str(content.size - start)

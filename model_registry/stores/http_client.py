@@ -52,7 +52,7 @@ class OciResponse:
         with suppress(httpx.InvalidURL):
             if text:
                 return self.url.join(text)
-        raise Corrupt(f"{self.url.host} answered {self.status} with {text!r:.200} as its Location")
+        raise Corrupt(f"{self.url.host} answered {self.status} with the Location {text!r:.200}, which is not a valid URL")
 
     def error(self, doing: str) -> RegistryError:
         """Return the RegistryError for this unsuccessful response; `doing` describes the request, such as "GET of X"."""
@@ -66,7 +66,7 @@ class OciResponse:
             return Refused(message, hint)
         if self.status >= 500 or self.status in retry.STATUSES:
             return Unreachable(message, "try again later, or look into the registry's log")
-        return Refused(message, "the registry does not take that; look into its log")
+        return Refused(message, "the registry rejects this request; the registry's log has the cause")
 
 
 def _error_message(body: bytes) -> str:
@@ -116,7 +116,7 @@ def decoded_body(response: httpx.Response) -> Iterator[bytes]:
         yield from chunks
         return
     if stated not in ("gzip", "x-gzip", "deflate"):
-        raise Corrupt(f"{response.url.host} answers in the content encoding {stated!r:.40}, which was not asked for")
+        raise Corrupt(f"{response.url.host} answers in the content encoding {stated!r:.40}, which was not requested")
     begin = b""
     while len(begin) < len(_GZIP_MAGIC) and (chunk := next(chunks, None)) is not None:
         begin += chunk
@@ -139,9 +139,9 @@ def _decoded(chunks: Iterator[bytes], description: str, stated: str) -> Iterator
                 rest = decoder.unconsumed_tail
         yield decoder.flush()
     except zlib.error as error:
-        raise Corrupt(f"{description} damaged {stated}: {error}") from None
+        raise Corrupt(f"{description} a damaged {stated} stream: {error}") from None
     if received and not decoder.eof:
-        raise Corrupt(f"{description} {stated} without its end")
+        raise Corrupt(f"{description} a {stated} stream without its end")
 
 
 def read_response(response: httpx.Response, limit: int = MAX_ERROR) -> OciResponse:
@@ -270,7 +270,7 @@ class OciClient:
         if delay is None:
             hint = "check the address, the network and the registry"
             if failure.retry_after is not None:
-                hint = f"the registry asks to come again in {failure.retry_after:g} s"
+                hint = f"the registry asks to wait with the next request for {failure.retry_after:g} s"
             raise Unreachable(f"{self.host}: {failure}", hint) from failure
         self.timing.sleep(delay)
 
@@ -283,7 +283,7 @@ class OciClient:
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (is_plain or url.scheme == "https") or not url.host or url.userinfo:
-            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https is followed")
+            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https URLs are followed")
         return url
 
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
@@ -300,9 +300,9 @@ class OciClient:
         try:
             url = answer.url.join(text)
         except httpx.InvalidURL:
-            raise Corrupt(f"{self.host} has the next page of its list at {text!r:.200}") from None
+            raise Corrupt(f"{self.host} has the next page of its list at {text!r:.200}, which is not a valid URL") from None
         if not self.is_own(self._secured(url)):
-            raise Corrupt(f"{self.host} has the next page of its list at {url.host}")
+            raise Corrupt(f"{self.host} has the next page of its list at another host, {url.host}")
         return answer.url.copy_with(query=url.query)
 
     def _is_plain(self, url: httpx.URL) -> bool:
@@ -339,7 +339,10 @@ class OciClient:
                 break
             with _closed(response):
                 if call.method not in ("GET", "HEAD"):
-                    raise Refused(f"{self.host} redirects {call.method} {url.path}", "only what is read is redirected")
+                    raise Refused(
+                        f"{self.host} redirects {call.method} {url.path}",
+                        "redirects are followed only for GET and HEAD requests",
+                    )
                 url = read_response(response).location()
         else:
             raise Refused(f"{self.host} redirects {call.url} more than {MOST_REDIRECTS} times")

@@ -61,7 +61,7 @@ class LayoutStore:
         with self._io(digest), open_regular(path) as stream:
             data = stream.read(manifest.MAX_BYTES + 1)
         if len(data) > manifest.MAX_BYTES:
-            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes: no manifest")
+            raise Corrupt(f"{digest} has more than {manifest.MAX_BYTES} bytes, too many for a manifest")
         return b"".join(digests.verify_chunks([data], digest, len(data), f"the manifest {digest}"))
 
     def has_blob(self, digest: str) -> bool:
@@ -108,7 +108,7 @@ class LayoutStore:
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         for tag, target in to.items():
             if not is_tag(tag):
-                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+                raise BadReference(f"{tag!r} is not a valid tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
             if not self.has_blob(target.digest):
                 raise NotFound(f"{self.repository} has no manifest {target.digest} for the tag {tag!r}")
         with self._io(), atomic_files.hold_lock(self._path / LOCK):
@@ -163,7 +163,7 @@ class LayoutStore:
         names = {entry.name for entry in self._path.iterdir()} if self._path.is_dir() else set()
         other_names = sorted(name for name in names - {LOCK, "blobs", "index.json"} if not name.endswith(".part"))
         if other_names and VERSION_NAME not in names:
-            raise Refused(f"{self._path} holds {other_names[0]!r} and is no OCI layout", "choose a new or empty folder")
+            raise Refused(f"{self._path} holds {other_names[0]!r} and is not an OCI layout", "choose a new or empty folder")
         (self._path / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
         with atomic_files.hold_lock(self._path / LOCK):
             if not (self._path / VERSION_NAME).exists():
@@ -179,7 +179,7 @@ class LayoutStore:
             raise Corrupt(f"{self._path}/index.json has more than {MAX_INDEX_BYTES} bytes")
         index = manifest.decode(data, dict[str, Any], f"{self._path}/index.json")
         if index.get("schemaVersion") != 2 or not isinstance(index.get("manifests"), list):
-            raise Corrupt(f"{self._path}/index.json is no OCI index")
+            raise Corrupt(f"{self._path}/index.json is not an OCI index")
         return index
 
     def _tagged(self, index: LayoutIndex) -> dict[str, Descriptor]:
@@ -187,7 +187,7 @@ class LayoutStore:
         try:
             entries = msgspec.convert(index["manifests"], list[Descriptor])
         except msgspec.ValidationError as error:
-            raise Corrupt(f"{self._path}/index.json is no OCI index: {error}") from None
+            raise Corrupt(f"{self._path}/index.json is not an OCI index: {error}") from None
         for entry in entries:
             tag = entry.annotations.get(REF_NAME)
             if tag is None:
@@ -206,8 +206,8 @@ class LayoutStore:
         try:
             yield
         except NotRegular as error:
-            hint = "remove it, and push the version again"
-            raise Corrupt(f"{self.repository}: {error.filename} is no regular file", hint) from None
+            hint = "remove this file, and push the version again"
+            raise Corrupt(f"{self.repository}: {error.filename} is not a regular file", hint) from None
         except OSError as error:
             if not (self._path / "index.json").is_file() and isinstance(error, FileNotFoundError | NotADirectoryError):
                 hint = "check the path; the first model-registry push creates the folder"

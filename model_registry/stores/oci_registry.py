@@ -177,7 +177,9 @@ class RemoteStore:
         digest = digests.from_bytes(data)
         claimed = answer.headers.get("Docker-Content-Digest")
         if claimed is not None and digests.is_digest(claimed) and claimed != digest:
-            raise Corrupt(f"{self.repository} gives {digest} for the tag {tag!r} and claims that it is {claimed}")
+            raise Corrupt(
+                f"{self.repository} gives {digest} for the tag {tag!r}, but its header Docker-Content-Digest names {claimed}"
+            )
         document = manifest.decode(data, manifest.DocumentKind, description)
         self._remember(digest, data)
         media_type = next((name for name in (document.media_type, kind) if _MEDIA_TYPE.fullmatch(name)), manifest.MANIFEST_TYPE)
@@ -274,7 +276,7 @@ class RemoteStore:
         """
         for tag in to:
             if not is_tag(tag):
-                raise BadReference(f"{tag!r} is no tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
+                raise BadReference(f"{tag!r} is not a valid tag", "a tag is 1 to 128 letters, digits, '.', '_' and '-'")
         contents: dict[str, bytes] = {}
         for tag, target in to.items():
             try:
@@ -310,7 +312,10 @@ class RemoteStore:
                 OciRequest("DELETE", self._manifests(digest), (f"repository:{self._path}:pull,delete",))
             )
             if answer.status == 405:
-                raise Refused(f"{self._client.host} deletes nothing{answer.reason}", "its administrator can allow deletion")
+                raise Refused(
+                    f"{self._client.host} does not allow deletion{answer.reason}",
+                    "ask the registry's administrator to allow deletion",
+                )
             if answer.status not in (200, 202, 204, 404):
                 raise answer.error(f"DELETE of {digest}")
         return None
@@ -429,7 +434,7 @@ class RemoteStore:
         if size == "0" and content.size:  # a proxy dropped the length, or the blob is damaged
             size = self._size_by_get(f"{self._target.path}/{content.digest}", content.digest)
         if size is not None and size not in ("", str(content.size)):
-            hint = "let the registry's administrator delete the damaged blob, then push again"
+            hint = "ask the registry's administrator to delete the damaged blob, then push again"
             raise Corrupt(f"{self.repository} holds {content.digest} with {size} bytes, not {content.size}", hint)
         return size is not None
 

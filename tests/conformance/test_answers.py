@@ -124,7 +124,7 @@ def test_records_with_types_have_no_place_for_text(tmp_path: Path, format_: str,
 
 def test_a_threshold_decides_on_one_number(tmp_path: Path) -> None:
     folder = detector.package(tmp_path / "detector", detector.SIGNATURE | {"output": [BOXES], "labels": None, "decision": RULE})
-    with pytest.raises(ModelRefused, match="the score is no single number"):
+    with pytest.raises(ModelRefused, match="the score is not a single number"):
         loaded(folder)
 
 

@@ -139,7 +139,7 @@ def test_image_files_go_to_the_models_own_decoder(tmp_path: Path) -> None:
 
 def test_a_decoder_of_files_is_not_tried_on_zeros(tmp_path: Path) -> None:
     folder = models.package(tmp_path / "colour", images.colour, images.COLOUR)
-    said = "field 'image' is bytes of any length, such as a file, and zeros are no example of one"
+    said = "field 'image' holds bytes of any length, such as a file, and zeros are not a valid example"
     with pytest.raises(Refused, match=said):
         prepare(folder, op_domains=DOMAINS)
     with pytest.raises(ModelRefused, match=f"{said}; give at least one event in golden.jsonl"):

@@ -17,7 +17,10 @@ from training.pipeline.step_results import ChampionState
 from training.settings import load
 
 Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
-Against = Annotated[str | None, typer.Option("--against", metavar="VERSION", show_default="the channel's champion")]
+Against = Annotated[
+    str | None,
+    typer.Option("--against", metavar="VERSION", help="The version to compare with.", show_default="the channel's champion"),
+]
 Name = Annotated[
     str | None,
     typer.Option("--run", help="The run that provides the held-out rows: id, version or folder.", show_default="the newest"),

@@ -42,7 +42,11 @@ def flights(rows: Sequence[Row], description: str) -> Flights:
     """Convert source rows to flights. Raises Fatal (exit code 2) unless some flights arrived late and some arrived on time."""
     outcomes = [late(row) for row in rows]
     if not {True, False} <= set(outcomes):
-        raise Fatal(f"{description}: {len(rows)} flights, but late ones and others are needed", "give more with --data", USAGE)
+        raise Fatal(
+            f"{description}: {len(rows)} flights are all late or all on time, but both are needed",
+            "give more flights with --data",
+            USAGE,
+        )
     return Flights(
         [event(row) for row in rows],
         np.array([outcome is True for outcome in outcomes], dtype=np.bool_),
@@ -102,10 +106,10 @@ def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[by
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()
     difference = parity(model_package.open_session(model), pipeline, recipe, held_out.events)
     if not difference <= PARITY_TOLERANCE:
-        message = f"{recipe.version}: ONNX differs from its source by {difference}, allowed are {PARITY_TOLERANCE}"
+        message = f"{recipe.version}: ONNX differs from its source by {difference}, at most {PARITY_TOLERANCE} is allowed"
         raise Fatal(message, exit_code=FINDING)
     if len(model) > MAX_BYTES:
-        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, allowed are {MAX_BYTES}", exit_code=FINDING)
+        raise Fatal(f"{recipe.version}: model.onnx has {len(model)} bytes, at most {MAX_BYTES} are allowed", exit_code=FINDING)
     return model, difference
 
 

@@ -68,7 +68,7 @@ def export(
             prepare_model(model, decoder, package.golden, settings).model.close()
     except (Refused, ModelRefused) as error:
         hint = getattr(error, "hint", "") or "a scorer would not load this version"
-        raise Fatal(f"the trained model is rejected: {error}", hint, REFUSED) from None
+        raise Fatal(f"the exported model cannot be served: {error}", hint, REFUSED) from None
     except OSError as error:
         raise Fatal(f"{error.filename or folder}: {error.strerror}", "make room, and run again", REFUSED) from None
     return ExportedPackage(replace(package, folder=folder, model_path=folder / MODEL), scores, difference)

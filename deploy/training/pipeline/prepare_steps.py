@@ -29,8 +29,8 @@ def plan(run: Run) -> RunPlan:
     champion = _champions(run)
     signature = _stated(run.training.signature) if run.training.signature else champion
     if signature is None:
-        hint = "name a file: signature: signature.json; a first version needs it"
-        raise Fatal(f"{run.store.repository} has no champion with a signature under {run.channel!r}", hint, USAGE)
+        hint = "set signature in training.yaml to a file, such as signature.json; a first version needs it"
+        raise Fatal(f"the channel {run.channel!r} of {run.store.repository} has no champion with a signature.json", hint, USAGE)
     champion_signature = None if champion is None else champion.to_json()
     return RunPlan(
         _now_ms(),

@@ -130,7 +130,7 @@ def _outside(run: Run, digest: str, name: str) -> _Outside:
                 return msgspec.convert(attested.predicate, _StoredProvenance).build_definition.external_parameters
             except msgspec.ValidationError as error:
                 raise Refused(f"{digest}: its provenance cannot be read: {error}", _HINT) from None
-    raise Refused(f"{digest}: no trusted provenance of run {name}", _HINT)
+    raise Refused(f"{digest} has no provenance of run {name} that a trusted key signed", _HINT)
 
 
 def _training(config: dict[str, dict[str, Any]], training: TrainingSettings) -> TrainingSettings:

@@ -121,7 +121,7 @@ class Run:
             decoder = decoder_factory.create_decoder(self.settings, self.signature)
         except FormatMismatch as error:
             message = f"input.format {self.settings.input.format} does not match the signature: {error}"
-            raise Fatal(message, "set a signature that matches: signature", USAGE) from None
+            raise Fatal(message, "set signature in training.yaml to a file that matches the events", USAGE) from None
         others = [] if self.plan.champion is None else [parse_signature(self.plan.champion)]
         return join_labels.join(self.records, self.frozen, self.settings, self.training, self.signature, decoder, others)
 
@@ -154,8 +154,10 @@ class Run:
         """
         publish = self.training.publish
         if publish.key_file is None:
-            hint = "create one: model-registry keygen training; then publish: {key_file: training.key}"
-            raise Fatal("publish.key_file is not set: a version is attested and signed with a key", hint, USAGE)
+            hint = "create a key: model-registry keygen training; then set publish.key_file to training.key"
+            raise Fatal(
+                "publish.key_file is not set, but a version is published only if it is signed with this key", hint, USAGE
+            )
         return read_private(publish.key_file, read_password(publish.password_file))
 
     @cached_property

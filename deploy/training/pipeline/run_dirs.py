@@ -21,10 +21,14 @@ def alone(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Fatal(f"{folder} cannot be created: {error.strerror}", "name another: folder", REFUSED) from None
+        raise Fatal(f"{folder} cannot be created: {error.strerror}", "set another folder in training.yaml", REFUSED) from None
     with atomic_files.try_lock(folder / LOCK) as free:
         if not free:
-            raise Fatal(f"another run is active in {folder}", "wait for its end, or set folder", REFUSED)
+            raise Fatal(
+                f"another run is active in {folder}",
+                "wait until that run ends, or set another folder in training.yaml",
+                REFUSED,
+            )
         yield
 
 

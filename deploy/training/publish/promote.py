@@ -56,7 +56,7 @@ def standing(store: Store, channel: str) -> Resolution | None:
         return None
     if not resolution.revision:
         hint = "name a channel: publish.channel, or the scorer's model.tag"
-        raise Refused(f"{channel!r} of {store.repository} is a version, which never moves", hint)
+        raise Refused(f"{channel!r} of {store.repository} is the tag of a version, not a channel", hint)
     return resolution
 
 

@@ -197,7 +197,9 @@ def _span(dependency: _Dependency, digest: str) -> Span:
     begin = dependency.annotations.get("from")
     end = dependency.annotations.get("to")
     if not (dependency.uri.startswith("kafka:") and cluster and topic and partition.isdecimal()):
-        raise Refused(f"{digest}: its provenance has {dependency.uri!r:.200}, not kafka:CLUSTER/TOPIC/PARTITION", _HINT)
+        raise Refused(
+            f"{digest}: its provenance names {dependency.uri!r:.200}, which is not kafka:CLUSTER/TOPIC/PARTITION", _HINT
+        )
     if not isinstance(begin, int) or not isinstance(end, int) or not 0 <= begin <= end:
         raise Refused(f"{digest}: its provenance does not name the offsets of {dependency.uri} that it was trained on", _HINT)
     return Span(dependency.name, cluster, topic, int(partition), begin, end)

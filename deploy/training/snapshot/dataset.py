@@ -77,7 +77,7 @@ def of_version(store: Store, digest: str) -> str:
     for entry, parsed in referrers.read(store, digest, DATASET_TYPE):
         if isinstance(parsed, manifest.Manifest):
             return entry.digest
-    hint = "it was trained with snapshot.keep: false, or not by a run; its provenance names the records that it was trained on"
+    hint = "the version was trained with snapshot.keep: false, or not by a run; its provenance names the training records"
     raise NotFound(f"{digest} has no dataset in {store.repository}", hint)
 
 
@@ -110,11 +110,11 @@ def pull(store: Store, digest: str, folder: Path, max_bytes: int = MAX_BYTES) ->
 def _check(layers: dict[str, Descriptor]) -> None:
     """Check the number and the names of a dataset's files, and that one of them is the snapshot's manifest. Raises Corrupt."""
     if len(layers) > MAX_FILES:
-        raise Corrupt(f"a dataset of {len(layers)} files; it has at most {MAX_FILES}")
+        raise Corrupt(f"the dataset has {len(layers)} files; at most {MAX_FILES} are allowed")
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
-        raise Corrupt(f"a dataset without a {MANIFEST} of at most {MAX_MANIFEST} bytes")
+        raise Corrupt(f"the dataset has no {MANIFEST} of at most {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
-        raise Corrupt(f"{odd!r:.200} cannot be a file of a dataset")
+        raise Corrupt(f"the dataset has the file {odd!r:.200}, whose name is not that of a dataset's file")
     atomic_files.check_paths(layers)
 
 

@@ -188,7 +188,7 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
 
     Raises Fatal (exit code 3) if a file is missing or has changed, or if the snapshot has other ranges than `frozen`.
     """
-    way_out = f"remove {folder}: it is copied again"
+    way_out = f"remove {folder}, and run again: the snapshot is then copied again"
     try:
         copied = json_documents.decode((folder / MANIFEST).read_bytes(), Copied)
         damaged = [path for path, file in copied.files.items() if _sha256(folder / path) != file.sha256]
@@ -197,7 +197,7 @@ def verified(folder: Path, frozen: Frozen) -> Copied:
     if damaged:
         raise Fatal(f"{folder / damaged[0]} has changed since it was written: its digest differs", way_out, REFUSED)
     if copied.frozen != frozen:
-        raise Fatal(f"the snapshot in {folder} belongs to another freeze", way_out, REFUSED)
+        raise Fatal(f"the snapshot in {folder} belongs to another run", way_out, REFUSED)
     return copied
 
 

@@ -93,7 +93,9 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
     topics = dict.fromkeys(topic for topic, _ in spans)
     cluster_id, ids = _identities(settings, topics)
     if cluster_id != frozen.cluster_id:
-        raise Fatal(f"the cluster is {cluster_id}, but the snapshot is of {frozen.cluster_id}", AGAIN, REFUSED)
+        raise Fatal(
+            f"the Kafka cluster is {cluster_id}, but the snapshot is of the cluster {frozen.cluster_id}", AGAIN, REFUSED
+        )
     for topic in topics:
         if ids.get(topic) != frozen.ids[topic]:
             event = "recreated" if topic in ids else "deleted"

@@ -138,8 +138,8 @@ def find_classes(settings: Settings, signature: Signature) -> Classes:
     if not names:
         return BINARY
     if len(names) != 2:
-        hint = "name two with labels.classes, or with the signature's decision"
-        raise Fatal(f"training requires two classes, but there are {len(names)}: {', '.join(names)}", hint, USAGE)
+        hint = "name two classes in labels.classes, or in the signature's decision"
+        raise Fatal(f"training requires two classes, but {len(names)} are configured: {', '.join(names)}", hint, USAGE)
     if names == tuple(reversed(signature_names)):
         hint = "the second class is that of a high score: reverse one of the two lists"
         raise Fatal(f"labels.classes are {list(names)}, but the signature's are {list(signature_names)}", hint, USAGE)
@@ -180,7 +180,9 @@ def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], bes
     if missing:
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"
         raise Fatal(
-            f"{message} ({beside})", "check the producer of the labels and labels.value, or make the part longer", REFUSED
+            f"{message} ({beside})",
+            "check the producer of the labels and the setting labels.value, or make the part longer",
+            REFUSED,
         )
 
 

@@ -80,8 +80,8 @@ def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     )
     if beside is not None and rows.beside is None:
         message = f"{name} reads field {beside.name!r} from {beside.source}, but the rows were joined without it"
-        raise Fatal(message, "join them for the signatures of both versions", REFUSED)
+        raise Fatal(message, "join the rows for the signatures of both versions", REFUSED)
     if len(classes_of(signature)) not in (0, 2) or not isinstance(signature.decision, Decision | None):
-        message = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest of a row"
+        message = f"{name} decides among {', '.join(map(repr, classes_of(signature)))}, by the largest score of a row"
         hint = "two classes are judged by one number and a threshold: a decision with below and at_or_above in the signature"
         raise Fatal(message, hint, REFUSED)

@@ -40,8 +40,10 @@ def by_field(rows: LabelledRows, settings: Settings, signature: Signature, field
         if not (column != "null").any():
             raise Fatal(f"gate.slices: no held-out event has a field {field!r}", "name a field of the events", USAGE)
         if (values := len(large(column))) > MOST_SLICES:
-            message = f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} may"
-            raise Fatal(message, "name a field with fewer values", USAGE)
+            message = (
+                f"gate.slices: {field!r}: {values} values have {LEAST_ROWS:,} rows or more; at most {MOST_SLICES} are allowed"
+            )
+            raise Fatal(message, "name a field with fewer values in gate.slices", USAGE)
     return columns
 
 

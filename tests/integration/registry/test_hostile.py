@@ -32,7 +32,7 @@ LIES: dict[str, tuple[str, Reply, str]] = {
     "another digest": (
         "resolve",
         Reply(body=OTHER, headers={"Docker-Content-Digest": MANIFEST.digest}),
-        f"claims that it is {MANIFEST.digest}",
+        f"its header Docker-Content-Digest names {MANIFEST.digest}",
     ),
     "length": ("blob", Reply(body=CONTENT[:-1]), f"stored with {BLOB.size - 1} bytes, not {BLOB.size} as declared"),
     "unstated length": ("blob", Reply(body=[CONTENT[:-1]]), f"is {BLOB.size - 1} bytes long, not {BLOB.size} as declared"),
@@ -108,9 +108,9 @@ def test_a_blob_that_a_proxy_compressed_is_read_from_its_start_again_where_it_br
 @pytest.mark.parametrize(
     ("encoding", "body", "message"),
     [
-        ("br", CONTENT[1:], "content encoding 'br', which was not asked for"),
-        ("gzip", b"\x1f\x8b" + CONTENT, "damaged gzip"),
-        ("gzip", gzip.compress(CONTENT, mtime=0)[:-9], "gzip without its end"),
+        ("br", CONTENT[1:], "content encoding 'br', which was not requested"),
+        ("gzip", b"\x1f\x8b" + CONTENT, "damaged gzip stream"),
+        ("gzip", gzip.compress(CONTENT, mtime=0)[:-9], "gzip stream without its end"),
         ("gzip", gzip.compress(bytes(64 << 20), mtime=0), r"longer than the|more than"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_storm_of_429_is_waited_out_unless_it_has_no_end(store: RemoteStore, s
     server.always(Reply(429, headers={"Retry-After": "3600"}))
     with pytest.raises(Unreachable) as caught:
         store.resolve("prod")
-    assert caught.value.hint == "the registry asks to come again in 3600 s"
+    assert caught.value.hint == "the registry asks to wait with the next request for 3600 s"
     assert (len(server.seen), naps) == (1, [])
 
 
@@ -238,7 +238,7 @@ def test_pages_of_tags(store: RemoteStore, server: Hostile) -> None:
 
 def test_pages_elsewhere(store: RemoteStore, server: Hostile, elsewhere: Hostile) -> None:
     server.always(Reply(body=b'{"tags": []}', headers={"Link": f'<http://{elsewhere.address}/>; rel="next"'}))
-    with pytest.raises(Corrupt, match="next page of its list at localhost"):
+    with pytest.raises(Corrupt, match="next page of its list at another host, localhost"):
         store.tags()
     assert elsewhere.seen == []
 

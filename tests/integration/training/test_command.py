@@ -116,7 +116,7 @@ def test_the_champions_signature_is_taken_where_none_is_named(stage: Stage) -> N
     training = yaml.safe_load((stage.folder / "training.yaml").read_text())
     del training["signature"]
     (stage.folder / "training.yaml").write_text(yaml.safe_dump(training))
-    assert "has no champion with a signature under 'prod'" in stage.run(code=2).stderr
+    assert "has no champion with a signature.json" in stage.run(code=2).stderr
     registry(stage.folder, "push", "package", "oci:./registry/model:1.0.0")
     registry(stage.folder, "promote", "oci:./registry/model", "--to", "1.0.0")
     assert stage.found()["rows"]["labelled"] > 0

@@ -170,7 +170,7 @@ def test_a_topic_made_again_is_another(stage: Stage, admin: AdminClient, make_to
 
 def test_another_cluster_is_refused(stage: Stage) -> None:
     other = msgspec.structs.replace(stage.frozen(), cluster_id="other")
-    with pytest.raises(Fatal, match="but the snapshot is of other") as raised:
+    with pytest.raises(Fatal, match="but the snapshot is of the cluster other") as raised:
         copy(stage.settings, other, stage.folder)
     assert raised.value.exit_code == REFUSED
 

@@ -147,7 +147,7 @@ def _parameters(params: Params) -> Parameters:
         return msgspec.convert(dict(params), Parameters)
     except msgspec.ValidationError as error:
         names = ", ".join(Parameters.__struct_fields__)
-        raise Fatal(f"parameters of the recipe network: {error}", f"it has {names}", USAGE) from None
+        raise Fatal(f"parameters of the recipe network: {error}", f"its parameters are {names}", USAGE) from None
 
 
 def _train(folder: Path, job: Job, rows: Encoded, budget: int, processes: int) -> None:

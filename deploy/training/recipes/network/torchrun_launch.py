@@ -40,7 +40,7 @@ def launch(folder: Path, epochs: int, processes: int) -> None:
     if code != 0:
         outcome = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         message = f"the training in {folder} by {processes} processes {outcome}; torchrun logged the cause above"
-        raise Fatal(message, "run again: it continues from the last checkpoint", UNREACHABLE)
+        raise Fatal(message, "run again: the training continues from the last checkpoint", UNREACHABLE)
 
 
 def die_with_parent() -> None:

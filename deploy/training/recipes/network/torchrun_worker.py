@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> None:
     target_steps = int(arguments[1])
     share = Share(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     if train_loop.processes(share.processes) != share.processes:
-        raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS}", USAGE)
+        raise Fatal(f"{share.processes} processes cannot share a batch", f"start 1, 2, 4 or {SHARDS} processes", USAGE)
     torch = settled()
     from torch import distributed
 

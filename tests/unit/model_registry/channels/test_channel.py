@@ -68,7 +68,7 @@ def test_only_versions_are_promoted(store: LayoutStore, digests: dict[str, str])
 @pytest.mark.parametrize(
     ("name", "reason", "fault"),
     [
-        *((name, "", "is no channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
+        *((name, "", "is not a valid name of a channel") for name in ("", "_h.prod", "-x", "a/b", "x" * 65, "a b")),
         ("prod", "x" * 5000, "the reason has 5000 characters"),
     ],
 )
@@ -88,7 +88,7 @@ def test_an_incomplete_version_is_not_promoted(store: LayoutStore, digests: dict
 def test_a_channel_moved_behind_its_history_is_refused(store: LayoutStore, digests: dict[str, str]) -> None:
     promote(store, "1.0.0")
     store.move_tags({"prod": store.resolve("2.0.0")}, expect={})
-    with pytest.raises(Refused, match="no entry of its history") as caught:
+    with pytest.raises(Refused, match="its history has no entry") as caught:
         channel.resolve(store, "prod")
     assert "promote" in caught.value.hint
     promote(store, "2.0.0")

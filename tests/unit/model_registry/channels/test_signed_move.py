@@ -98,7 +98,7 @@ def test_an_unsigned_move_and_a_tag_without_a_history_are_refused_with_the_way_o
     with pytest.raises(Refused, match=r"'prod' to 2\.0\.0 \(revision 2\) .*no signature") as refused:
         check(gate(), stocked)
     assert "--key FILE" in refused.value.hint
-    with pytest.raises(Refused, match=r"'1\.0\.0' is no channel, and the policy policy\.yaml requires signed moves"):
+    with pytest.raises(Refused, match=r"'1\.0\.0' is not a channel, but the policy policy\.yaml requires signed moves"):
         check(gate(), stocked, "1.0.0")
     assert check(gate(), stocked, stocked.resolve("1.0.0").digest) is None, "a digest cannot be moved"
 

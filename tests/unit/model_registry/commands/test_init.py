@@ -236,9 +236,9 @@ def test_a_detector_is_drafted_with_its_labels(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "content", "message"),
     [
-        (["--example", "x"], b'{"a": 1}\n[1]\n', "x line 2: it is no object"),
-        (["--example", "x"], b'{"a": 1}\n{"a": \n', "x line 2: no JSON"),
-        (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: no JSON"),
+        (["--example", "x"], b'{"a": 1}\n[1]\n', "x line 2: it is not a JSON object"),
+        (["--example", "x"], b'{"a": 1}\n{"a": \n', "x line 2: it is not valid JSON"),
+        (["--example", "x"], b'\n{"a": ' + b"[" * 5_000, "x line 2: it is not valid JSON"),
         (["--example", "x"], b'{"a": "' + b"a" * (16 << 20) + b'"}', "x line 1: it has more than 16777216 bytes"),
         (["--example", "x"], b"\n\n", "x has no event"),
         (["--labels", "x"], b"cat\ncat\n", "x: label 'cat' is repeated"),
@@ -257,7 +257,7 @@ def test_what_is_no_event_or_label_is_refused(folder: Path, arguments: list[str]
 
 def test_what_is_no_model_is_refused(folder: Path) -> None:
     (folder / "x.onnx").write_bytes(b"no model")
-    assert "x.onnx is no ONNX file" in run("init", "x.onnx", code=3).stderr
+    assert "x.onnx is not a valid ONNX file" in run("init", "x.onnx", code=3).stderr
     assert "No such file" in run("init", "y.onnx", code=4).stderr
     models.contrib(folder / "odd.onnx")
     assert run("init", "odd.onnx").exit_code == 0

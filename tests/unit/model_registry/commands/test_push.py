@@ -88,7 +88,7 @@ def test_push_makes_an_image_on_nothing_or_on_a_base() -> None:
     assert "not compatible" not in text
     assert "which version?" in run("push", "v1", f"{REPO}:3.0.0", "--image", REPO, code=2).stderr
     run("push", "v1", f"{REPO}:3.0.0")
-    assert "is no image" in run("push", "v1", f"{REPO}:4.0.0", "--image", f"{REPO}:3.0.0", code=3).stderr
+    assert "is not a container image" in run("push", "v1", f"{REPO}:4.0.0", "--image", f"{REPO}:3.0.0", code=3).stderr
 
 
 def test_push_derives_a_signature_where_the_model_leaves_no_choice(folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_push_refuses_what_no_scorer_would_serve(folder: Path) -> None:
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1', ""))
     assert "which column is the score" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
     (folder / "v1" / "model.onnx").write_bytes(b"weights")
-    assert "is no ONNX file" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
+    assert "is not a valid ONNX file" in run("push", "v1", f"{REPO}:1.0.0", code=3).stderr
     assert not (folder / "registry").exists()
 
 
@@ -164,7 +164,7 @@ def test_a_model_that_no_scorer_could_serve_is_rejected_without_golden_examples_
     rule = ', "decision": {"threshold": 0.5, "at_or_above": "late", "below": "in time"}}'
     (folder / "v1" / "signature.json").write_text(SIGNATURE.replace(', "index": 1}}', "}" + rule))
     stderr = run("push", "v1", f"{REPO}:3.0.0", code=3).stderr
-    assert "the signature has a decision, but the score is no single number: output 'p' has shape (1, 2)" in stderr
+    assert "the signature has a decision, but the score is not a single number: output 'p' has shape (1, 2)" in stderr
 
 
 def test_a_model_without_a_tensor_as_output_gets_no_skeleton_to_complete(folder: Path) -> None:

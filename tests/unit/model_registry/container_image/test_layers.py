@@ -87,7 +87,7 @@ def pax(record: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"x" * 512, "no tar archive"),
+        (b"x" * 512, "not a valid tar archive"),
         (b"x" * 100, "cut short"),
         (TAR[:2000], "cut short"),
         (TAR[:2600], "in the middle"),

@@ -140,7 +140,7 @@ M: Entry = ("models/model.onnx", b"m")
         ([layer(M, ("/models/x", b""))], Corrupt, "'/models/x'"),
         ([layer(M, ("models/a\\b", b""))], Corrupt, "leads out"),
         ([layer(M, ("models/a:b", b""))], Corrupt, "leads out"),
-        ([layer(M, ("models/README", b""), ("models/readme", b""))], Corrupt, "stands in the way"),
+        ([layer(M, ("models/README", b""), ("models/readme", b""))], Corrupt, "cannot exist beside"),
         ([layer(M, ("models/a", b"1"), ("models/a", b"2"))], Corrupt, "occurs twice"),
         ([layer(M, ("models/a", "/etc"), ("models/a/passwd", b"x"))], Corrupt, "leads through"),
         ([layer(M, ("models/a", "/etc/passwd"))], Refused, "models/a in the image is a link"),
@@ -297,7 +297,7 @@ def test_a_reader_that_does_not_know_the_annotation_sees_the_same(
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [(b"[]", "no valid document"), (b"{}", "names no layers"), (b'{"rootfs": {"diff_ids": 1}}', "names no layers")],
+    [(b"[]", "not a valid document"), (b"{}", "names no layers"), (b'{"rootfs": {"diff_ids": 1}}', "names no layers")],
 )
 def test_a_base_that_is_none_is_refused(store: LayoutStore, config: bytes, message: str) -> None:
     blob = put(store, config)

@@ -40,7 +40,7 @@ class Bomb:
 def test_the_exporter_of_another_format_is_named_and_nothing_is_unpickled(tmp_path: Path, name: str, exporter: str) -> None:
     path, mark = tmp_path / name, tmp_path / "executed"
     path.write_bytes(pickle.dumps(Bomb(mark)))
-    with pytest.raises(Corrupt, match="is no ONNX file") as raised:
+    with pytest.raises(Corrupt, match="is not a valid ONNX file") as raised:
         onnx_reader.read(path)
     assert exporter in raised.value.hint
     assert not mark.exists()

@@ -165,7 +165,7 @@ def test_whole_numbers_are_equal_unless_the_signature_accepts_a_difference() -> 
 def test_a_model_that_gives_two_answers_to_one_event_is_refused() -> None:
     random = np.random.default_rng(0)
     for stated in (signature(FOUR), signature({**FOUR, "shape": [1, 4], "batch": False})):
-        with pytest.raises(Refused, match="two answers to one event"):
+        with pytest.raises(Refused, match="two different answers to the same event"):
             probe(stated, fixed(*ONE), lambda feeds: random.random(np.atleast_2d(feeds["x"]).shape[0]))
 
 
@@ -328,5 +328,5 @@ def test_a_signature_is_written_as_it_was_read() -> None:
 def test_marks_are_for_masks(change: dict[str, Any], error: str) -> None:
     with pytest.raises(Refused, match=error):
         signature(X, {key: value for key, value in (MASK | change).items() if value is not None})
-    with pytest.raises(Refused, match='"marks" is for a mask'):
+    with pytest.raises(Refused, match='"marks" is only for a mask'):
         signature({**X, "marks": "padding"})

@@ -68,14 +68,24 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
 @pytest.mark.parametrize(
     ("dtype", "field", "more", "message"),
     [
-        ("float32", {"from": "header:"}, {}, "inputs[0].fields[0].from: 'header:' is no place of a record: it must be one of"),
-        ("float32", {"from": "Key"}, {}, "inputs[0].fields[0].from: 'Key' is no place of a record: it must be one of key,"),
-        ("float32", {"from": ["key"]}, {}, "['key'] is no place of a record: it must be one of key, header:NAME, time, value"),
+        (
+            "float32",
+            {"from": "header:"},
+            {},
+            "inputs[0].fields[0].from: 'header:' is not a part of a record: it must be one of",
+        ),
+        ("float32", {"from": "Key"}, {}, "inputs[0].fields[0].from: 'Key' is not a part of a record: it must be one of key,"),
+        (
+            "float32",
+            {"from": ["key"]},
+            {},
+            "['key'] is not a part of a record: it must be one of key, header:NAME, time, value",
+        ),
         ("float32", {"form": "key"}, {}, "unknown key 'form'; did you mean 'from'?"),
         ("float32", {"from": "key", "path": "a.b"}, {}, "field 'image' has a path and comes from key; leave one of them out"),
         ("int32", {"from": "time"}, {}, "field 'image' is a time in ms since 1970, not int32; its dtype is one of"),
         ("int64", {"from": "time", "bytes": True, "length": 1}, {}, "field 'image' is a time in ms since 1970, not bytes"),
-        ("uint8", {"from": "value", "array": True}, {"shape": [3]}, 'has no arrays, but bytes; write "bytes": true in'),
+        ("uint8", {"from": "value", "array": True}, {"shape": [3]}, 'which holds bytes, not an array; write "bytes": true in'),
         ("uint8", {"bytes": True, "array": True}, {"shape": [3]}, "field 'image' comes as bytes or as an array; leave"),
         ("uint8", {"bytes": True}, {}, "field 'image': how many bytes are in it? Write the \"shape\" of the tensor beside"),
         ("uint8", {"bytes": True, "length": 4}, {"shape": [3]}, "the shape [3] holds 3 elements, and field 'image' has 4"),
@@ -91,7 +101,9 @@ def test_every_mistake_is_named(dtype: str, field: dict[str, Any], more: dict[st
 
 
 def test_a_field_of_bytes_is_alone_in_its_tensor() -> None:
-    with pytest.raises(SignatureError, match="a tensor takes one field of bytes and no other beside it; use a tensor for each"):
+    with pytest.raises(
+        SignatureError, match="a tensor takes one field of bytes and no other field; use one tensor for each field"
+    ):
         signature_of("uint8", BYTES, "b")
 
 

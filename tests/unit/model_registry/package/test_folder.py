@@ -148,7 +148,7 @@ def test_hidden_files_stay_at_home(store: LayoutStore, make_package: MakePackage
     ("spoil", "fault"),
     [
         (lambda folder: (folder / "weights.bin").symlink_to("/etc/passwd"), "is a link"),
-        (lambda folder: (folder / "readme.MD").write_text("# another\n"), "stands in the way"),  # not to every file system
+        (lambda folder: (folder / "readme.MD").write_text("# another\n"), "cannot exist beside"),  # not to every file system
     ],
 )
 def test_what_cannot_be_packed_is_refused(
@@ -172,7 +172,7 @@ def test_pull_never_writes_outside_its_folder(store: LayoutStore, make_package: 
 
 def test_pull_of_something_else_than_a_model(store: LayoutStore, tmp_path: Path) -> None:
     other = put_manifest(store, "no model")
-    with pytest.raises(Corrupt, match=r"application/x\.test is no model version"):
+    with pytest.raises(Corrupt, match=r"application/x\.test is not a model version"):
         package.pull(store, other.digest, tmp_path / "out")
     with pytest.raises(NotFound):
         package.pull(store, "sha256:" + "0" * 64, tmp_path / "out")

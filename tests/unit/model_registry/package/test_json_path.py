@@ -27,7 +27,7 @@ def test_a_path_has_steps(text: str, steps: tuple[str | int, ...]) -> None:
     "text", ["", ".", "a.", ".a", "a..b", "a.[0]", "a[", "a[-1]", "a[x]", 'a"b"', "a b", '"a', '"\\x"', '"\\ud800"', "[0]a"]
 )
 def test_what_is_no_path_is_refused_with_its_place(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (path|name)"):
+    with pytest.raises(ValueError, match=r"is not a valid (path|quoted name)"):
         parse(text)
 
 

@@ -54,8 +54,11 @@ IMAGE = {"name": "image", "array": True}
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        ({"shape": 3, "fields": ["a"]}, "inputs[0].shape: 3 is no list of at most 8 whole numbers, the dimensions that follow"),
-        ({"shape": [1] * 9, "fields": ["a"]}, "is no list of at most 8 whole numbers"),
+        (
+            {"shape": 3, "fields": ["a"]},
+            "inputs[0].shape: 3 is not a list of at most 8 whole numbers, the dimensions that follow",
+        ),
+        ({"shape": [1] * 9, "fields": ["a"]}, "is not a list of at most 8 whole numbers"),
         ({"shape": [3, 0], "fields": [IMAGE]}, "inputs[0].shape: 0 is no whole number from 1 to 1048576"),
         ({"shape": [3, -2], "fields": [IMAGE]}, "-2 is no whole number from 1"),
         ({"shape": [3, True], "fields": [IMAGE]}, "True is no whole number from 1"),
@@ -65,8 +68,8 @@ IMAGE = {"name": "image", "array": True}
             {"shape": [2, 2], "fields": ["a", "b"]},
             "the shape [2, 2] holds 4 elements, and 2 fields are named; name 4 fields, or",
         ),
-        ({"shape": [], "fields": ["a", "b"]}, "the shape [] is one value, and 2 fields are named; name one"),
-        ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, and field 'image' is an array; name a scalar field"),
+        ({"shape": [], "fields": ["a", "b"]}, "the shape [] is one value, but 2 fields are named; name one field"),
+        ({"shape": [], "fields": [IMAGE]}, "the shape [] is one value, but field 'image' is an array; name a scalar field"),
         ({"shape": [2, 2], "fields": [IMAGE | {"length": 5}]}, "and field 'image' has 5; leave length out"),
         ({"fields": [IMAGE]}, "field 'image': an array field is written"),
         ({"fields": ["a"], "value": 1}, "a constant takes no fields and no default"),
@@ -76,7 +79,7 @@ IMAGE = {"name": "image", "array": True}
         ({"value": [[1, 2], [3, True]]}, "the value[1][1]: True is no finite float32"),
         ({"value": [1, 2, 3], "shape": [2, 2]}, "the value: an array of 2 was expected, not of 3 (shape [2, 2])"),
         ({"value": []}, "the value: one value was expected, not an array"),
-        ({"value": [[[[[[[[[1]]]]]]]]]}, "is no list of at most 8 whole numbers"),
+        ({"value": [[[[[[[[[1]]]]]]]]]}, "is not a list of at most 8 whole numbers"),
         ({"dtype": "bfloat16", "fields": ["a"]}, "inputs[0].dtype: 'bfloat16' is fed by no format; export the model with"),
     ],
 )

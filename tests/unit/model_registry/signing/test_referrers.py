@@ -120,7 +120,7 @@ def test_a_damaged_list_is_corrupt(store: LayoutStore, digest: str, content: byt
     with pytest.raises(Corrupt):
         referrers.listed(store, digest)
     store.move_tags({referrers.fallback_tag(digest): put_manifest(store, "no list")}, expect={})
-    with pytest.raises(Corrupt, match="no valid document"):
+    with pytest.raises(Corrupt, match="not a valid document"):
         referrers.listed(store, digest)
 
 

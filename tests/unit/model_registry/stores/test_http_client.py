@@ -31,5 +31,5 @@ def test_the_next_page_is_found_among_links_of_any_scheme(link: str, following: 
     page = client.next_page(OciResponse(200, httpx.Headers({"Link": link}), httpx.URL(PAGE), b""))
     assert page == (None if following is None else httpx.URL(PAGE).copy_with(query=following.encode()))
     elsewhere = httpx.Headers({"Link": '<https://registry.example.org/?last=b>; rel="next"'})
-    with pytest.raises(Corrupt, match=r"next page of its list at registry\.example\.org"):
+    with pytest.raises(Corrupt, match=r"next page of its list at another host, registry\.example\.org"):
         client.next_page(OciResponse(200, elsewhere, httpx.URL(PAGE), b""))

@@ -121,7 +121,7 @@ def test_no_folder_is_unreachable_and_nothing_is_made(store: LayoutStore, tmp_pa
 
 def test_what_stands_in_the_way_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(Refused, match="no OCI layout"):
+    with pytest.raises(Refused, match="not an OCI layout"):
         put(LayoutStore(tmp_path), b"content")
     with pytest.raises(Unreachable):
         put(LayoutStore(tmp_path / "thesis.tex" / "model"), b"content")
@@ -207,7 +207,7 @@ def test_a_fifo_in_the_place_of_content_is_named_and_waits_for_nobody(folder: Pa
     path.unlink()
     os.mkfifo(path)
     stderr = run("pull", "oci:registry/m:1.0.0", "./pulled", code=3).stderr
-    assert f"{path} is no regular file" in stderr
+    assert f"{path} is not a regular file" in stderr
     assert not (folder / "pulled").exists()
     if place != "index.json":
         run("push", "./v1", "oci:registry/m:1.0.0")  # the same push replaces it

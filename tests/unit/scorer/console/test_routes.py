@@ -280,10 +280,10 @@ def test_many_runs_are_paged() -> None:
 @pytest.mark.parametrize(
     ("path", "wrong", "message"),
     [
-        ("promote", {"version": "no version!"}, "is no version"),
+        ("promote", {"version": "no version!"}, "is not a valid name of a version"),
         ("promote", {"reason": " "}, "give a reason"),
         ("promote", {"reason": "x" * 501}, "give a reason"),
-        ("promote", {"channel": "../up"}, "is no channel"),
+        ("promote", {"channel": "../up"}, "is not a valid name of a channel"),
         ("rollback", {"revision": "-1"}, "revision is not a number"),
         ("rollback", {"to_revision": "one"}, "to_revision is not a number"),
         ("replay", {"reason": "because"}, "is not a reason"),

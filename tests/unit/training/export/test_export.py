@@ -129,7 +129,7 @@ def test_a_model_that_differs_on_what_is_new_is_refused_with_the_event(fitted: F
 
 def test_what_a_scorer_would_refuse_is_refused(fitted: FittedTrees, tmp_path: Path) -> None:
     other = Signature(SIGNATURE.inputs, (Output(None, "q", 1),))
-    with pytest.raises(Fatal, match="the trained model is rejected: the signature reads output 'q'") as raised:
+    with pytest.raises(Fatal, match="the exported model cannot be served: the signature reads output 'q'") as raised:
         exported(fitted, tmp_path / "p", other)
     assert raised.value.exit_code == REFUSED
 

@@ -93,7 +93,7 @@ def test_another_digest_or_no_channel_is_refused(store: LayoutStore, pushed: str
         moved(store, CHAMPION, ComparedChampion())
     with pytest.raises(NotFound, match="no version 'nowhere'"):
         promote_once(store, "prod", "nowhere", pushed, ComparedChampion(), RUN, "", AT)
-    with pytest.raises(Refused, match="is a version, which never moves"):
+    with pytest.raises(Refused, match="is the tag of a version, not a channel"):
         promote_once(store, VERSION, VERSION, pushed, ComparedChampion(), RUN, "", AT)
 
 

@@ -110,12 +110,12 @@ def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) 
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("../outside.parquet", "cannot be a file of a dataset"),
-        ("/etc/passwd", "cannot be a file of a dataset"),
+        ("../outside.parquet", "whose name is not that of a dataset's file"),
+        ("/etc/passwd", "whose name is not that of a dataset's file"),
         ("events/../0.parquet", "leads out of the folder"),
-        ("events/flights/0.parquet/x", "cannot be a file of a dataset"),
-        ("events/flights/0.exe", "cannot be a file of a dataset"),
-        ("events/FLIGHTS/0.parquet", "stands in the way"),
+        ("events/flights/0.parquet/x", "whose name is not that of a dataset's file"),
+        ("events/flights/0.exe", "whose name is not that of a dataset's file"),
+        ("events/FLIGHTS/0.parquet", "cannot exist beside"),
         ("", "leads out of the folder"),
         ("events/more/0.parquet", "names other files"),
         (MANIFEST, "two files with the same name"),
@@ -144,8 +144,8 @@ def test_manifests_that_say_something_else_are_refused(
     assert len(described) == 1
     renamed = msgspec.structs.replace(copied, digest=f"sha256:{1:064x}")
     manifests = {
-        "without a manifest": files,
-        "no valid document": (*files, layer(store, MANIFEST, b"{")),
+        "has no manifest": files,
+        "not a valid document": (*files, layer(store, MANIFEST, b"{")),
         "names other files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
         "of at most": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
@@ -162,7 +162,7 @@ def test_too_many_files_are_told_before_any_is_stored(
     store: LayoutStore, versions: dict[str, str], records: Path, copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dataset, "MAX_FILES", 3)
-    with pytest.raises(Refused, match="it has at most 3") as refused:
+    with pytest.raises(Refused, match="at most 3 are allowed") as refused:
         dataset.push(store, versions["1.0.0"], records, copied)
     assert refused.value.hint == "set snapshot.keep: false"
 

@@ -88,7 +88,7 @@ def test_what_is_held_in_memory_is_bounded_by_bytes(tmp_path: Path, monkeypatch:
 def test_a_snapshot_is_verified_before_it_is_read(tmp_path: Path) -> None:
     copied = written(tmp_path, cut(messages(100), 10, 1), 100)
     assert verified(tmp_path, frozen(100)) == copied
-    with pytest.raises(Fatal, match="belongs to another freeze") as raised:
+    with pytest.raises(Fatal, match="belongs to another run") as raised:
         verified(tmp_path, frozen(100, now_ms=2))
     assert raised.value.exit_code == REFUSED
     path = tmp_path / path_of("events", PLACE)
@@ -97,7 +97,7 @@ def test_a_snapshot_is_verified_before_it_is_read(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(Fatal, match=r"0\.parquet has changed since it was written") as raised:
         verified(tmp_path, frozen(100))
-    assert raised.value.hint == f"remove {tmp_path}: it is copied again"
+    assert raised.value.hint == f"remove {tmp_path}, and run again: the snapshot is then copied again"
     path.unlink()
     with pytest.raises(Fatal, match="cannot be read"):
         verified(tmp_path, frozen(100))

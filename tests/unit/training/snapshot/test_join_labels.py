@@ -233,7 +233,7 @@ def test_classes_are_the_configured_ones_else_those_that_the_signature_decides()
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        (["a", "b", "c"], "training requires two classes, but there are 3: a, b, c"),
+        (["a", "b", "c"], "training requires two classes, but 3 are configured: a, b, c"),
         (["late", "on time"], "labels.classes are ['late', 'on time'], but the signature's are ['on time', 'late']"),
     ],
 )

@@ -91,7 +91,7 @@ def test_fields_from_headers_are_read_where_the_rows_have_them(tmp_path: Path) -
         ({**LINEAR, "output": {"tensor": "probabilities"}, "decision": None}, "scores none of 1 held-out events: its score is"),
         (
             {**LINEAR, "output": {"tensor": "probabilities"}, "labels": ["a", "b"], "decision": {"argmax": True}},
-            "decides among 'a', 'b', by the largest of a row",
+            "decides among 'a', 'b', by the largest score of a row",
         ),
     ],
 )
