@@ -96,7 +96,8 @@ class SchemaDecoder:
                 rejected[row] = poison.without_traceback()
             else:
                 rows_of.setdefault(key, []).append(row)
-        self._source.look_up(key for key in rows_of if key not in self._readers)
+        unknown = sorted((key for key in rows_of if key not in self._readers), key=lambda key: -len(rows_of[key]))
+        self._source.look_up(unknown)
         groups: dict[Key, list[int]] = {}
         for key, rows in rows_of.items():
             try:

@@ -117,6 +117,9 @@ class SchemaRegistry:
     def look_up(self, schema_ids: Iterable[SchemaId]) -> None:
         """Look up the ids that are still unknown. After a normal return, `schema` does not wait for these ids.
 
+        Args:
+            schema_ids: the ids, those with the most events first. They are looked up in this order.
+
         Raises:
             LookUpsPending: the look-ups take longer than SLICE_SECONDS. The caller must call this method again.
             DependencyUnavailable: the registry answers no request.
@@ -172,7 +175,11 @@ class SchemaRegistry:
         return due_ids
 
     def _reject_beyond_budget(self, waiting: deque[SchemaId]) -> None:
-        """Record a failure for all ids in `waiting`, and remove the ids, if the budget of failed look-ups is spent."""
+        """If the budget of failed look-ups is spent, record a failure for all ids in `waiting` but the first, and remove them.
+
+        The first id is the one with the most events of the batch. The ids of a flood differ from event to event, so this is
+        the schema of a producer that has just begun to use it.
+        """
         now = self._clock()
         times = self._failure_times
         if len(times) < LOOK_UP_BUDGET or now - times[0] >= UNKNOWN_SECONDS:
@@ -180,10 +187,10 @@ class SchemaRegistry:
         reason = (
             f"{LOOK_UP_BUDGET} look-ups of other ids failed within {UNKNOWN_SECONDS:.0f} s; `scorer replay` repeats the event"
         )
-        for schema_id in waiting:
+        while len(waiting) > 1:
+            schema_id = waiting.pop()
             self._attempts.pop(schema_id, None)
             self._store_failure(schema_id, times[0] + UNKNOWN_SECONDS, f"{schema_id} was not looked up, because {reason}")
-        waiting.clear()
 
     def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
         """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.

@@ -72,7 +72,7 @@ class SchemaSource(Protocol):
         """Return the schema key of an event. Raises Poison if the event names no schema, or several different schemas."""
 
     def look_up(self, keys: Iterable[Key]) -> None:
-        """Fetch the schemas of these keys unless they are known. Raises the same errors as `SchemaRegistry.look_up`."""
+        """Fetch unknown schemas of these keys, in this order. Raises the same errors as `SchemaRegistry.look_up`."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         """Return the reader of the events with this key.
