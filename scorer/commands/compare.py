@@ -162,7 +162,8 @@ def _labelled(assessment: Assessment) -> list[RenderableType]:
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):
         if name in deltas:
             table.add_row(title, *(format_figure(getattr(each, name)) for each in assessment.versions), f"{deltas[name]:+.4g}")
-    return [table, f"labels of other events: {assessment.unmatched:,}; unusable labels: {assessment.refused.counts.total():,}"]
+    counts = f"labels of other events: {assessment.unmatched:,}; unusable labels: {assessment.refused.counts.total():,}"
+    return [table, *map(Text, (counts, *assessment.refused.lines()))]
 
 
 def _flips(scored: Differences) -> Table:

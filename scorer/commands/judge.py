@@ -42,7 +42,7 @@ from scorer.rollout.canary_analysis.analysis_tables import analysis_tables
 from scorer.rollout.canary_analysis.analyzer import CanaryAnalyzer, answer_spans
 from scorer.rollout.canary_analysis.bake_time import BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.contestants import Contestants, ContestVersion
-from scorer.rollout.canary_analysis.rules import Margins
+from scorer.rollout.canary_analysis.rules import ERRORS, Margins
 from scorer.rollout.canary_analysis.verdict import CanaryDecision, CanaryVerdict, decide
 from scorer.settings import Settings, load
 
@@ -165,7 +165,8 @@ def _follow(
     with Live(console=err_console, transient=True, auto_refresh=False) as live:
         while True:
             pace = analyzer.follow(POLL_SECONDS)
-            conditions = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind)
+            missing = analyzer.reasons().get(ERRORS, "")
+            conditions = BakeConditions(cut_over=1, partitions=1, pair_age=pace.pair_age, behind=pace.behind, missing=missing)
             bake = bake.advance(time.time(), conditions)
             verdict = _verdict(analyzer, margins, *bake.obstacles(bake_seconds, conditions))
             analysis = analyzer.report(versions, verdict, pace.behind)

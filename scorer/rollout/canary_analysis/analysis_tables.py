@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from model_registry.oci.digests import short
+from scorer.evaluation.decision_output import UNKNOWN
 from scorer.evaluation.quality_report import format_figure
 from scorer.rollout.canary_analysis.analysis_report import DROPPED
 
@@ -53,6 +54,9 @@ def _excluded(document: Mapping[str, Any]) -> Table:
     table = _table("", "not in these figures", "")
     for name, count in document["dropped"].items():
         table.add_row(DROPPED.get(name, name), f"{count:,}")
+    for digest, output in document.get("outputs", {}).items():
+        if output is None:
+            table.add_row(f"scores of {short(digest)} in the psi and brier figures: {UNKNOWN}", "all")
     if document["behind_seconds"] is not None:
         table.add_row("seconds behind", f"{document['behind_seconds']:.1f}")
     return table

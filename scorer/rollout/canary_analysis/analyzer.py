@@ -187,7 +187,8 @@ class CanaryAnalyzer:
 
     def reasons(self) -> dict[str, str]:
         """Return, by rule name, why a rule has no pairs; rules without a known reason are left out."""
-        return {} if self._sums is None or not self._sums.reason else {BRIER: self._sums.reason}
+        reasons = self._pairs.missing_reasons()
+        return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
     def labelled_sums(self, until: Offsets | None = None) -> LabelledSums:
         """Measure the errors of the pairs read so far against labels.

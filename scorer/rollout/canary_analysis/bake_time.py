@@ -20,19 +20,21 @@ class BakeConditions:
         partitions: The total number of input partitions.
         pair_age: The time since the newest pair in seconds; None if there is no pair.
         behind: The lag of the analysis in seconds.
+        missing: Why there are no pairs; empty if there are pairs or the reason is not known.
     """
 
     cut_over: int
     partitions: int
     pair_age: float | None
     behind: float
+    missing: str = ""
 
     def obstacles(self) -> Iterator[str]:
         """Yield the reasons why the clock does not run and the candidate cannot pass."""
         if self.cut_over < self.partitions or not self.partitions:
             yield f"{self.cut_over:,} of {self.partitions:,} partitions are cut over"
         if self.pair_age is None:
-            yield "no pairs"
+            yield f"no pairs: {self.missing}" if self.missing else "no pairs"
         elif self.pair_age >= QUIET_SECONDS:
             yield f"no pair for {self.pair_age:.0f} s"
         if self.behind >= BEHIND_SECONDS:

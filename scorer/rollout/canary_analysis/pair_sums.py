@@ -17,6 +17,7 @@ from scorer.evaluation.decision_output import UNKNOWN, DecidedOutputs
 from scorer.fetch.source import FetchedRecords, PartitionRecords
 from scorer.native.byte_columns import Column, take_rows
 from scorer.rollout.canary_analysis import answer_records
+from scorer.rollout.canary_analysis.analysis_report import DROPPED
 from scorer.rollout.canary_analysis.answer_records import UnreadableAnswer
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.canary_analysis.join_shadow_answers import JoinedPairs, JoinSide, MergeJoin, concatenate
@@ -24,6 +25,7 @@ from scorer.rollout.canary_analysis.key_strata import cell_of
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledPairs
 from scorer.rollout.canary_analysis.paired_metrics import Contest, PairComparer, PairedSums, VersionAnswer
 from scorer.rollout.canary_analysis.pending_answers import KeyedAnswer, PendingAnswers
+from scorer.rollout.canary_analysis.rules import ERRORS, FLIPS
 from scorer.scores import formats
 from scorer.settings import Settings
 
@@ -31,6 +33,12 @@ log = logging.getLogger(__name__)
 
 MOST = 60_000  # answers that wait for a partner, of some 500 bytes each
 MANY_UNREADABLE = 100  # unreadable records, at which reading ends with an error if no score was read
+NO_ANSWERS = {
+    JoinSide.ANSWERED: "no answer of a scorer was read",
+    JoinSide.SHADOW: "no answer of the shadow was read",
+}
+NO_COMMON_EVENT = "a scorer and the shadow have not answered the same event"
+ONE_FAILED = "in each pair, at least one version failed"
 HINT = "check output.topic, output.format and schema_registry.url"
 
 
@@ -71,6 +79,7 @@ class PairSums:
         self._source_partitions: dict[Partition, set[Partition]] = {}
         self._skipped = SkippedRecords(log)
         self._read_any = False
+        self._read_sides: set[JoinSide] = set()
         self._ends: dict[JoinSide, Offsets] = {}
         self.outputs = outputs
         self.paired_sums = PairedSums()
@@ -90,6 +99,24 @@ class PairSums:
         """The numbers of excluded answers and pairs, by reason."""
         unreadable = self._skipped.counts.total()
         return {**self._join.dropped._asdict(), "foreign": self.paired_sums.foreign, "unreadable": unreadable}
+
+    def missing_reasons(self) -> dict[str, str]:
+        """Return, by rule name, why the rules on errors and on flips have no pairs; rules with pairs are left out.
+
+        A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
+        the topics are read, and contain no counts. The numbers of unmatched answers in `dropped` depend on the reading speed.
+        """
+        cells = self.paired_sums.cells
+        if cells[ERRORS].pairs:
+            return {} if cells[FLIPS].pairs else {FLIPS: ONE_FAILED}
+        lines = [NO_ANSWERS[side] for side in JoinSide if side not in self._read_sides]
+        if self.paired_sums.foreign:
+            lines.append(f"only {DROPPED['foreign']}")
+        elif not lines:
+            lines.append(NO_COMMON_EVENT if self._window == ALWAYS else f"{NO_COMMON_EVENT} in the time range")
+        if self._skipped.counts.total():
+            lines.append(f"there are {DROPPED['unreadable']}")
+        return dict.fromkeys((ERRORS, FLIPS), "; ".join(lines))
 
     @property
     def unknown(self) -> str:
@@ -157,7 +184,9 @@ class PairSums:
                 rows = self._readable(values, part)
                 values = answer_records.in_json(values, rows, self._as_json)
                 lanes.append(answer_records.group_by_partition(values, rows))
-            self._read_any |= len(rows) > 0
+            if len(rows):
+                self._read_any = True
+                self._read_sides.add(self._side(part.partition))
         first = self._waiting.add_block(values, records.keys, records.size)
         pairs = list[tuple[Partition, JoinedPairs]]()
         for part, groups in zip(parts, lanes, strict=True):
@@ -207,6 +236,7 @@ class PairSums:
         for key, headers in zip(take_rows(records.keys, part.rows), records.headers(part.rows), strict=True):
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
+                self._read_sides.add(JoinSide.ANSWERED)
                 ticket = self._waiting.add(KeyedAnswer(answer, key))
                 self._pairs(
                     [(lane, self._join.add(JoinSide.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))]

@@ -14,6 +14,7 @@ from scorer.rollout.canary_analysis.analyzer import AnalyzerLag, CanaryAnalyzer
 from scorer.rollout.canary_analysis.bake_time import BEHIND_SECONDS, BakeClock, BakeConditions
 from scorer.rollout.canary_analysis.key_strata import Cells
 from scorer.rollout.canary_analysis.paired_metrics import PairedSums
+from scorer.rollout.canary_analysis.rules import ERRORS
 from scorer.rollout.canary_analysis.verdict import CanaryVerdict, decide
 from scorer.rollout.controller.plan import PlanStep, RolloutPlan
 from scorer.rollout.controller.rollout_state import Rollout
@@ -93,7 +94,8 @@ class StepAnalyzer:
         served_partitions = (
             [] if progress is None else [scorer.partitions for scorer in progress.scorers if scorer.outcome == FLIPPED]
         )
-        conditions = BakeConditions(sum(served_partitions), self._partitions, lag.pair_age, lag.behind)
+        missing = analyzer.reasons().get(ERRORS, "")
+        conditions = BakeConditions(sum(served_partitions), self._partitions, lag.pair_age, lag.behind, missing)
         self._bake = self._bake.advance(time.time(), conditions, APART_SECONDS if self._to_end else BEHIND_SECONDS)
         margins = rollout.plan.rules.margins()
         shadow_obstacles = [] if shadowed else ["no shadow runs: start scorer run --shadow"]

@@ -158,6 +158,19 @@ def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 
 
+def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return the reasons why a rule has no pairs for the rules whose recorded result has such a reason, too.
+
+    Older program versions recorded no reason for most rules, and the missing text must not count as a difference.
+
+    Args:
+        recorded: The report in the log entry.
+        reasons: The reasons of the repeated analysis, by the name of the rule.
+    """
+    named = {rule["rule"] for rule in recorded.get("rules", ()) if "reason" in rule}
+    return {name: reason for name, reason in reasons.items() if name in named}
+
+
 def differences(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each part in which the recorded and the repeated analysis differ."""
     for name in SAME:

@@ -1,5 +1,6 @@
 """Verify a logged decision: read its records again, repeat the analysis, and compare the results."""
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -16,9 +17,10 @@ from scorer.models.registry_access import open_source
 from scorer.rollout.canary_analysis.analyzer import CanaryAnalyzer
 from scorer.rollout.canary_analysis.labelled_pairs import LabelledSums
 from scorer.rollout.controller import log_records
-from scorer.rollout.controller.analysis_step import evaluate
+from scorer.rollout.controller.analysis_step import evaluate_sums
 from scorer.rollout.controller.decision_basis import (
     DecisionBasis,
+    comparable_reasons,
     differences,
     missing_records,
     obstacles,
@@ -88,7 +90,13 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     sums = _sums(settings, rollout, basis)
     with closing(_read_ranges(settings, rollout, basis, basis.answers, sums)) as analyzer:
         _reject(missing_records(basis.records, analyzer.records, "records"))
-        verdict = evaluate(rollout.plan, analyzer, obstacles(rollout.plan, analyzer.sample, entry.obstacles))
+        verdict = evaluate_sums(
+            rollout.plan,
+            analyzer.paired_sums,
+            analyzer.cells(time.monotonic()),
+            comparable_reasons(entry.judgement, analyzer.reasons()),
+            obstacles(rollout.plan, analyzer.sample, entry.obstacles),
+        )
         repeated = analyzer.report(rollout.rivals, verdict).to_dict()
     differs = tuple(differences(entry.judgement, repeated))
     if differs:

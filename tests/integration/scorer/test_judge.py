@@ -198,7 +198,7 @@ def test_no_data_is_no_success(make_rig: MakeRig) -> None:
     bus.flush()
     found = judged(bus, code=1)
     assert (found["verdict"], rules(found)["errors"]["pairs"]) == ("hold", 0)
-    assert found["why"] == ["errors: no pairs", "flips: no pairs"]
+    assert found["why"] == [f"{rule}: no pairs: no answer of the shadow was read" for rule in ("errors", "flips")]
 
 
 def test_labels_decide_where_they_are_asked_for(bus: Bus) -> None:

@@ -91,6 +91,7 @@ STILL = [
     (BakeConditions(5, 6, 0.1, 0.5), "5 of 6 partitions"),
     (BakeConditions(0, 0, 0.1, 0.5), "0 of 0 partitions"),
     (BakeConditions(6, 6, None, 0.5), "no pairs"),
+    (BakeConditions(6, 6, None, 0.5, "no shadow"), "no pairs: no shadow"),
     (BakeConditions(6, 6, 31.0, 0.5), "no pair for 31 s"),
     (BakeConditions(6, 6, 0.1, 30.0), "30 s behind"),
 ]

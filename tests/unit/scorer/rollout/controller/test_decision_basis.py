@@ -35,6 +35,7 @@ from scorer.rollout.controller import log_records
 from scorer.rollout.controller.analysis_step import evaluate_sums
 from scorer.rollout.controller.decision_basis import (
     DecisionBasis,
+    comparable_reasons,
     differences,
     missing_records,
     obstacles,
@@ -207,9 +208,13 @@ class Judge:
         assert self.pairs.labelled is not None
         return self.pairs.labelled.differences(cast("TopicReader", self._topics), self._settings, dict(self.reached), until)
 
-    def judged(self, rollout: Rollout, sums: LabelledSums | None, stops: list[str]) -> dict[str, Any]:
+    def judged(
+        self, rollout: Rollout, sums: LabelledSums | None, stops: list[str], recorded: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         cells = {**self.pairs.paired_sums.cells, **({} if sums is None else {BRIER: sums.cells})}
-        reasons = {} if sums is None or not sums.reason else {BRIER: sums.reason}
+        reasons = self.pairs.missing_reasons() | ({} if sums is None or not sums.reason else {BRIER: sums.reason})
+        if recorded is not None:
+            reasons = comparable_reasons(recorded, reasons)
         verdict = evaluate_sums(rollout.plan, self.pairs.paired_sums, cells, reasons, stops)
         read = {at: ReadRange(self._starts[at], end, self.records[at]) for at, end in self.reached.items()}
         if sums is not None:
@@ -255,7 +260,8 @@ def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: LogEntry
     judge = repeat_analysis(topics, settings, basis, {at: bounds.high for at, bounds in basis.answers.items()})
     if reasons := missing_records(basis.records, judge.records, "records"):
         return reasons, []
-    repeated = judge.judged(rollout, sums, obstacles(rollout.plan, judge.pairs.sample, entry.obstacles))
+    stops = obstacles(rollout.plan, judge.pairs.sample, entry.obstacles)
+    repeated = judge.judged(rollout, sums, stops, entry.judgement)
     differs = list(differences(entry.judgement, json.loads(json.dumps(repeated))))
     return (uncertainties(basis, entry.judgement, repeated) if differs else []), differs
 
@@ -308,3 +314,45 @@ def test_a_decision_is_reproduced_regardless_of_later_records(kind: str, name: s
     reasons, differs = verify(topics, changed, rollout, entry)
     assert not differs
     assert all("is based on" in line for line in reasons)
+
+
+def test_an_entry_of_a_program_version_that_recorded_no_reasons_is_reproduced() -> None:
+    topics, settings = Topics(Random(1)), minimal(labels={"topic": LABELS}, dead_letter={"topic": DEAD})
+    rollout = story(RULES["errors"]).rollout
+    entry = decide(topics, settings, rollout, names)
+    assert entry.judgement is not None
+    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+    current = judge.judged(rollout, None, [])
+    assert current["why"] == [
+        f"{rule}: no pairs: no answer of a scorer was read; no answer of the shadow was read" for rule in ("errors", "flips")
+    ]
+    older = {**current, "rules": [{k: v for k, v in rule.items() if k != "reason"} for rule in current["rules"]]}
+    older["why"] = ["errors: no pairs", "flips: no pairs"]
+    assert list(differences(older, judge.judged(rollout, None, [], older))) == []
+    assert list(differences(current, judge.judged(rollout, None, [], current))) == []
+
+
+def test_the_reason_for_no_pairs_follows_from_the_answers_that_were_read() -> None:
+    topics, settings = Topics(Random(1)), minimal(dead_letter={"topic": DEAD})
+    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+
+    def add(topic: str, event: int, digest: str) -> str | None:
+        place = f'"source":{{"topic":"in","partition":0,"offset":{event}}},"id":"{event}"'
+        topics.logs[topic, 0].append(b"k", record(digest, place, 0.7, several=False))
+        judge.read({at: topics.logs[at].high for at in ANSWERS})
+        return judge.pairs.missing_reasons().get("errors")
+
+    assert add(SCORES, 0, OLD.digest) == "no answer of the shadow was read"
+    assert add(SHADOW, 1, NEW.digest) == "a scorer and the shadow have not answered the same event"
+    assert add(SCORES, 1, NEW.digest) == "only pairs of other versions, or of expired events"
+    topics.logs[SHADOW, 0].append(b"k", b"no score")
+    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    assert "; there are records that are not score records" in judge.pairs.missing_reasons()["flips"]
+    assert add(SHADOW, 2, NEW.digest) is not None
+    place = '"source":{"topic":"in","partition":0,"offset":2},"id":"2"'
+    topics.logs[SCORES, 0].append(b"k", record(OLD.digest, place, None, several=False))
+    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    assert judge.pairs.missing_reasons() == {"flips": "in each pair, at least one version failed"}
+    add(SHADOW, 3, NEW.digest)
+    add(SCORES, 3, OLD.digest)
+    assert judge.pairs.missing_reasons() == {}
