@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class VersionFence:
         partitions.admit(arrivals)
         ahead = {p for p in arrivals if partitions.metadata(p).revision > revision}
         if ahead:
-            log.warning("waiting for a newer revision than %d, which has scored %s", revision, sorted(ahead))
+            log.warning("waiting for a newer revision than %d, which has scored %s", revision, in_ranges(ahead))
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
@@ -66,14 +66,17 @@ class VersionFence:
             log.error(
                 "the revision was not reached within %d s, and is not accepted; still waiting: %s",
                 WAIT_SECONDS,
-                sorted(held_back),
+                in_ranges(held_back),
             )
             self._timeouts.inc(len(held_back))
             self._until |= dict.fromkeys(held_back, now + WAIT_SECONDS)
             late -= held_back
         if late:
             log.error(
-                "the revision was not reached within %d s; scoring with revision %d: %s", WAIT_SECONDS, revision, sorted(late)
+                "the revision was not reached within %d s; scoring with revision %d: %s",
+                WAIT_SECONDS,
+                revision,
+                in_ranges(late),
             )
             self._timeouts.inc(len(late))
         self._intake.resume(reached | late, "revision")
