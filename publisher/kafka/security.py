@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from publisher.kafka import tls_files
 
-FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
+FILES = ("password_file", "ca_file", "certificate_file", "key_password_file", "key_file")
 LOGIN = ("mechanism", "username", "password", "password_file")
 TLS = ("ca_file", "certificate_file", "key_file", "key_password_file", "verify_hostname")
 PROPERTIES = frozenset(
