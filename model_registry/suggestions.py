@@ -1,7 +1,7 @@
 """Suggests the valid name that is most similar to a misspelt name of a topic, setting, file or folder, for error messages."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 CUTOFF = 0.6
@@ -23,20 +23,29 @@ def file_question(path: Path) -> str:
 
     Only the first part of the path that does not exist is assumed to be misspelt.
     """
-    missing = next((part for part in (*reversed(path.parents), path) if not _exists(part)), None)
+    return _path_question(path, Path.exists)
+
+
+def folder_question(path: Path) -> str:
+    """Return the same question as `file_question`, for a path that must be a folder."""
+    return _path_question(path, Path.is_dir)
+
+
+def _path_question(path: Path, is_valid: Callable[[Path], bool]) -> str:
+    missing = next((part for part in (*reversed(path.parents), path) if not _holds(Path.exists, part)), None)
     if missing is None:
         return ""
     try:
-        beside = [entry.name for entry in missing.parent.iterdir()]
+        rest = path.relative_to(missing)
+        beside = [entry.name for entry in missing.parent.iterdir() if _holds(is_valid, entry / rest)]
     except OSError:
         return ""
     near = name(missing.name, beside)
-    suggested = missing.parent / near / path.relative_to(missing) if near else path
-    return f"did you mean {str(suggested)!r}?" if near and _exists(suggested) else ""
+    return f"did you mean {str(missing.parent / near / rest)!r}?" if near else ""
 
 
-def _exists(path: Path) -> bool:
+def _holds(condition: Callable[[Path], bool], path: Path) -> bool:
     try:
-        return path.exists()
+        return condition(path)
     except OSError:
         return False

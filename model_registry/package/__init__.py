@@ -17,7 +17,7 @@ from typing import Any, cast
 from model_registry import atomic_files, suggestions
 from model_registry.container_image import build, unpack
 from model_registry.container_image.layers import UnpackLimits
-from model_registry.errors import Conflict, Corrupt, NotFound, Refused
+from model_registry.errors import BadReference, Conflict, Corrupt, NotFound, Refused
 from model_registry.oci import build_artifact, digests, manifest, tags
 from model_registry.oci.build_artifact import Artifact
 from model_registry.oci.manifest import Descriptor, VersionManifest
@@ -90,6 +90,25 @@ def find_model(folder: Path) -> Path:
         hint = "export the model as ONNX into that file, or see deploy/model-servers.md for models on servers"
         raise Refused(f"{folder} has no {MODEL}", hint)
     return path
+
+
+@contextlib.contextmanager
+def suggest_folder(folder_or_version: str) -> Iterator[None]:
+    """Add the folder with the most similar name to the hint of an error for an invalid reference or an unknown version.
+
+    Args:
+        folder_or_version: the argument of a command that is a package folder, or a version in a registry. The context reads it
+            as a version, because there is no such folder.
+
+    Raises:
+        BadReference: The context raises it.
+        NotFound: The context raises it.
+    """
+    try:
+        yield
+    except (BadReference, NotFound) as error:
+        error.hint = f"{suggestions.folder_question(Path(folder_or_version))} {error.hint}".strip()
+        raise
 
 
 def read_signature(folder: Path) -> Signature | None:

@@ -15,6 +15,7 @@ import numpy as np
 import typer
 from confluent_kafka import Message
 
+from model_registry import suggestions
 from publisher.audit import cli_view, scorer_audit
 from publisher.audit.relay_audit import Copies, CopyReport, OriginColumn, compare
 from publisher.audit.report import Progress, Report
@@ -242,7 +243,9 @@ def _kafka(bootstrap_servers: str, file: Path | None, properties: Sequence[str])
     try:
         lines = file.read_text(encoding="utf-8").splitlines() if file else []
     except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint="--kafka-config") from None
+        question = suggestions.file_question(file) if file else ""
+        fault = f"cannot read {file}: {error}" + (f"; {question}" if question else "")
+        raise typer.BadParameter(fault, param_hint="--kafka-config") from None
     items = [(f"{file}:{number}", line) for number, line in enumerate(lines, 1) if line.strip() and line.strip()[0] != "#"]
     items += [(f"-X number {number}", item) for number, item in enumerate(properties, 1)]
     extra: dict[str, str | int | float | bool] = {}

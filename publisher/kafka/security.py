@@ -10,9 +10,10 @@ from typing import Any, Literal, NoReturn, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from model_registry import suggestions
 from publisher.kafka import tls_files
 
-FILES = ("password_file", "ca_file", "certificate_file", "key_file", "key_password_file")
+FILES = ("password_file", "ca_file", "certificate_file", "key_password_file", "key_file")
 LOGIN = ("mechanism", "username", "password", "password_file")
 TLS = ("ca_file", "certificate_file", "key_file", "key_password_file", "verify_hostname")
 PROPERTIES = frozenset(
@@ -191,7 +192,8 @@ def _check_file(name: str, path: Path | None, security: SecuritySettings) -> Non
         else:
             tls_files.certificates(path)
     except OSError as error:
-        _fail(name, f"{str(path)!r}: cannot be read: {error.strerror}; relative paths begin where the setting was written")
+        hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
+        _fail(name, f"{str(path)!r}: cannot be read: {error.strerror}; {hint}")
     except ValueError as error:
         _fail(name, f"{str(path)!r}: {error}")
 

@@ -20,10 +20,11 @@ from rich.table import Table
 
 from model_registry import package
 from model_registry.channels.channel import Resolution
+from model_registry.errors import BadReference
 from model_registry.oci import reference
 from model_registry.oci.digests import from_bytes
 from model_registry.package import Package, field_sources
-from publisher.errors import REFUSED, USAGE, Fatal
+from publisher.errors import REFUSED, Fatal
 from publisher.runtime.command_line import Json, Set, print_data
 from scorer.backends.base import ModelRefused
 from scorer.backends.cost_curve import measure_cost_curve
@@ -121,8 +122,7 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
 
     Raises:
         SettingsError: The configuration is not valid.
-        RegistryError: The reference is not valid.
-        Fatal: The reference has neither tag nor digest.
+        RegistryError: The reference is not valid, or has neither tag nor digest.
     """
     folder = Path(model)
     if folder.is_dir():
@@ -131,9 +131,11 @@ def settings_for(model: str, config: Path | None, flags: Sequence[str]) -> tuple
         overrides = {"source": "oci:."}
     else:
         model_package = None
-        ref = reference.parse(model)
-        if not (version := ref.tag or ref.digest):
-            raise Fatal(f"{model} has no version", "add a tag, such as :1.4.0 or :prod, or give a package folder", USAGE)
+        with package.suggest_folder(model):
+            ref = reference.parse(model)
+            if not (version := ref.tag or ref.digest):
+                hint = "add a tag, such as :1.4.0 or :prod, or give a package folder"
+                raise BadReference(f"{model} has no version", hint)
         overrides = {"source": str(ref.bare()), "tag": version}
     flags = [*flags, *(f"model.{key}={value}" for key, value in overrides.items())]
     return load(config or BASIS, flags).settings, model_package

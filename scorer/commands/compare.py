@@ -92,7 +92,8 @@ def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str
         name = str(folder)
     else:
         model = settings.model.model_copy(update={"tag": name_or_folder})
-        model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
+        with package.suggest_folder(name_or_folder):
+            model_package, resolution = pull_version(settings.model_copy(update={"model": model}))
         name = f"{model_package.name}:{resolution.version}@{resolution.digest}"
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)

@@ -1,10 +1,12 @@
 """`scorer offsets`: print or move the committed offsets of the scorers' consumer group, or of the shadow's group."""
 
+from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import typer
 from confluent_kafka.admin import AdminClient
 
+from model_registry import suggestions
 from publisher.errors import REFUSED, USAGE, Fatal, retriable_as_fatal
 from publisher.kafka import acls
 from publisher.kafka.connection import connect
@@ -80,14 +82,24 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
         if live := groups.members(settings.name):
             running = "scorer run --shadow" if isinstance(settings, ShadowWorkerSettings) else "the scorers"
             raise Fatal(f"the group {settings.name} has members: {', '.join(live)}", f"stop {running} first", REFUSED)
-        chosen = [s for s in read_offsets(settings, admin) if topic in (None, s.topic) and partition in (None, s.partition)]
-        if not chosen:
-            raise Fatal(
-                f"no input partition matches topic {topic}, partition {partition}", f"see {settings.offsets_command}", USAGE
-            )
+        chosen = select(read_offsets(settings, admin), topic, partition, f"see {settings.offsets_command}")
         targets = [Bounds(s.low, s.high).offset(to, f"{s.topic}[{s.partition}]") for s in chosen]
         groups.move(settings.name, [GroupPosition(s.topic, s.partition, at) for s, at in zip(chosen, targets, strict=True)])
     return read_offsets(settings, admin)
+
+
+def select(rows: Sequence[PartitionOffsets], topic: str | None, partition: int | None, hint: str) -> list[PartitionOffsets]:
+    """Return the rows of one topic and one partition number; None stands for all. Pure.
+
+    Raises:
+        Fatal: No row matches. For an unknown topic, the input topic with the most similar name replaces `hint`.
+    """
+    chosen = [row for row in rows if topic in (None, row.topic) and partition in (None, row.partition)]
+    if chosen:
+        return chosen
+    valid = {row.topic for row in rows}
+    question = suggestions.question(topic, sorted(valid)) if topic is not None and topic not in valid else ""
+    raise Fatal(f"no input partition matches topic {topic}, partition {partition}", question or hint, USAGE)
 
 
 def _groups(settings: Settings, admin: AdminClient) -> ConsumerGroups:

@@ -114,9 +114,11 @@ def signature_of(ref: str) -> tuple[str, Signature]:
         name = Path(ref).resolve().name
         signature = package.read(Path(ref)).signature
     else:
-        target = reference.parse(ref, base_dir=Path.cwd())
-        store = open_store(target)
-        version = manifest.parse_version(store.manifest(target.digest or channel.resolve(store, target.tag or "prod").digest))
+        with package.suggest_folder(ref):
+            target = reference.parse(ref, base_dir=Path.cwd())
+            store = open_store(target)
+            digest = target.digest or channel.resolve(store, target.tag or "prod").digest
+        version = manifest.parse_version(store.manifest(digest))
         name = version.name
         signature = package.signature_of(store, version)
     if signature is None:

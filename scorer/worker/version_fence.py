@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
-from publisher.kafka.partitions import Partition
+from publisher.kafka.partitions import Partition, in_ranges
 from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class VersionFence:
             log.warning(
                 "waiting for a newer revision than %d, because a newer revision has scored events of %s",
                 revision,
-                sorted(ahead),
+                in_ranges(ahead),
             )
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
@@ -70,7 +70,7 @@ class VersionFence:
             log.error(
                 "the newer revision was not served within %d s, and its move is not accepted; these partitions still wait: %s",
                 WAIT_SECONDS,
-                sorted(held_back),
+                in_ranges(held_back),
             )
             self._timeouts.inc(len(held_back))
             self._until |= dict.fromkeys(held_back, now + WAIT_SECONDS)
@@ -80,7 +80,7 @@ class VersionFence:
                 "the newer revision was not served within %d s; scoring with revision %d: %s",
                 WAIT_SECONDS,
                 revision,
-                sorted(late),
+                in_ranges(late),
             )
             self._timeouts.inc(len(late))
         self._intake.resume(reached | late, "revision")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from publisher.errors import Abandoned, Aborted, Evicted, Fenced, MemberLost, RecordRejected
+from publisher.kafka.partitions import in_ranges
 from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import COMMITS, DependencyUnavailable
 from publisher.transactions.session import Session
@@ -215,7 +216,7 @@ class Worker:
         self._progress.lag_seconds = {}  # until it is measured again
         if count := skip_to_end(late, self._intake, self._session, self._settings.owner):
             self._metrics.skipped.inc(count)
-            log.warning("skipped %d events of partitions that lag too far behind: %s", count, sorted(late))
+            log.warning("skipped %d events of partitions that lag too far behind: %s", count, in_ranges(late))
 
     def _commit_passed(self) -> None:
         """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, Protocol
 
+from model_registry import suggestions
 from model_registry.extras import install_command
 from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Poison, Reason
@@ -239,4 +240,5 @@ def file_bytes(path: FilePath) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise Fatal(f"input.schema_file {path} cannot be read: {error.strerror}", "give the path of the schema", 2) from error
+        hint = suggestions.file_question(path) or "give the path of the schema"
+        raise Fatal(f"input.schema_file {path} cannot be read: {error.strerror}", hint, 2) from error

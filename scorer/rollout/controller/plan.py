@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
+from model_registry import suggestions
 from model_registry.untrusted_input import yaml_documents
 from model_registry.untrusted_input.json_documents import UnreadableDocument
 from publisher.errors import USAGE, Fatal
@@ -185,7 +186,7 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise Fatal(f"cannot read {path}: {error.strerror}", HINT, USAGE) from None
+        raise Fatal(f"cannot read {path}: {error.strerror}", suggestions.file_question(path) or HINT, USAGE) from None
     if len(text) > MOST_BYTES:
         raise Fatal(f"{path} is larger than {MOST_BYTES:,} bytes", HINT, USAGE)
     try:

@@ -54,6 +54,10 @@ WRONG: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         {"protocol": "SSL", "certificate_file": "one.crt", "key_file": "one.key", "key_password_file": "password"},
         ("key_file:", "is not encrypted; remove key_password_file"),
     ),
+    (
+        {"protocol": "SSL", "certificate_file": "one.crt", "key_file": "one.key", "key_password_file": "nowhere"},
+        ("security.key_password_file:", "nowhere", "No such file"),
+    ),
     ({**LOGIN, "password_file": "empty"}, ("password_file:", "holds 0 lines")),
     ({**LOGIN, "password_file": "lines"}, ("password_file:", "holds 2 lines")),
     ({**LOGIN, "password_file": "bytes"}, ("password_file:", "is not text")),

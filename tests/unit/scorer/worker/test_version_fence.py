@@ -1,7 +1,9 @@
 """A partition that a newer revision has scored waits, but not for ever."""
 
+import logging
 import math
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -10,14 +12,15 @@ from tests.unit.scorer.consumer.group import TOPIC, Group
 
 
 class Fenced:
-    """A fence in front of two partitions: revision 3 has scored the first, revision 5 the second."""
+    """A fence in front of two partitions: revision 3 has scored the first, revision 5 the second, and `further` ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, further: int = 0) -> None:
         self.now = 100.0
         self.hurries = 0
         self.group = Group()
         self.group.committed |= {(TOPIC, 0): (5, OffsetMetadata(revision=3)), (TOPIC, 1): (5, OffsetMetadata(revision=5))}
-        self.group.assign(0, 1)
+        self.group.committed |= {(TOPIC, number): (5, OffsetMetadata(revision=5)) for number in range(2, 2 + further)}
+        self.group.assign(*range(2 + further))
         self._registry = CollectorRegistry()
         timeouts = Counter("timeouts", "Timeouts.", registry=self._registry)
         self._fence = VersionFence(self.group.intake, self._hurry, timeouts, lambda: self.now)
@@ -74,3 +77,15 @@ def test_a_partition_at_a_revision_that_was_never_accepted_waits_on_and_is_count
         assert fenced.timeouts() == count
     assert fenced.paused_after(WAIT_SECONDS + 0.1, trusted=5) == set(), "accepted here since, and refused"
     assert fenced.timeouts() == 3
+
+
+def test_log_lines_name_a_thousand_partitions_in_ranges(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    fenced = Fenced(further=999)
+    fenced.paused_after(WAIT_SECONDS, trusted=4)
+    fenced.paused_after(WAIT_SECONDS)
+    assert caplog.messages == [
+        "waiting for a newer revision than 4, which has scored flights[1-1000]",
+        "the revision was not reached within 30 s, and is not accepted; still waiting: flights[1-1000]",
+        "the revision was not reached within 30 s; scoring with revision 4: flights[1-1000]",
+    ]
