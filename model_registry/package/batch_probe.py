@@ -1,9 +1,9 @@
 """Probes a model: checks whether the score of an event depends on the other events of its batch, their order, or padding.
 
-The probe also checks that the model answers events of all lengths that the signature allows. The events are golden examples and
-variations of them, or generated events. The caller passes the function that runs the model, so that `push`, `check` and the
-loading of a version use the same probe. The probe only compares answers of the model with each other; whether a score is
-correct is checked with the golden examples elsewhere.
+The probe also checks that the model answers events of all lengths that the signature allows. The events are the golden examples
+(at most MOST_ROWS) and variations of one of them, or generated events. The caller passes the function that runs the model, so
+that `push`, `check` and the loading of a version use the same probe. The probe only compares answers of the model with each
+other; whether a score is correct is checked with the golden examples elsewhere.
 """
 
 import json
@@ -25,9 +25,9 @@ from model_registry.package.signature import Signature, TensorInput
 
 SECONDS = 10.0  # time limit: from then on each remaining comparison runs only one batch of FEWEST events
 FEWEST = 2
-MOST_GOLDEN = 3
+FIRST_GOLDEN = 3  # golden examples that are run first; the others are run only in the first half of SECONDS
 FACTORS = (0.5, 1.25)  # variations of a golden example multiply its numbers by these factors
-MOST_ROWS = 64  # largest batch of the probe, in events
+MOST_ROWS = 64  # largest batch of the probe and largest number of golden examples, in events
 LENGTHS = (12, 20)  # lengths of generated events
 DIFFERENCE = 1e-4  # allowed difference between two answers: absolute for numbers up to 1, relative for larger numbers
 DIFFERENCE_HALF = 5e-3  # the same for float16 outputs, and on devices that multiply with as few bits (TF32)
@@ -105,6 +105,8 @@ def check_batch_independence(
     probe = _Probe(signature, run, failed, max_rows, DIFFERENCE_HALF if rounds_coarsely else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
     events = probe.run_alone(rows[:1] if signature.alone else rows)
+    if golden and not signature.alone:
+        events += probe.run_alone(_further_golden(signature, golden), further=True)
     if events:
         probe.check_repeated(events[0])
     if longest := _resized(signature, rows[0][1], longest=True):
@@ -142,10 +144,18 @@ class _Probe:
         self._lengths = LengthPlan(signature) if signature.varies else None
         self._end = clock() + SECONDS
 
-    def run_alone(self, rows: Sequence[tuple[str, Tensors]]) -> list[_ProbedEvent]:
-        """Run each event alone, if possible without padding, and return the events that the model answers."""
+    def run_alone(self, rows: Sequence[tuple[str, Tensors]], *, further: bool = False) -> list[_ProbedEvent]:
+        """Run each event alone, if possible without padding, and return the events that the model answers.
+
+        Args:
+            rows: The description and the rows of each event.
+            further: Whether the events are additional ones. They are run only in the first half of the time limit, so that
+                time remains for the comparisons.
+        """
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
+            if further and self._clock() > self._end - SECONDS / 2:
+                break
             if len(events) >= FEWEST and self._is_time_over():
                 break
             ways = (False,) if self._lengths is None or self._signature.alone else (True, False)
@@ -194,7 +204,9 @@ class _Probe:
             )
 
     def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:
-        """Compare answers alone with answers in two batches of these events, which differ in order and size.
+        """Compare answers alone with answers in at least two batches of these events, which differ in order and size.
+
+        Within the time limit each event is in at least one of the batches.
 
         Args:
             group: The events.
@@ -207,10 +219,14 @@ class _Probe:
         """
         differences: list[_ScoreDifference] = []
         rows_at_once = min(self._max_rows, self._most_rows(group))
-        first = group[: min(rows_at_once, FEWEST)] if self._is_time_over() else group[:rows_at_once]
-        for batch in (first, [*reversed(group), *group, group[0]][:rows_at_once]):
-            if batch is not first and self._is_time_over():
-                break
+        starts = range(0, max(len(group) - rows_at_once, 1), rows_at_once)  # the last batch has the last events
+        batches = [group[start : start + rows_at_once] for start in starts]
+        batches.append([*reversed(group), *group, group[0]][:rows_at_once])
+        for at, batch in enumerate(batches):
+            if self._is_time_over():
+                if at > 0:
+                    break
+                batch = batch[:FEWEST]
             rows = _joined([event.rows for event in batch])
             try:
                 together = self._answers(_stacked(self._signature, rows) if exact else rows)
@@ -293,22 +309,38 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 
 
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
-    """Return at most MOST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
+    """Return at most FIRST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
 
     Fields of bytes, such as files, are not varied, and no nonzero number becomes zero, because either may crash a model.
     """
-    count = len(next(iter(rows.values())))
-    order = np.arange(count)
-    if signature.varies:
-        order = np.argsort(LengthPlan(signature).lengths(rows).sum(axis=1), kind="stable")
-    chosen = order[np.unique(np.linspace(0, count - 1, min(count, MOST_GOLDEN)).astype(int))]
-    events = [(f"golden example {at + 1}", _row(rows, at)) for at in chosen.tolist()]
+    events = _golden_events(rows, _first_golden(signature, rows))
     name, first = events[0]
     for factor in FACTORS:
         events.append((f"{name} with its numbers times {factor}", _varied(signature, first, factor)))
     if longer := _resized(signature, first):
         events.append((f"{name} at another length", longer))
     return events
+
+
+def _further_golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
+    """Return the golden examples that `_golden` omits, in their order. Both return at most MOST_ROWS golden examples."""
+    first = _first_golden(signature, rows)
+    further = [at for at in range(len(next(iter(rows.values())))) if at not in first]
+    return _golden_events(rows, further[: MOST_ROWS - len(first)])
+
+
+def _first_golden(signature: Signature, rows: Tensors) -> list[int]:
+    """Return the indices of at most FIRST_GOLDEN golden examples, evenly spaced from the shortest to the longest."""
+    count = len(next(iter(rows.values())))
+    order = np.arange(count)
+    if signature.varies:
+        order = np.argsort(LengthPlan(signature).lengths(rows).sum(axis=1), kind="stable")
+    indices: list[int] = order[np.unique(np.linspace(0, count - 1, min(count, FIRST_GOLDEN)).astype(int))].tolist()
+    return indices
+
+
+def _golden_events(rows: Tensors, indices: Sequence[int]) -> list[tuple[str, Tensors]]:
+    return [(f"golden example {at + 1}", _row(rows, at)) for at in indices]
 
 
 def _generated(signature: Signature) -> list[tuple[str, Tensors]]:

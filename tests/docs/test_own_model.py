@@ -1,6 +1,7 @@
 """What the page on models says, done: a model of one's own trained, packaged, pushed, promoted; a version signed, verified."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,12 @@ def test_the_tutorial_makes_a_version(library: str, tmp_path: Path) -> None:
     assert "prod: nothing -> 1.0.0 (revision 1)" in promoted
     examples = (tmp_path / "fraud-1.0.0" / "golden.jsonl").read_text().splitlines()
     assert {json.loads(line)["score"] > 0.2 for line in examples} == {True, False}
+
+
+def test_the_lightgbm_recipe_installs_packaging() -> None:
+    """onnxmltools imports packaging without requiring it."""
+    (installed,) = re.findall(r"`pip install (lightgbm [^`]*)`", (ROOT / tutorial.PAGE).read_text())
+    assert {"onnxmltools", "packaging"} <= set(installed.split())
 
 
 def test_init_leaves_open_what_the_tutorial_shows(tmp_path: Path) -> None:

@@ -295,8 +295,39 @@ def test_a_slow_model_is_compared_in_one_batch() -> None:
 
 
 def test_a_probe_has_few_runs_and_few_events() -> None:
-    assert sum(probe(signature(FOUR), fixed(*MORE * 50), linear)) <= 30
-    assert sum(probe(signature(X, MASK), varying(*([1.0] * n for n in range(1, 60))), masked_mean)) <= 60
+    assert sum(probe(signature(FOUR), fixed(*MORE * 50), linear)) <= 200
+    assert sum(probe(signature(X, MASK), varying(*([1.0] * n for n in range(1, 60))), masked_mean)) <= 270
+    assert sum(probe(signature(FOUR), fixed(*MORE), linear)) <= 30
+
+
+SIX = [[1, 2, 3, 4], [5, 6, 7, 8], [0, 1, 0, 1], [2, 2, 2, 2], [9, 0, 0, 1], [3, 1, 3, 1]]
+
+
+def fifth_depends(feeds: Arrays) -> Any:
+    """Return linear scores, and another score for the fifth golden example beside other events."""
+    fifth = (feeds["x"] == SIX[4]).all(axis=1)
+    return linear(feeds) + np.where(fifth & (len(feeds["x"]) > 1), 1.0, 0.0)
+
+
+@pytest.mark.parametrize("max_rows", [2, 3, 64])
+def test_each_golden_example_is_compared(max_rows: int) -> None:
+    with pytest.raises(Refused, match="beside other events, golden example 5 scores"):
+        probe(signature(FOUR), fixed(*SIX), fifth_depends, max_rows=max_rows)
+
+
+def test_further_golden_examples_are_run_in_the_first_half_of_the_time_only() -> None:
+    now = 0.0
+
+    def clock() -> float:
+        return now
+
+    def slow(feeds: Arrays) -> Any:
+        nonlocal now
+        now += 1.1
+        return linear(feeds)
+
+    # five events alone (5.5 s), one again, two batches: examples 2, 4 and 5 are not run
+    assert probe(signature(FOUR), fixed(*SIX), slow, clock) == [1] * 6 + [5, 11]
 
 
 def test_without_an_answer_there_is_nothing_to_compare() -> None:
