@@ -50,8 +50,8 @@ def assert_only_these_died(rig: Rig, count: int, deadly: set[int]) -> None:
 
 
 @pytest.mark.parametrize("scorers", ["a", "ab"])
-def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_rig: MakeRig, scorers: str) -> None:
-    """Ten in a row of each kind, and some alone, in three partitions."""
+def test_deadly_events_cost_a_death_per_batch_and_their_neighbours_nothing(make_rig: MakeRig, scorers: str) -> None:
+    """Ten in a row of each kind, and some alone, in three partitions: those of one batch are found after one death."""
     rig = lethal(make_rig)
     kinds: list[dict[str, Any]] = [{"a": SEGFAULT}, {"a": ABORT}, {"a": OUT_OF_MEMORY}, DECODER]
     deadly = {200 + number: kinds[number % 4] for number in range(10)} | {1_500: kinds[0], 1_900: kinds[3]}
@@ -60,7 +60,7 @@ def test_deadly_events_cost_a_death_a_scorer_and_their_neighbours_nothing(make_r
     running = [rig.start(replica) for replica in scorers]
     until(lambda: rig.answered() >= count, "all answers")
     assert_only_these_died(rig, count, set(deadly))
-    assert {scorer.deaths for scorer in running} <= {0, 1, 2}
+    assert 1 <= sum(scorer.deaths for scorer in running) < len(deadly) / 2
     until(lambda: any("loading the model into this process" in scorer.said for scorer in running), "the end of the examination")
     rig.emit(events(100, start=count))
     until(lambda: rig.answered() >= count + 100, "scores without an examiner")

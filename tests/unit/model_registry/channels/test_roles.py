@@ -87,7 +87,7 @@ def test_rollback_goes_back_step_by_step_and_never_to_what_was_gone_back_from(
     for version in VERSIONS:
         promote(store, version)
     assert (rollback(store).to_version, rollback(store).to_version) == ("2.0.0", "1.0.0")
-    with pytest.raises(Refused, match="nothing before"):
+    with pytest.raises(Refused, match="no version before"):
         rollback(store)
     forward = rollback(store, to_revision=3)
     assert (forward.to_version, forward.revision, forward.restores) == ("3.0.0", 6, 3)

@@ -98,5 +98,5 @@ def test_a_field_has_one_shape() -> None:
     inputs = [
         {"tensor": name, "dtype": "int8", "shape": shape, "fields": [IMAGE]} for name, shape in (("x", [2, 3]), ("y", [3, 2]))
     ]
-    with pytest.raises(SignatureError, match="another dtype, default, path, origin, length or shape"):
+    with pytest.raises(SignatureError, match="different dtype, default, path, origin, length or shape"):
         parse_signature(json.dumps(GOOD | {"inputs": inputs}))

@@ -62,5 +62,5 @@ def test_a_lost_checkpoint_is_distinguished_from_a_new_partition() -> None:
 
 def test_two_relays_do_not_copy_the_same_into_the_same() -> None:
     twin = {CheckpointKey("twin", "eu", "scores", 2): STORED}
-    with pytest.raises(CopyRefused, match="relay 'twin' copies"):
+    with pytest.raises(CopyRefused, match="relay 'twin' already copies"):
         start(KEY, STORED, twin, SOURCE, DESTINATION, [2])

@@ -88,7 +88,7 @@ def test_a_session_that_has_taken_all_ids_over_in_turn_is_over() -> None:
     with pytest.raises(RecordFailed):
         lane.copy()
     lane.session.recover()
-    with pytest.raises(Aborted, match="in turn"):
+    with pytest.raises(Aborted, match="all producers were replaced"):
         lane.copy()
     lane.session.close()
 

@@ -167,7 +167,7 @@ def test_a_file_that_is_no_schema_is_refused(tmp_path: Path, format_: str, text:
 @pytest.mark.parametrize(("format_", "library"), [("avro", "fastavro"), ("protobuf", "grpc_tools")])
 def test_a_format_without_its_library_names_the_extra(monkeypatch: pytest.MonkeyPatch, format_: str, library: str) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(Fatal, match=f"needs {library}") as caught:
+    with pytest.raises(Fatal, match=f"needs the package {library}") as caught:
         SchemaDecoder(FLAT, settings_of(format_))
     assert caught.value.hint == install_command(format_)
 
