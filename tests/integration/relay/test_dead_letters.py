@@ -99,7 +99,7 @@ def test_another_cluster_under_the_address_or_another_name_is_noticed(make_relay
     rig = make_relay(lanes=2).run_once(400)
     name = rig.name
     rig.configure(name=f"{name}-renamed")
-    assert f"relay {name!r} copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
+    assert f"relay {name!r} already copies {rig.topic}[0]" in rig.refused().replace("\\'", "'")
     rig.configure(name=name, source={"bootstrap_servers": rig.destination}, destination={"topic": "{topic}"})
     said = rig.refused()
     assert "the checkpoint" in said
@@ -281,7 +281,7 @@ def test_a_position_set_by_hand_ends_the_relay_that_runs(make_relay: MakeRelay) 
     relay = rig.start().ready()
     rig.wait_copied(454)
     assert relay.stop() == 0
-    assert "no offset" in rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "9999", code=2).stderr
+    assert "is not a valid offset" in rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "9999", code=2).stderr
     assert (
         "no partition 9" in rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "1", "--partition", "9", code=2).stderr
     )

@@ -95,4 +95,4 @@ def test_a_schema_may_be_a_file_and_scores_may_be_protobuf(make_rig: MakeRig) ->
     assert "--format" in rig.run("scorer", "schema", "--scores", code=2).stderr
     assert scorer.stop() == 0
     said = rig.run("scorer", "run", "scorer.yaml", "--set", "input.message=Evnt", code=2).stderr
-    assert "no message 'Evnt', but Other, Event" in said
+    assert "no message 'Evnt', only Other, Event" in said
