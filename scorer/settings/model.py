@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ByteSize, Field, model_validator
 
+from model_registry import suggestions
 from model_registry.default_limits import DEFAULT_DOMAINS, MAX_BYTES, MAX_VERSION_BYTES
 from publisher.kafka import tls_files
 from publisher.runtime.configuration import Section
@@ -38,13 +39,16 @@ class ServerTlsSettings(Section):
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificate_file and key_file belong together; set both, or neither")
         for name, path in files.items():
+            if path is None:
+                continue
             try:
-                if path is not None and name != "key_file":
+                if name != "key_file":
                     tls_files.certificates(path)
-                elif path is not None and self.certificate_file is not None:
+                elif self.certificate_file is not None:
                     tls_files.check_key(path, None, self.certificate_file)
             except OSError as error:
-                raise ValueError(f"{name}: cannot read {path}: {error.strerror}") from None
+                hint = suggestions.file_question(path) or "relative paths begin where the setting was written"
+                raise ValueError(f"{name}: cannot read {path}: {error.strerror}; {hint}") from None
             except ValueError as error:
                 raise ValueError(f"{name}: {path} {error}") from None
         return self

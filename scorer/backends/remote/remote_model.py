@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 import grpc
 
+from model_registry import suggestions
 from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, input_fault, output_fault
 from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
@@ -67,9 +68,8 @@ def connect(settings: ModelSettings) -> list[grpc.Channel]:
     try:
         files = [path.read_bytes() if path else None for path in (tls.ca_file, tls.key_file, tls.certificate_file)]
     except OSError as error:
-        raise BackendMissing(
-            f"model.server_tls: cannot read {error.filename}: {error.strerror}", "name existing files"
-        ) from error
+        hint = suggestions.file_question(Path(error.filename)) or "name existing files"
+        raise BackendMissing(f"model.server_tls: cannot read {error.filename}: {error.strerror}", hint) from error
     credentials = grpc.ssl_channel_credentials(*files)
     return [grpc.secure_channel(address, credentials, options=OPTIONS) for address in settings.endpoints]
 

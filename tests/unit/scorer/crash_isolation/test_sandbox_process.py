@@ -1,5 +1,6 @@
 """The wait of a worker for its sandbox process."""
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -16,8 +17,9 @@ from publisher.errors import Aborted
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
 from publisher.runtime.dependency_wait import DependencyUnavailable
+from scorer.backends.base import ModelRefused
 from scorer.crash_isolation.sandbox_process import SandboxProcess, SandboxProcessDied
-from tests.support import models
+from tests.support import hostile_models, models
 from tests.support.waiting import until
 from tests.unit.scorer.minimal import minimal
 
@@ -74,3 +76,19 @@ def test_a_close_does_not_wait_for_a_fork_server_that_starts_no_process(tmp_path
         fork_server.resume()
     with pytest.raises(DependencyUnavailable, match="loaded into this process again"):
         request.result()
+
+
+def test_a_version_that_kills_two_sandbox_processes_at_its_load_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    folder = hostile_models.package(tmp_path / "m", hostile_models.deep_tree)
+    sandbox = SandboxProcess(minimal(), Context())
+    try:
+        with pytest.raises(ModelRefused, match=r"^a process was ended by SIGSEGV while it loaded this version, twice$"):
+            sandbox.load(package.read(folder, name="m", version="7", digest="sha256:" + "0" * 64))
+        assert multiprocessing.active_children() == []
+    finally:
+        sandbox.close()
+    retries = [record.message for record in caplog.records if record.message.endswith("retrying")]
+    assert retries == ["the sandbox was ended by SIGSEGV while it loaded version 7; retrying"]

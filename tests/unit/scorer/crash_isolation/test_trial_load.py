@@ -1,10 +1,13 @@
 """Versions tried in a real trial process: a version that harms the process is refused with the reason."""
 
+import contextlib
 import threading
 from collections.abc import Callable
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from model_registry import package
@@ -124,6 +127,33 @@ def test_a_trial_ends_as_soon_as_its_version_is_no_longer_wanted(site: Site) -> 
     with pytest.raises(Superseded):
         site.trials().attempt(site.package(hostile_models.endless), "v@1", only_once)
     assert site.outcomes in ([], [SUPERSEDED]), "it may have been asked before the trial began"
+
+
+@pytest.mark.parametrize(
+    ("build", "is_superseded", "outcome"),
+    [
+        (None, False, ACCEPTED),
+        (hostile_models.deep_tree, False, DIED),
+        (hostile_models.endless, True, SUPERSEDED),
+    ],
+    ids=["accepted", "died", "superseded"],
+)
+def test_no_process_of_a_trial_runs_after_the_trial(
+    site: Site, build: Callable[[Path], None] | None, is_superseded: bool, outcome: str
+) -> None:
+    resource_tracker.ensure_running()  # it starts with the first child, and runs until the tests end
+    before = set(psutil.Process().children())
+    during: set[psutil.Process] = set()
+
+    def is_wanted() -> bool:
+        during.update(psutil.Process().children())
+        return not is_superseded
+
+    with contextlib.suppress(ModelRefused, Superseded):
+        site.trials().attempt(site.package(build), "v@1", is_wanted)
+    assert site.outcomes == [outcome]
+    assert len(during - before) == 1
+    assert set(psutil.Process().children()) <= before
 
 
 def test_another_process_that_tries_the_same_version_is_waited_for_and_its_outcome_is_taken(site: Site) -> None:

@@ -64,7 +64,7 @@ def test_tls_files_resolve_from_the_configurations_folder(files: Path) -> None:
     [
         ({"ca_file": "ca.pem"}, "set enabled: true"),
         ({"enabled": True, "certificate_file": "one.pem"}, "belong together"),
-        ({"enabled": True, "ca_file": "nothing.pem"}, "cannot read"),
+        ({"enabled": True, "ca_file": "x/ca.pem"}, "cannot read .*; relative paths begin where the setting was written"),
         ({"enabled": True, "ca_file": "one.key"}, "no PEM certificate"),
         ({"enabled": True, "certificate_file": "one.pem", "key_file": "two.key"}, "is not the key of"),
     ],
@@ -73,6 +73,17 @@ def test_tls_that_cannot_work_is_refused_when_the_configuration_is_read(files: P
     with pytest.raises(SettingsError, match=message) as caught:
         settings(files, {"server_tls": tls})
     assert "model.server_tls" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["ca_file", "certificate_file", "key_file"])
+def test_a_similar_file_is_suggested_if_a_tls_file_does_not_exist(files: Path, name: str) -> None:
+    tls = {"enabled": True, "ca_file": "ca.pem", "certificate_file": "one.pem", "key_file": "one.key"}
+    path = files / str(tls[name])
+    missing = path.with_stem(f"{path.stem}-new")
+    with pytest.raises(SettingsError) as caught:
+        settings(files, {"server_tls": {**tls, name: missing.name}})
+    reason = f"{name}: cannot read {missing}: No such file or directory; did you mean {str(path)!r}?"
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
-from publisher.errors import Fatal
+from publisher.errors import USAGE, Fatal
 from scorer.service.gpu_assignment import select_devices
 from scorer.settings.model import ModelSettings
+from tests.support.canary import merged
+from tests.unit.scorer.minimal import STATED
 
 DRIVER = """
 #include <stdlib.h>
@@ -32,13 +35,11 @@ int cuDeviceGetCount(int *count) {
 """What libcuda.so.1 does of all this: it counts the GPUs that CUDA_VISIBLE_DEVICES leaves."""
 
 PROGRAM = """
-import os, sys
-from scorer.service import gpu_assignment, supervisor
-from scorer.settings.model import ModelSettings
-from publisher.errors import Fatal
-from tests.unit.scorer.minimal import minimal
+import os
+from scorer import cli
+from scorer.service import worker_main
 
-def work(settings, on_serving, journal):
+def work(settings, on_serving, journal, workers):
     whole = "../" + settings.replica  # renamed when it is written: the last file ends every worker
     with open(whole, "w") as file:
         file.write(os.environ.get("CUDA_VISIBLE_DEVICES", "unset"))
@@ -48,16 +49,10 @@ def work(settings, on_serving, journal):
         pass
     os.kill(os.getppid(), 15)
 
-chosen, asked = eval(sys.argv[1]), int(sys.argv[2])
-model = {"device": "cuda", "devices": chosen, "cache": "../cache"}
-settings = minimal(model=model, replica="r", http={"listen": "127.0.0.1:0"})
-try:
-    gpus = gpu_assignment.visible_devices(settings.model)
-except Fatal as error:
-    sys.exit(f"{error}; {error.hint}")
-workers = asked or len(gpus) or 1
-supervisor.run(settings, workers, work, "INFO", gpus)
+worker_main.run = work
+cli.main()
 """
+"""The program `scorer`, with workers that write the GPUs that they see, and then stop the supervisor."""
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +68,16 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(
     folder: Path, driver: Path, environment: dict[str, str], devices: Any = "all", workers: int = 0
 ) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
-    """What each worker sees, by replica, and the supervisor's end."""
+    """Run `scorer run`. Return the GPUs that each worker sees, by replica, and the finished command."""
     seen = folder / "seen"
     seen.mkdir()
+    model = {"device": "cuda", "devices": devices, "cache": "cache"}
+    config = merged(STATED, {"model": model, "replica": "r", "http": {"listen": "127.0.0.1:0"}})
+    (folder / "scorer.yaml").write_text(yaml.safe_dump(config))
+    flags = ["--workers", str(workers)] if workers else []
     variables = {**os.environ, "LD_LIBRARY_PATH": str(driver), "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, repr(devices), str(workers)],
+        [sys.executable, "-c", PROGRAM, "run", "../scorer.yaml", *flags],
         cwd=seen,
         env=variables,
         capture_output=True,
@@ -112,7 +111,7 @@ def test_without_a_countable_gpu_one_worker_starts_and_reports(tmp_path: Path, d
 
 def test_a_device_that_is_not_visible_ends_the_command_before_any_worker_starts(tmp_path: Path, driver: Path) -> None:
     seen, done = started(tmp_path, driver, {"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0,1"}, devices=[2])
-    assert done.returncode == 1
+    assert done.returncode == USAGE
     assert "model.devices names GPU 2, but 2 are visible, numbered from 0 (CUDA_VISIBLE_DEVICES=0,1)" in done.stderr
     assert seen == {}
 
