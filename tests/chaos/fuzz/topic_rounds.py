@@ -10,10 +10,18 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 
+from model_registry.errors import RegistryError
+from publisher.errors import Fatal
 from publisher.relay import checkpoints
+from scorer.rollout.controller import log_records
+from scorer.rollout.controller.analysis_step import StepAnalyzer
+from scorer.rollout.controller.log_records import EntryKind, LogEntry, LoggedVersion, Outcome
+from scorer.rollout.controller.rollout_state import RolloutLog
+from scorer.settings import load
 from tests.chaos.fuzz.played import SHOWN, TRACEBACK, Played, Positions, drain
 from tests.integration.relay.rig import MakeRelay
 from tests.integration.scorer.rig import MakeRig, Rig, events
@@ -27,6 +35,14 @@ EVENTS = 60
 LABEL = b'{"flight": {"id": "e1"}, "told": {"outcome": 1}}'
 METADATA = b'{"owner": "another.a", "revision": 1, "digest": "sha256:a"}'
 HEADERS = ("dead.source", "dead.reason", "dead.first", "dead.at", "ce_id", "x-origin", "x-hops", "deadline", "traceparent")
+CANDIDATE = {"version": "2.0.0", "digest": "sha256:" + "b" * 64}
+ROLLOUT, DECISION = "ro-1", 2
+PLAN: dict[str, Any] = {
+    "candidate": CANDIDATE["version"],
+    "steps": [{"shadow": "100%"}, {"promote": True}],
+    "rules": {"errors": 1.0, "flips": 1.0, "psi": 100.0},
+}
+ANALYSIS_SECONDS = 5.0
 TEXTS = (None, b"", b"9" * 5_000, b"-1", b"\xff\xfe", b"eu/t/0/1", b"%zz", ESCAPES.encode())
 ALLOWED: dict[tuple[str, ...], set[int]] = {
     ("status", "scorer.yaml", "--json"): {0},
@@ -34,7 +50,10 @@ ALLOWED: dict[tuple[str, ...], set[int]] = {
     ("tail", "scorer.yaml", "--no-follow", "--dead"): {0},
     ("audit", "scorer.yaml", "--json"): {0, 1},
     ("labels", "scorer.yaml", "--json"): {0, 1},
+    ("judge", "scorer.yaml"): {0, 1, 2},
+    ("judge", "scorer.yaml", "--json"): {0, 1, 2},
     ("rollout", "status", "scorer.yaml"): {0, 1, 2},  # 2: there is none
+    ("rollout", "verify", "scorer.yaml", str(DECISION), "--json"): {0, 1},  # 1: a copy in another partition was read first
     ("replay", "scorer.yaml", "--dry-run", "--json"): {0, 1},
 }
 """Commands, and the exit codes that are right although hostile records are there."""
@@ -55,6 +74,7 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     relay_rig = make_relay(lanes=2)
     relay_rig.configure(source={"topics": [rig.scores_topic]})
     relay = relay_rig.start()
+    write_candidate_answers(rig)
     valid = {topic: documents(rig, topic) for topic in product_topics(rig)}
     valid[labels] = [(b"k", LABEL)]
     valid[f"{relay_rig.name}.checkpoints"] = [(checkpoints.encode_key("another", "eu", "t", 0), b'{"next": 1}')]
@@ -67,6 +87,7 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
     scorer_b = rig.start("b")  # one that reads all of it at its start
     sent += rig.emit(events(EVENTS, start=sent))
     drain(played, positions, [scorer, scorer_b])
+    log_decision(played, rig, json.loads(valid[rig.scores_topic][0][1]))
     for command, codes in ALLOWED.items():
         judge(played, rig.run("scorer", *command, code=None), " ".join(command), codes)
     trace_lineage(played, rig)
@@ -85,9 +106,55 @@ def play(make_rig: MakeRig, make_relay: MakeRelay, seed: int, count: int) -> Pla
 
 def product_topics(rig: Rig) -> list[str]:
     """Topics of the rig, those with records of the product first."""
-    names = ("status", "swaps", "rollouts", "scores", "dead", "dead.replayed")
+    names = ("status", "swaps", "rollouts", "scores", "scores.shadow", "scores.corrections", "dead", "dead.replayed")
     known = rig.admin.list_topics(timeout=10).topics
     return [topic for name in names if (topic := f"{rig.name}.{name}") in known]
+
+
+def write_candidate_answers(rig: Rig) -> None:
+    """Write valid shadow answers and corrections of all scores, as `scorer run --shadow` and `scorer rescore` do."""
+    roles = {"shadow": {"role": "shadow", "arm": "champion"}, "corrections": {"role": "champion", "arm": "champion"}}
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
+    for score in auditor.read(rig.bootstrap_servers, rig.scores_topic):
+        for name, role in roles.items():
+            record = {**json.loads(score.value() or b""), **CANDIDATE, **role}
+            value = json.dumps(record, separators=(",", ":")).encode()
+            topic = f"{rig.scores_topic}.{name}"
+            producer.produce(topic, value, score.key(), score.partition() or 0, timestamp=score.timestamp()[1])
+    assert producer.flush(60) == 0, "the answers of the candidate were not delivered"
+
+
+def log_decision(played: Played, rig: Rig, score: dict[str, Any]) -> None:
+    """Log a rollout with a decision that is based on all answers, including the hostile records among them.
+
+    `score` is a score record of the champion.
+    """
+    producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
+    ledger = RolloutLog()
+
+    def append(entry: LogEntry) -> None:
+        key, value = f"{ROLLOUT}/{entry.seq}".encode(), log_records.encode(entry)
+        ledger.apply(key, value)
+        producer.produce(f"{rig.name}.rollouts", value, key)
+
+    champion, candidate = LoggedVersion(score["digest"], score["version"]), LoggedVersion(**CANDIDATE)
+    append(LogEntry(ROLLOUT, 0, EntryKind.STARTED, 1, "c", plan=PLAN, champion=champion, candidate=candidate, revision=1))
+    append(LogEntry(ROLLOUT, 1, EntryKind.MOVED, 2, "c", 0, revision=2))
+    rollout = ledger.rollouts[ROLLOUT]
+    step = rollout.at()
+    assert step is not None
+    try:
+        with contextlib.closing(StepAnalyzer(load(rig.path, []).settings, to_end=True)) as analyzer:
+            analysis = analyzer.analyze(rollout, step, None, ANALYSIS_SECONDS)
+    except (Fatal, RegistryError) as error:
+        played.findings.append(f"the analysis of a rollout's step failed: {error}"[:SHOWN])
+        return
+    obstacles, judgement = list(analysis.obstacles), analysis.judgement
+    ended = LogEntry(
+        ROLLOUT, DECISION, EntryKind.ENDED, 3, "c", 0, outcome=Outcome.ABORTED, obstacles=obstacles, judgement=judgement
+    )
+    append(ended)
+    assert producer.flush(60) == 0, "the log of the rollout was not delivered"
 
 
 def documents(rig: Rig, topic: str) -> list[tuple[bytes | None, bytes]]:

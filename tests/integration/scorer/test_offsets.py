@@ -1,10 +1,12 @@
 """Offsets without an event, which are markers of transactions and aborted records, are passed and committed."""
 
+import contextlib
 import json
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.integration.relay.rig import RelayRig
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, until
 
 EACH = 10  # events of a transaction
@@ -66,3 +68,22 @@ def test_markers_and_aborted_records_are_passed_and_committed(make_rig: MakeRig,
     assert scorer.metric("scorer_commits_total") <= commits + 2  # an event outside a transaction leaves nothing to pass
     assert scorer.stop() == 0
     assert {mark["owner"] for mark in rig.marks().values()} == {""}
+
+
+def test_markers_of_a_relay_that_writes_the_input_topic_are_passed_and_committed(make_rig: MakeRig) -> None:
+    rig = make_rig().stocked(4)
+    clusters = rig.bootstrap_servers, rig.bootstrap_servers
+    relay_rig = RelayRig(clusters, rig.folder, f"{rig.name}-relay", destination={"topic": rig.events_topic})
+    with contextlib.closing(relay_rig):
+        relay_rig.create(relay_rig.source)
+        relay, scorer = relay_rig.start().ready(), rig.start().ready()
+        producer = Producer({"bootstrap.servers": rig.bootstrap_servers})
+        for number in range(3 * EACH):
+            event = {"id": f"e{number}", "a": number, "b": 0}
+            producer.produce(relay_rig.topic, json.dumps(event).encode(), partition=number % 3)  # partition 3 gets none
+        assert producer.flush(30) == 0
+        until(lambda: rig.answered() == 3 * EACH, "the scores of the copies")
+        until(lambda: level(rig, scorer), "no lag")
+        assert sum(rig.ends().values()) > 3 * EACH, "the relay writes transactions, which end with markers"
+        rig.assert_clean(events=3 * EACH, dead_lettered=0)
+        assert (relay.stop(), scorer.stop()) == (0, 0)

@@ -7,6 +7,8 @@ from model_registry.oci import reference
 from model_registry.stores.open import open_store
 from scorer.crash_isolation.in_flight_journal import InFlightJournal, journal_path
 from tests.integration.scorer.rig import MakeRig, Rig, events, until
+from tests.integration.scorer.test_shadow import numbers_of, of, reached, serves
+from tests.integration.scorer.test_shadow import start as start_shadow
 from tests.support import hostile_models
 
 EVENTS = 120
@@ -102,6 +104,31 @@ def test_the_channel_is_followed_while_a_load_does_not_end_and_two_deaths_in_it_
     count = answered(rig, count)
     rig.assert_clean(events=count)
     assert (scorer.deaths, scorer.stop()) == (0, 0)
+
+
+def test_a_shadow_refuses_a_candidate_that_kills_the_process_that_loads_it_and_scores_the_next_candidate(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig(shadow={"share": 100}).stocked(2, versions=2)
+    hostile(rig, "deep-tree", "3.0.0")
+    champion, shadow = rig.start().ready(), start_shadow(rig)
+    rig.run("scorer", "promote", "scorer.yaml", "--to", "1.0.0", "--shadow", "3.0.0")
+    assert "was ended by SIGSEGV" in refused(rig, "3.0.0")
+    until(lambda: "version 3.0.0 is refused: " in shadow.said, "the refusal in the shadow's log")
+    count = answered(rig, 0)
+    until(lambda: reached(rig) == rig.ends(), "the shadow's offsets")
+
+    rig.run("scorer", "promote", "scorer.yaml", "--to", "1.0.0", "--shadow", "2.0.0")
+    until(lambda: serves(rig, "shadow"), "the next candidate in the shadow")
+    count = answered(rig, count)
+    until(lambda: reached(rig) == rig.ends(), "the shadow's offsets")
+    scored = of(rig, range(EVENTS, count))
+    assert (numbers_of(scored), {r["version"] for r in scored}) == (list(range(EVENTS, count)), {"2.0.0"})
+    assert shadow.metric("scorer_versions_refused_total") == 1
+    assert {r["version"] for r in rig.scores()} == {"1.0.0"}
+    rig.assert_clean(events=count, dead_lettered=0)
+    assert [process.deaths for process in (champion, shadow)] == [0, 0]
+    assert [process.stop() for process in (champion, shadow)] == [0, 0]
 
 
 def test_commands_report_a_version_that_kills_the_process_that_loads_it(make_rig: MakeRig) -> None:
