@@ -159,7 +159,6 @@ def serve(pipe: connection.Connection, answer: Callable[..., Any], expected_erro
     If `answer` raises one of `expected_errors`, `Sandbox.request` raises it unchanged in the parent. Any other error becomes a
     RuntimeError with the type and text of the error.
     """
-    stack_dump.print_on_signal()
     while True:
         try:
             question = pipe.recv()

@@ -386,11 +386,11 @@ class EventConsumer:
         except Evicted as error:
             raise MemberLost(f"the group rejected this member right after an assignment: {error}") from error
         self.joined = True
-        self.partitions.member = self._consumer.memberid() or ""
+        member = self._consumer.memberid() or ""
+        self.partitions.member = member
         self.partitions.assign(starts)
         with_start = [(start.position.topic, start.position.partition) for start in starts]
         without_start = {(p.topic, p.partition) for p in partitions}.difference(with_start)
-        member = self.partitions.member
         suspects = self._suspects.suspects_among(starts, dead, member) if self._suspects is not None else {}
         # Only absolute offsets: after a pause the client resolves a logical offset again 500 ms later, and the answer would
         # undo a seek (librdkafka 2.16). The pause outdates a fetch that started before it: its records are not decompressed.

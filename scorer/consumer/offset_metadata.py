@@ -23,7 +23,6 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
         is_recreated: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
-            The JSON key of this field is `anew`.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
             too.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
@@ -34,7 +33,7 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     version: str = ""
     digest: str = ""
     topic_id: str = ""
-    is_recreated: bool = msgspec.field(default=False, name="anew")
+    is_recreated: bool = False
     suspect: bool = False
     member: str = ""
 

@@ -95,7 +95,7 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 def _nothing_new_since(run: Run) -> str:
     """Return the folder name of the last completed run if it had this configuration and the same labels, else ""."""
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
-    if not ended or run.plan.anew:
+    if not ended or run.plan.force_new:
         return ""
     last = Journal(ended[-1] / STEPS)
     planned = last.result("plan", RunPlan)

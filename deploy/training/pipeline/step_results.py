@@ -16,9 +16,15 @@ run. `too-few-labels`: too few events have a label.
 class RunPlan(msgspec.Struct, frozen=True):
     """The plan of a run: the result of its first step.
 
-    `config` contains every setting that affects the model, and `environment` is the digest of the environment. An interrupted
-    run continues only if both are unchanged. `signature` is the signature of the new version as JSON. `champion` is the
-    signature of the champion, or None without a champion. `anew`: train even if no new label has arrived since the last run.
+    An interrupted run continues only if `config` and `environment` are unchanged.
+
+    Attributes:
+        began_ms: when the run began, in Unix ms.
+        config: every setting that affects the model.
+        signature: the signature of the new version as JSON.
+        champion: the signature of the champion as JSON; None without a champion.
+        environment: the digest of the environment.
+        force_new: whether to train even if no new label has arrived since the last run.
     """
 
     began_ms: int
@@ -26,7 +32,7 @@ class RunPlan(msgspec.Struct, frozen=True):
     signature: str
     champion: str | None
     environment: str
-    anew: bool = False
+    force_new: bool = False
 
 
 class Part(msgspec.Struct, frozen=True):

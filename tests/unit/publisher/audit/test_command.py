@@ -172,7 +172,7 @@ def test_the_last_source_of_a_dead_letter_counts(topics: Topics) -> None:
         (["--no-such-option"], "No such option"),
         (["--dead", "nowhere"], "no topic 'nowhere'"),
         (["--dead", "{name}.score"], "did you mean '{name}.scores'?"),
-        (["--group", "nobody"], "group 'nobody' has no committed offsets"),
+        (["--group", "absent"], "group 'absent' has no committed offsets"),
     ],
 )
 def test_what_ends_it(

@@ -86,9 +86,9 @@ def test_of_a_partition_that_is_not_ours_nothing_is_known() -> None:
     assert partitions.metadata(HERE) == OffsetMetadata()
     assert partitions.answers_from(HERE) is None
     assert partitions.arrivals() == set()
-    known = assigned(HERE)  # ours is remembered where the group tells no position
-    asked = TopicPartition(*HERE, -1_001), TopicPartition(*HERE, 3), TopicPartition(*THERE, -1_001)
-    assert [known.position_or_recorded(told).offset for told in asked] == [5, 3, -1_001]
+    recorded = assigned(HERE)  # its position counts if the group has none
+    requested = TopicPartition(*HERE, -1_001), TopicPartition(*HERE, 3), TopicPartition(*THERE, -1_001)
+    assert [recorded.position_or_recorded(position).offset for position in requested] == [5, 3, -1_001]
 
 
 NONE = -1_001
