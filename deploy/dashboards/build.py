@@ -10,7 +10,7 @@ import regions
 import scoring
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1] / "chart" / "files" / "dashboards"
 
 
 def texts() -> dict[Path, str]:

@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
+import yaml
 from annotated_types import Ge, Gt, Le
 from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ByteSize
@@ -28,6 +29,7 @@ from publisher.kafka import client_properties
 from scorer.cli import app as scorer
 from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy.exporters import exporters, rules
+from tests.support.environment import ROOT
 
 FOREIGN = ("builtins", "pydantic")
 WORDS = {
@@ -224,6 +226,35 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
     return "".join("| " + " | ".join(cells).replace("|  |", "| |") + " |\n" for cells in lines)
 
 
+def chart_values() -> str:
+    """Return a section for each top-level value of the chart, with one row per value: name, default and description."""
+    folder = ROOT / "deploy" / "chart"
+    schema = json.loads((folder / "values.schema.json").read_text())
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    general, sections = list[list[str]](), list[str]()
+    for key, default in values.items():
+        described = schema["properties"][key]
+        if "properties" not in described:
+            general.append([f"`{key}`", f"`{json.dumps(default)}`", described["description"]])
+            continue
+        rows = list(_value_rows(default, described, f"{key}."))
+        sections.append(f"\n## {key}\n\n{described['description']}\n\n{_table(['value', 'default', 'meaning'], rows)}")
+    relay = schema["definitions"]["relay"]["properties"]
+    rows = [[f"`relays[].{key}`", described["description"]] for key, described in relay.items()]
+    sections.append(f"\n## A relay\n\n{_table(['value', 'meaning'], rows)}")
+    return _table(["value", "default", "meaning"], general) + "".join(sections)
+
+
+def _value_rows(values: Mapping[str, Any], schema: Mapping[str, Any], prefix: str) -> Iterator[list[str]]:
+    for key, default in values.items():
+        described = schema["properties"][key]
+        if "properties" in described:
+            yield from _value_rows(default, described, f"{prefix}{key}.")
+        else:
+            shown = "" if default in ("", {}, [], None) else f"`{json.dumps(default)}`"
+            yield [f"`{prefix}{key}`", shown, described["description"]]
+
+
 PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("scorer/docs/settings.md", "settings"): settings,
     ("scorer/docs/client-properties.md", "client-properties-allowed"): client_properties_allowed,
@@ -240,5 +271,6 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("deploy/metrics.md", "relay-metrics"): lambda: metrics(exporters()[1]),
     ("deploy/metrics.md", "controller-metrics"): lambda: metrics(exporters()[2]),
     ("deploy/alerts.md", "alerts"): alerts,
+    ("deploy/chart/README.md", "values"): chart_values,
 }
 """The generated parts: page and name, and the function that makes each."""

@@ -2,18 +2,24 @@
 
 import re
 import shlex
+import textwrap
+from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from model_registry.cli import app as model_registry
 from publisher.cli import app as publisher
 from scorer.cli import app as scorer
-from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, TRAINING, of_kind, pod_of, rendered, workloads
+from tests.packaging.deploy.chart import EXAMPLES as FOLDER
+from tests.packaging.deploy.chart import needs_helm, render
+from tests.packaging.deploy.manifests import EXAMPLES, REGIONS, TRAINING, of_kind, pod_of, rendered, title, validate, workloads
 from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
-TEXT = "".join((ROOT / "deploy" / page).read_text() for page in ("README.md", "operate.md", "training/kubernetes.md"))
+PARTS = ("README.md", "regions.md", "gitops.md", "operate.md", "training/kubernetes.md")
+TEXT = "".join((ROOT / "deploy" / page).read_text() for page in PARTS)
 BLOCKS = re.findall(r"^ *```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
 PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
 TYPED = re.findall(r"^ *```sh\n(.*?)```", PAGES, re.DOTALL | re.MULTILINE)
@@ -22,9 +28,9 @@ APPS = {"scorer": scorer, "model-registry": model_registry, "publisher": publish
 COMMANDS = {name: typer.main.get_command(app) for name, app in APPS.items()}
 RUNBOOKS = {line.strip() for block in TYPED for line in block.replace("\\\n", " ").splitlines() if line.strip()}
 OURS = [
-    line.partition(" -- ")[2] or line
+    line.partition(" -- ")[2] or line.removeprefix("promoter ")
     for line in [*LINES, *sorted(RUNBOOKS)]
-    if re.search(r"(^|-- )(scorer|model-registry|publisher) ", line)
+    if re.search(r"(^|-- |^promoter )(scorer|model-registry|publisher) ", line)
 ]
 
 
@@ -40,26 +46,62 @@ def test_our_commands_take_these_options(line: str) -> None:
     assert OURS
 
 
-def test_folders_exist() -> None:
-    folders = set(re.findall(r"deploy/kubernetes/[\w/-]+", TEXT))
-    folders |= {f"deploy/kubernetes/{kind}/{region}" for kind in ("kafka", "overlays") for region in REGIONS}
-    assert {folder for folder in folders if not (ROOT / folder).is_dir()} == set()
-    named = set(re.findall(r"`((?:kubernetes|overlays|components)/[\w./-]+)`", TEXT))
+def test_files_and_folders_exist() -> None:
+    paths = set(re.findall(r"deploy/(?:kubernetes|chart)/[\w/.-]+(?<!\.)", TEXT))
+    paths |= {f"deploy/kubernetes/kafka/{region}" for region in REGIONS} | {
+        f"deploy/chart/examples/{region}.yaml" for region in REGIONS
+    }
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+    named = set(re.findall(r"`((?:kubernetes|chart)/[\w./-]+)`", TEXT))
     assert named
-    for name in named:
-        assert (ROOT / "deploy" / name).exists() or (ROOT / "deploy" / "kubernetes" / name).exists(), name
+    assert {name for name in named if not (ROOT / "deploy" / name).exists()} == set()
 
 
-def test_every_secret_that_pods_mount_is_made() -> None:
-    pods = [pod_of(workload) for name in OVERLAYS for workload in workloads(rendered(name)).values()]
+@pytest.mark.parametrize("name", ["cpu.yaml", "second.yaml"])
+def test_the_values_on_the_page_are_those_of_the_example(name: str) -> None:
+    block = re.search(rf"^ *<!-- values: {re.escape(name)} -->\n *```yaml\n(.*?)^ *```$", TEXT, re.DOTALL | re.MULTILINE)
+    assert block
+    assert textwrap.dedent(block[1]) == (FOLDER / name).read_text()
+
+
+@needs_helm
+def test_the_application_of_argo_cd_renders(tmp_path: Path) -> None:
+    block = re.search(r"^<!-- values: application -->\n```yaml\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+    assert block
+    source = yaml.safe_load(block[1])["spec"]["source"]
+    chart = yaml.safe_load((ROOT / "deploy" / "chart" / "Chart.yaml").read_text())
+    assert [source["chart"], source["targetRevision"]] == [chart["name"], chart["version"]]
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(source["helm"]["valuesObject"]))
+    things = render([tmp_path / "values.yaml"], release=source["helm"]["releaseName"])
+    for thing in things:
+        validate(thing)
+    assert "replicas" not in of_kind(things, "StatefulSet")["flight-delay-scorer"]["spec"]
+
+
+@needs_helm
+def test_pods_and_objects_that_kubectl_lines_name_exist() -> None:
+    typed = "\n".join(line for line in LINES if "kubectl" in line)
+    named = set(re.findall(r"(?: |=)(deploy|deployment|statefulset|cronjob)/([\w-]+)(?=[ \n])", typed))
+    kinds = {"deploy": "Deployment", "deployment": "Deployment", "statefulset": "StatefulSet", "cronjob": "CronJob"}
+    things = {title(thing) for name in EXAMPLES | TRAINING for thing in rendered(name)}
+    assert {f"{kinds[kind]}/{name}" for kind, name in named} <= things
+    pods = set(re.findall(r"exec ([\w-]+)-0 --", typed))
+    assert pods
+    assert {f"StatefulSet/{pod}" for pod in pods} <= things
+
+
+@needs_helm
+def test_every_secret_that_pods_mount_is_created() -> None:
+    pods = [pod_of(workload) for name in EXAMPLES if name != "second" for workload in workloads(rendered(name)).values()]
     pods += [training_pod(name) for name in TRAINING]
     mounted = {volume["secret"]["secretName"] for pod in pods for volume in pod["volumes"] if "secret" in volume} | {
         target["name"]
-        for name in ("overlays/cpu", "overlays/training-on-labels")
+        for name in ("cpu", "training-on-labels")
         for thing in of_kind(rendered(name), "TriggerAuthentication").values()
         for target in thing["spec"]["secretTargetRef"]
     }
-    general = {"kafka-<region>" if name.removeprefix("kafka-") in REGIONS else name for name in mounted}
+    regions = "|".join(REGIONS)
+    general = {re.sub(rf"-relay-(?:{regions})-kafka$", "-relay-<region>-kafka", name) for name in mounted}
     assert {name for name in general if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", TEXT)} == set()
 
 

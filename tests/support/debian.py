@@ -9,6 +9,7 @@ PACKAGES = {
     "cc": "build-essential",
     "chromium": "chromium",
     "docker-registry": "docker-registry",
+    "go": "golang-go",
     "htpasswd": "apache2-utils",
     "kcat": "kcat",
     "promtool": "prometheus",

@@ -12,7 +12,7 @@ import psutil
 
 from tests.benchmarks.image.build import STORAGE
 
-GRACE_SECONDS = 30  # terminationGracePeriodSeconds of deploy/kubernetes/scorer
+GRACE_SECONDS = 30  # terminationGracePeriodSeconds of the pods in deploy/chart
 CACHE = "/var/cache/scorestream"
 STRICT = (
     "--network=host",

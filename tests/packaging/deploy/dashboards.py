@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from tests.support.environment import ROOT
 
-FOLDER = ROOT / "deploy" / "dashboards"
+FOLDER = ROOT / "deploy" / "chart" / "files" / "dashboards"
 FILES = tuple(sorted(FOLDER.glob("*.json")))
+SOURCES = ROOT / "deploy" / "dashboards"
 
 
 class Asked(NamedTuple):

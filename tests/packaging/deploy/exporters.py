@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from typing import Any
 
+import yaml
 from prometheus_client import CollectorRegistry
 
 from publisher.kafka.skipped_records import SkippedRecords
@@ -13,12 +14,18 @@ from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings.model import ModelSettings
-from tests.packaging.deploy.manifests import of_kind, rendered
+from tests.support.environment import ROOT
+
+RULES = ROOT / "deploy" / "kubernetes" / "components" / "monitoring" / "alerts.yaml"
+
+
+def rule_groups() -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load(RULES.read_text())["spec"]
+    return spec
 
 
 def rules() -> list[dict[str, Any]]:
-    groups = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+    return [rule for group in rule_groups()["groups"] for rule in group["rules"]]
 
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:

@@ -1,6 +1,7 @@
-"""The manifests as kustomize renders them, kept beside the tests so that the check needs neither Go nor a network.
+"""Render the examples of the chart, and validate Kubernetes objects against schemas.
 
-`python -m tests deploy --write` renders them again; a digest of the sources tells when that was forgotten.
+Topics and users for Strimzi (`deploy/kubernetes/kafka`) are stored as kustomize renders them; `python -m tests deploy --write`
+renders them again, and a digest of the sources shows whether that is necessary.
 """
 
 import hashlib
@@ -14,16 +15,37 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
+from tests.packaging.deploy import chart
 from tests.packaging.deploy.schemas import EMBEDDED
 from tests.packaging.deploy.schemas import FOLDER as SCHEMAS
 from tests.support.environment import ROOT
 
 SOURCES = ROOT / "deploy" / "kubernetes"
+KAFKA = SOURCES / "kafka"
 RENDERED = Path(__file__).with_name("rendered")
 DIGEST = RENDERED / "sources.sha256"
 KUBERNETES = "1.34"
-OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "cpu-rollouts", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
-TRAINING = tuple(f"overlays/{name}" for name in ("training", "training-on-labels", "training-gpu", "training-nodes"))
+EXAMPLES = {
+    "cpu": ("cpu",),
+    "rollouts": ("cpu", "rollouts"),
+    "gpu": ("cpu", "gpu"),
+    "gpu-older": ("cpu", "gpu", "gpu-older"),
+    "sasl": ("cpu", "rollouts", "sasl"),
+    "eu-west": ("cpu", "eu-west"),
+    "us-east": ("cpu", "us-east"),
+    "ap-south": ("cpu", "ap-south"),
+    "second": ("second",),
+}
+"""The values files of each installation of scorers, in their order."""
+TRAINING = {
+    "training": ("cpu", "training"),
+    "training-on-labels": ("cpu", "training", "training-on-labels"),
+    "training-gpu": ("cpu", "training", "training-gpu"),
+    "training-nodes": ("cpu", "training", "training-gpu", "training-nodes"),
+}
+"""The values files of each installation with training."""
+RELEASES = {"second": "card-fraud"}
+"""The releases of the examples whose release is not `flight-delay`."""
 CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "training", "eu-west", "us-east", "ap-south"))
 REGIONS = ("eu-west", "us-east", "ap-south")
 
@@ -36,7 +58,21 @@ class Invalid(Exception):
 
 @cache
 def rendered(name: str) -> Sequence[Object]:
-    return [json.loads(line) for line in file_of(name).read_text().splitlines()]
+    """Return the objects of an example of the chart, or of a folder of topics and users. Callers must not change them."""
+    if name in CLUSTERS:
+        return [json.loads(line) for line in file_of(name).read_text().splitlines()]
+    files = [chart.EXAMPLES / f"{part}.yaml" for part in (EXAMPLES | TRAINING)[name]]
+    return chart.render(files, release=release_of(name))
+
+
+def release_of(name: str) -> str:
+    """Return the name of the release of an example."""
+    return RELEASES.get(name, "flight-delay")
+
+
+def priority_classes() -> dict[str, Object]:
+    """Return the PriorityClasses of the cluster by name."""
+    return of_kind(list(yaml.safe_load_all((SOURCES / "priority_classes.yaml").read_text())), "PriorityClass")
 
 
 def file_of(name: str) -> Path:
@@ -93,9 +129,13 @@ def workloads(things: Sequence[Object]) -> dict[str, Object]:
 
 
 def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector (matchLabels only) takes these labels."""
+    """Return whether a label selector (`matchLabels`, and `matchExpressions` with `In`) selects these labels."""
     wanted = selector.get("matchLabels", selector)
-    return all(labels.get(name) == value for name, value in wanted.items())
+    expressions = selector.get("matchExpressions", [])
+    assert all(expression["operator"] == "In" for expression in expressions)
+    return all(labels.get(name) == value for name, value in wanted.items()) and all(
+        labels.get(expression["key"]) in expression["values"] for expression in expressions
+    )
 
 
 def pod_of(workload: Object) -> Object:
@@ -104,7 +144,8 @@ def pod_of(workload: Object) -> Object:
 
 
 def configuration(things: Sequence[Object], workload: Object) -> str:
+    """Return the text of the configuration of a workload: scorer.yaml, or publisher.yaml of a relay."""
     maps = of_kind(things, "ConfigMap")
-    name = next(volume["configMap"]["name"] for volume in pod_of(workload)["volumes"] if "configMap" in volume)
-    (text,) = maps[name]["data"].values()
-    return str(text)
+    name = next(volume["configMap"]["name"] for volume in pod_of(workload)["volumes"] if volume["name"] == "config")
+    files = maps[name]["data"]
+    return str(files.get("publisher.yaml") or files["scorer.yaml"])

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from tests.packaging.deploy.exporters import exporters, rules
-from tests.packaging.deploy.manifests import of_kind, rendered
+from tests.packaging.deploy.exporters import exporters, rule_groups, rules
 from tests.support.environment import ROOT
 
 TESTS = Path(__file__).with_name("alerts.yaml")
@@ -23,8 +22,7 @@ def exported() -> set[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The rules as Prometheus reads them, with their tests beside them."""
-    spec = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rule_groups()))
     (tmp_path / "alerts.yaml").write_text(TESTS.read_text())
     return tmp_path
 

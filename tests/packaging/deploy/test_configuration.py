@@ -12,11 +12,24 @@ from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, DescribedTopic
 from tests.integration.security import rights
-from tests.packaging.deploy.manifests import OVERLAYS, REGIONS, Object, configuration, of_kind, pod_of, rendered
+from tests.packaging.deploy.chart import needs_helm
+from tests.packaging.deploy.manifests import (
+    EXAMPLES,
+    REGIONS,
+    Object,
+    configuration,
+    of_kind,
+    pod_of,
+    release_of,
+    rendered,
+    workloads,
+)
 
 KINDS = {rights.TOPIC: "topic", rights.GROUP: "group", rights.TRANSACTIONAL_ID: "transactionalId"}
 SECURITY = {"protocol", "ca_file", "certificate_file", "key_file"}
 """The keys of a section `security` for client certificates."""
+LOGIN = {"protocol", "mechanism", "password_file"}
+"""The keys of a section `security` for SCRAM; the user name is an environment variable."""
 USER_FILES = {"ca.crt", "user.crt", "user.key"}
 """The files in a Secret that Strimzi makes for a user."""
 KEDA = {
@@ -34,7 +47,7 @@ KEDA = {
 
 
 def scorer_of(name: str) -> Object:
-    return of_kind(rendered(name), "StatefulSet")["scorer"]
+    return of_kind(rendered(name), "StatefulSet")[f"{release_of(name)}-scorer"]
 
 
 def written(name: str) -> dict[str, Any]:
@@ -43,19 +56,20 @@ def written(name: str) -> dict[str, Any]:
 
 
 def loaded(name: str, folder: Path) -> settings.Settings:
-    """The same as the product reads it, but for the certificates, which are files of the cluster."""
+    """Load the configuration as the product does, without the certificates, which are files of the cluster."""
     values = written(name)
     del values["kafka"]["security"]
+    values["model"].pop("ca_file", None)
     path = folder / "scorer.yaml"
     path.write_text(yaml.safe_dump(values))
     return settings.load(path).settings
 
 
 def relays(name: str, folder: Path) -> dict[str, relay_settings.RelaySettings]:
-    """The relays' configurations as the product reads them, but for the certificates, by the source's region."""
+    """Load the relays' configurations without their certificates, by the source's region."""
     found = {}
     for title, workload in of_kind(rendered(name), "StatefulSet").items():
-        if title != "scorer":
+        if "-relay-" in title:
             path = folder / f"{title}.yaml"
             values = yaml.safe_load(configuration(rendered(name), workload))
             assert [set(values[side].pop("security")) for side in ("source", "destination")] == 2 * [SECURITY]
@@ -71,7 +85,8 @@ def paths(values: Any) -> set[str]:
     return {values} if isinstance(values, str) and values.startswith("/") else set()
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@needs_helm
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end(name: str, tmp_path: Path) -> None:
     found = loaded(name, tmp_path)
     container = pod_of(scorer_of(name))["containers"][0]
@@ -79,52 +94,66 @@ def test_the_configuration_is_one_that_the_product_takes_and_has_the_time_to_end
     assert found.model.device == ("cuda" if "gpu" in name else "cpu")
     assert f"-{'gpu' if 'gpu' in name else 'cpu'}" in container["image"]
     assert container["command"][-2:] == ["--workers", "1"]  # scaling and scraping count pods, and each has one port
-    assert set(written(name)["kafka"]["security"]) == SECURITY
+    assert set(written(name)["kafka"]["security"]) == (LOGIN if name == "sasl" else SECURITY)
     ends_itself_after = 2 * found.kafka.transaction_timeout_ms / 1_000  # the watchdog
     assert pod_of(scorer_of(name))["terminationGracePeriodSeconds"] > ends_itself_after
     for relay in relays(name, tmp_path).values():
-        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"publisher-from-{relay.source.region}"])
+        pod = pod_of(of_kind(rendered(name), "StatefulSet")[f"flight-delay-relay-{relay.source.region}"])
         assert pod["terminationGracePeriodSeconds"] > relay.destination.transaction_timeout_ms / 1_000
         assert relay.http.listen == f"0.0.0.0:{pod['containers'][0]['ports'][0]['containerPort']}"
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@needs_helm
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_every_file_that_is_named_is_mounted(name: str) -> None:
     things = rendered(name)
     for workload in of_kind(things, "StatefulSet").values():
         pod = pod_of(workload)
         mounts = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
         named = paths(yaml.safe_load(configuration(things, workload)))
-        folders = {str(Path(path).parent) for path in named}
+        assert "/var/cache/scorestream" in named or "-relay-" in workload["metadata"]["name"]
+        files = named - {"/var/cache/scorestream"}
+        folders = {str(Path(path).parent) for path in files}
         assert folders
         assert folders <= set(mounts)
         assert all(mounts[folder]["readOnly"] for folder in folders)
-        assert {Path(path).name for path in named} == USER_FILES
+        assert {Path(path).name for path in files} == ({"ca.crt", "password"} if name == "sasl" else USER_FILES)
         assert "/etc/scorestream" in mounts
         assert pod["containers"][0]["command"][2].startswith("/etc/scorestream/")
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@needs_helm
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_scaling_follows_lag_as_transactions_need_it(name: str, tmp_path: Path) -> None:
     found = loaded(name, tmp_path)
     (scaled,) = of_kind(rendered(name), "ScaledObject").values()
-    (trigger,) = scaled["spec"]["triggers"]
-    said = trigger["metadata"]
-    partitions = of_kind(rendered("kafka/cluster"), "KafkaTopic")[said["topic"]]["spec"]["partitions"]
-    assert set(said) == KEDA
-    assert [said["consumerGroup"], said["topic"]] == [found.name, found.input.topics[0]]
-    assert said["bootstrapServers"] == found.kafka.bootstrap_servers
-    assert said["offsetResetPolicy"] == found.input.start
-    assert scaled["spec"]["maxReplicaCount"] <= partitions
-    assert scaled["spec"]["minReplicaCount"] >= 1  # the markers' lag of 1 a partition would wake a group at zero up
-    assert int(said["lagThreshold"]) > 100 * partitions
-    never = TypeAdapter(bool).validate_python
-    assert not any(never(said[key]) for key in ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag"))
+    triggers = [trigger["metadata"] for trigger in scaled["spec"]["triggers"]]
+    assert [trigger["topic"] for trigger in triggers] == found.input.topics
+    assert scaled["spec"]["minReplicaCount"] >= 1  # the markers' lag of 1 per partition would start scorers again at once
+    for trigger in triggers:
+        assert set(trigger) == KEDA | ({"sasl"} if name == "sasl" else set())
+        assert trigger["consumerGroup"] == found.name
+        assert trigger["bootstrapServers"] == found.kafka.bootstrap_servers
+        assert trigger["offsetResetPolicy"] == found.input.start
+        assert int(trigger["lagThreshold"]) > 100 * scaled["spec"]["maxReplicaCount"]
+        parse = TypeAdapter(bool).validate_python
+        assert not any(
+            parse(trigger[key]) for key in ("allowIdleConsumers", "excludePersistentLag", "limitToPartitionsWithLag")
+        )
     assert "replicas" not in scorer_of(name)["spec"]
 
 
+@needs_helm
+def test_the_largest_number_of_scorers_is_that_of_the_partitions() -> None:
+    (scaled,) = of_kind(rendered("cpu"), "ScaledObject").values()
+    topic = scaled["spec"]["triggers"][0]["metadata"]["topic"]
+    partitions = of_kind(rendered("kafka/cluster"), "KafkaTopic")[topic]["spec"]["partitions"]
+    assert scaled["spec"]["maxReplicaCount"] == partitions
+
+
+@needs_helm
 def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
-    found = loaded("overlays/cpu", tmp_path)
+    found = loaded("cpu", tmp_path)
     made = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/cluster"), "KafkaTopic").items()}
     assert set(made) == set(topics.all_topics(found))
     seen = {
@@ -138,8 +167,9 @@ def test_the_topics_are_those_that_the_scorer_asks_for(tmp_path: Path) -> None:
     assert seen[found.output.topic].partitions == seen[found.input.topics[0]].partitions
 
 
+@needs_helm
 def test_rights_are_on_what_is_configured_and_nobody_may_change_or_delete_topics(tmp_path: Path) -> None:
-    found = loaded("overlays/cpu", tmp_path)
+    found = loaded("cpu", tmp_path)
     users = of_kind(rendered("kafka/eu-west"), "KafkaUser")
     known = {*of_kind(rendered("kafka/eu-west"), "KafkaTopic"), found.name}
     for name, user in users.items():
@@ -166,9 +196,10 @@ WORK = {
 """The components of `integration/security/rights.py` that each user stands for."""
 
 
+@needs_helm
 @pytest.mark.parametrize("user", WORK)
 def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_path: Path) -> None:
-    found = loaded("overlays/cpu", tmp_path)
+    found = loaded("cpu", tmp_path)
     named = {"events": found.input.topics[0], "scores": found.output.topic, "dead": found.dead_letter.topic}
     named |= {"dead.replayed": found.replayed_topic, "scores.corrections": found.corrections_topic}
     named |= {"scores.shadow": found.shadow_topic}
@@ -187,9 +218,10 @@ def test_every_user_may_do_what_its_components_cannot_do_without(user: str, tmp_
             assert granted(KINDS[kind], asked, operation.name.title()), (component, asked, operation)
 
 
+@needs_helm
 def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tmp_path: Path) -> None:
     for here in REGIONS:
-        name = f"overlays/{here}"
+        name = here
         found = loaded(name, tmp_path)
         assert [found.region, found.model.tag] == [here, f"prod.{here}"]
         assert set(relays(name, tmp_path)) == set(REGIONS) - {here}
@@ -205,16 +237,39 @@ def test_each_region_has_a_channel_of_its_own_and_a_relay_from_each_other_one(tm
             assert all(
                 name.startswith("scores-") for name in relay.transactional_ids(0)
             )  # the prefix that the user `relay` may use
-    names = [relay.name for here in REGIONS for relay in relays(f"overlays/{here}", tmp_path).values()]
+    names = [relay.name for here in REGIONS for relay in relays(here, tmp_path).values()]
     assert len(set(names)) == len(REGIONS) * (len(REGIONS) - 1)
 
 
+@needs_helm
 def test_each_relay_has_the_certificates_of_its_own_source() -> None:
     for here in REGIONS:
-        for workload in of_kind(rendered(f"overlays/{here}"), "StatefulSet").values():
-            if workload["metadata"]["name"] == "scorer":
+        for title, workload in of_kind(rendered(here), "StatefulSet").items():
+            if "-relay-" not in title:
                 continue
-            far = workload["metadata"]["name"].removeprefix("publisher-from-")
+            far = title.removeprefix("flight-delay-relay-")
             secrets = {v["name"]: v["secret"]["secretName"] for v in pod_of(workload)["volumes"] if "secret" in v}
-            assert secrets == {"source": f"kafka-{far}", "destination": "publisher-destination"}
+            assert secrets == {"source": f"flight-delay-relay-{far}-kafka", "destination": "flight-delay-relay-kafka"}
             assert workload["spec"]["replicas"] == 1
+
+
+@needs_helm
+def test_each_client_that_logs_in_gets_its_name_and_password_from_one_secret() -> None:
+    for title, workload in workloads(rendered("sasl")).items():
+        pod = pod_of(workload)
+        (name,) = [variable for variable in pod["containers"][0]["env"] if variable["name"].endswith("__USERNAME")]
+        (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "kafka"]
+        assert name["valueFrom"]["secretKeyRef"] == {"name": secret, "key": "username"}, title
+
+
+@needs_helm
+def test_the_product_accepts_the_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = written("sasl")
+    values["model"].pop("ca_file")
+    (tmp_path / "password").write_text("secret")
+    values["kafka"]["security"]["password_file"] = str(tmp_path / "password")
+    path = tmp_path / "scorer.yaml"
+    path.write_text(yaml.safe_dump(values))
+    monkeypatch.setenv("SCORER_KAFKA__SECURITY__USERNAME", "scorer")
+    security = settings.load(path).settings.kafka.security
+    assert [security.protocol, security.mechanism, security.username] == ["SASL_SSL", "SCRAM-SHA-512", "scorer"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.packaging.deploy.dashboards import FILES, FOLDER, asked, panels
+from tests.packaging.deploy.dashboards import FILES, SOURCES, asked, panels
 from tests.packaging.deploy.test_alerts import exported
 
 SECTIONS = {
@@ -22,7 +22,7 @@ SECTIONS = {
 @pytest.fixture(scope="module")
 def built() -> dict[Path, str]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
+        patch.syspath_prepend(SOURCES)
         module: Any = importlib.import_module("build")
         texts: dict[Path, str] = module.texts()
         return texts

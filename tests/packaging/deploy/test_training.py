@@ -1,5 +1,4 @@
-"""Training in Kubernetes: one pod spec for three triggers, and manifests that agree with training.yaml, with exit codes, with
-topics and with rights."""
+"""Training in Kubernetes: one pod spec for three triggers, which agrees with training.yaml, exit codes, topics and rights."""
 
 import importlib.util
 import json
@@ -13,14 +12,17 @@ from publisher.errors import FINDING, REFUSED, UNREACHABLE, USAGE
 from publisher.runtime.time_range import seconds
 from scorer.settings import Settings
 from tests.integration.security import rights
+from tests.packaging.deploy.chart import needs_helm
 from tests.packaging.deploy.manifests import (
-    OVERLAYS,
+    EXAMPLES,
     SOURCES,
     TRAINING,
     Invalid,
     Object,
+    configuration,
     matches,
     of_kind,
+    priority_classes,
     rendered,
     title,
     validate,
@@ -30,8 +32,8 @@ from tests.packaging.deploy.test_manifests import STRICT
 from tests.support.environment import ROOT
 from training.settings import TrainingSettings, load
 
-BY_EVENT = "overlays/training-on-labels"
-NODES = "overlays/training-nodes"
+BY_EVENT = "training-on-labels"
+NODES = "training-nodes"
 KAFKA = "kafka/training"
 PROGRAM = Path("/opt/scorestream/deploy/training")
 RUNS = Path("/var/lib/scorestream")
@@ -39,7 +41,7 @@ ENDS_AT_ONCE = [FINDING, USAGE, REFUSED]
 
 
 def cron_job(name: str) -> Object:
-    return of_kind(rendered(name), "CronJob")["training"]
+    return of_kind(rendered(name), "CronJob")["flight-delay-training"]
 
 
 def job(name: str) -> Object:
@@ -55,8 +57,8 @@ def pod(name: str) -> Object:
 
 def written(name: str) -> dict[str, dict[str, Any]]:
     """The files of the configuration, by name."""
-    (found,) = of_kind(rendered(name), "ConfigMap").values()
-    return {file: yaml.safe_load(text) for file, text in found["data"].items()}
+    data = of_kind(rendered(name), "ConfigMap")["flight-delay-training"]["data"]
+    return {file: yaml.safe_load(text) for file, text in data.items()}
 
 
 def loaded(name: str, folder: Path) -> tuple[TrainingSettings, Settings]:
@@ -70,7 +72,7 @@ def loaded(name: str, folder: Path) -> tuple[TrainingSettings, Settings]:
 
 def trigger() -> dict[str, str]:
     """The metadata of KEDA's trigger."""
-    (found,) = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]["triggers"]
+    (found,) = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]["triggers"]
     assert found["type"] == "kafka"
     metadata: dict[str, str] = found["metadata"]
     return metadata
@@ -81,15 +83,17 @@ def topic(name: str) -> Object:
     return spec
 
 
+@needs_helm
 def test_every_trigger_runs_the_same() -> None:
-    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]
-    assert by_event["jobTargetRef"] == job(BY_EVENT) == job("overlays/training")
+    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]
+    assert by_event["jobTargetRef"] == job(BY_EVENT) == job("training")
     assert cron_job(BY_EVENT)["spec"]["suspend"] is True
-    assert cron_job("overlays/training")["spec"].get("suspend", False) is False
+    assert cron_job("training")["spec"].get("suspend", False) is False
 
 
+@needs_helm
 def test_one_run_at_a_time() -> None:
-    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["training"]["spec"]
+    by_event = of_kind(rendered(BY_EVENT), "ScaledJob")["flight-delay-training"]["spec"]
     assert [by_event["maxReplicaCount"], by_event["rollout"]] == [1, {"strategy": "gradual"}]
     for name in TRAINING:
         assert cron_job(name)["spec"]["concurrencyPolicy"] == "Forbid"
@@ -99,6 +103,7 @@ def test_one_run_at_a_time() -> None:
         assert claim["spec"]["accessModes"] == ["ReadWriteMany" if name == NODES else "ReadWriteOncePod"]
 
 
+@needs_helm
 @pytest.mark.parametrize("name", TRAINING)
 def test_what_another_try_cannot_mend_fails_at_once_and_a_disruption_counts_for_nothing(name: str) -> None:
     disrupted, refused = job(name)["podFailurePolicy"]["rules"]
@@ -114,12 +119,12 @@ def test_what_another_try_cannot_mend_fails_at_once_and_a_disruption_counts_for_
     assert 1_800 < sum(waits) < job(name)["activeDeadlineSeconds"]
 
 
+@needs_helm
 @pytest.mark.parametrize("name", TRAINING)
 def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: str) -> None:
     things = rendered(name)
-    placed = {title(thing): thing["metadata"].get("namespace") for thing in things if thing["kind"] != "PriorityClass"}
-    assert set(placed.values()) == {"scoring"}, placed
-    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding", "Service"} & {thing["kind"] for thing in things}
+    assert {thing["metadata"].get("namespace") for thing in things} == {"scoring"}
+    assert not {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} & {thing["kind"] for thing in things}
     assert of_kind(things, "ServiceAccount")[pod(name)["serviceAccountName"]]["automountServiceAccountToken"] is False
     assert pod(name)["automountServiceAccountToken"] is False
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(pod(name))
@@ -128,11 +133,12 @@ def test_a_pod_can_do_nothing_but_its_work_and_keeps_nothing_but_its_runs(name: 
     assert container["securityContext"] == STRICT
     assert all("value" in variable for variable in container["env"])  # secrets come as files
     assert {"cpu", "memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
-    policy = of_kind(things, "NetworkPolicy")["training"]
+    policy = of_kind(things, "NetworkPolicy")["flight-delay-training"]
     assert matches(policy["spec"]["podSelector"], job(name)["template"]["metadata"]["labels"])
     assert policy["spec"]["ingress"] == []
 
 
+@needs_helm
 @pytest.mark.parametrize("name", TRAINING)
 def test_what_is_referred_to_is_there(name: str) -> None:
     things = rendered(name)
@@ -141,12 +147,13 @@ def test_what_is_referred_to_is_there(name: str) -> None:
     assert {mount["name"] for mount in mounts.values()} == set(volumes)
     assert volumes["config"]["configMap"]["name"] in of_kind(things, "ConfigMap")
     assert volumes["runs"]["persistentVolumeClaim"]["claimName"] in of_kind(things, "PersistentVolumeClaim")
-    assert pod(name)["priorityClassName"] in of_kind(things, "PriorityClass")
+    assert pod(name)["priorityClassName"] in priority_classes()
     for scaled in of_kind(things, "ScaledJob").values():
         known = of_kind(things, "TriggerAuthentication")
         assert {found["authenticationRef"]["name"] for found in scaled["spec"]["triggers"]} <= set(known)
     files = written(name)
     named = {Path(path) for values in files.values() for path in paths(values)}
+    named.discard(Path("/var/cache/scorestream"))
     kept = {path for path in named if path.is_relative_to(RUNS)}
     assert mounts[str(RUNS)]["name"] == "runs"
     assert {path.parent for path in kept} == {RUNS}  # the rest of the pod's file systems ends with it
@@ -154,9 +161,10 @@ def test_what_is_referred_to_is_there(name: str) -> None:
     assert all(mounts[str(path.parent)]["readOnly"] for path in named - kept)
 
 
+@needs_helm
 @pytest.mark.parametrize("name", TRAINING)
 def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Path) -> None:
-    training, scorer = loaded(name, tmp_path)
+    training, _ = loaded(name, tmp_path)
     (container,) = pod(name)["containers"]
     assert container["command"] == ["python3", str(PROGRAM), "run", "/etc/scorestream/training.yaml"]
     assert f"COPY deploy/training {PROGRAM}" in (ROOT / "Dockerfile").read_text().splitlines()
@@ -171,20 +179,25 @@ def test_the_configuration_is_one_that_the_product_takes(name: str, tmp_path: Pa
     tolerated = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if training.gpus else None
     assert pod(name).get("tolerations") == tolerated
     assert training.snapshot.hold_out >= 7 * training.gate.block  # intervals are drawn from its blocks
-    served = yaml.safe_load(next(iter(of_kind(rendered("overlays/cpu"), "ConfigMap").values()))["data"]["scorer.yaml"])
-    own = written(name)["scorer.yaml"]
-    assert own.pop("labels")["topic"] == scorer.labels.topic
-    assert {**own, "http": served["http"]} == served  # but for labels and a port, that of the scorers
+    scorers = of_kind(rendered(name), "StatefulSet")["flight-delay-scorer"]
+    assert written(name)["scorer.yaml"] == yaml.safe_load(configuration(rendered(name), scorers))
 
 
-def test_training_gives_way_to_every_scorer() -> None:
+@needs_helm
+def test_training_has_a_lower_priority_than_every_scorer() -> None:
     for name in TRAINING:
-        given = of_kind(rendered(name), "PriorityClass")[pod(name)["priorityClassName"]]
-        others = [thing["value"] for overlay in OVERLAYS for thing in of_kind(rendered(overlay), "PriorityClass").values()]
+        given = priority_classes()[pod(name)["priorityClassName"]]
+        classes = {
+            workload["spec"]["template"]["spec"].get("priorityClassName")
+            for example in EXAMPLES
+            for workload in of_kind(rendered(example), "StatefulSet").values()
+        }
+        others = [priority_classes()[other]["value"] for other in classes - {None}]
         assert given["value"] < min(0, *others)  # a pod without a class has 0
         assert given["preemptionPolicy"] == "Never"
 
 
+@needs_helm
 def test_the_trigger_looks_where_runs_commit(tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
     said = trigger()
@@ -198,6 +211,7 @@ def test_the_trigger_looks_where_runs_commit(tmp_path: Path) -> None:
     assert {json.loads(said[key]) for key in never} == {False}
 
 
+@needs_helm
 @pytest.mark.parametrize("name", TRAINING)
 def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_path: Path) -> None:
     training, scorer = loaded(name, tmp_path)
@@ -206,6 +220,7 @@ def test_events_and_labels_are_kept_for_longer_than_the_window(name: str, tmp_pa
         assert int(topic(read)["config"]["retention.ms"]) > longest
 
 
+@needs_helm
 @pytest.mark.parametrize("user", ["training", "training-trigger"])
 def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: Path) -> None:
     _, scorer = loaded(BY_EVENT, tmp_path)
@@ -221,6 +236,7 @@ def test_each_user_may_do_what_its_work_needs_and_no_more(user: str, tmp_path: P
     assert all("patternType" not in rule["resource"] for rule in rules)
 
 
+@needs_helm
 def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
     def without_retention(name: str) -> dict[str, Object]:
         found = {title(thing): json.loads(json.dumps(thing)) for thing in rendered(name)}
@@ -234,24 +250,29 @@ def test_the_rest_of_the_cluster_is_that_of_the_scorers() -> None:
 
 def nodes() -> Object:
     """The pods of a training on several nodes."""
-    (replicated,) = of_kind(rendered(NODES), "TrainingRuntime")["training-nodes"]["spec"]["template"]["spec"]["replicatedJobs"]
+    (replicated,) = of_kind(rendered(NODES), "TrainingRuntime")["flight-delay-training-nodes"]["spec"]["template"]["spec"][
+        "replicatedJobs"
+    ]
     template: Object = replicated["template"]["spec"]["template"]
     return template
 
 
 def train_job() -> Object:
-    thing: Object = yaml.safe_load((SOURCES / NODES / "train_job.yaml").read_text())
+    thing: Object = yaml.safe_load((SOURCES / "train_job.yaml").read_text())
     return thing
 
 
+@needs_helm
 def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
     (container,), one = nodes()["spec"]["containers"], pod(NODES)
     labels = nodes()["metadata"]["labels"]
     policies = of_kind(rendered(NODES), "NetworkPolicy")
-    assert [name for name, found in policies.items() if matches(found["spec"]["podSelector"], labels)] == ["training-nodes"]
-    peers = [{"podSelector": policies["training-nodes"]["spec"]["podSelector"]}]
-    assert policies["training-nodes"]["spec"]["ingress"] == [{"from": peers}]
-    assert [rule["to"] for rule in policies["training-nodes"]["spec"]["egress"] if "ports" not in rule] == [peers]
+    assert [name for name, found in policies.items() if matches(found["spec"]["podSelector"], labels)] == [
+        "flight-delay-training-nodes"
+    ]
+    peers = [{"podSelector": policies["flight-delay-training-nodes"]["spec"]["podSelector"]}]
+    assert policies["flight-delay-training-nodes"]["spec"]["ingress"] == [{"from": peers}]
+    assert [rule["to"] for rule in policies["flight-delay-training-nodes"]["spec"]["egress"] if "ports" not in rule] == [peers]
     assert container["securityContext"] == STRICT
     alike = (
         "serviceAccountName",
@@ -267,10 +288,11 @@ def test_nodes_have_the_volume_and_each_other_and_nothing_else() -> None:
     assert container["image"] == one["containers"][0]["image"]
 
 
+@needs_helm
 def test_a_train_job_is_valid_and_runs_what_a_run_has_begun(tmp_path: Path) -> None:
     training, _ = loaded(NODES, tmp_path)
     thing, (container,) = train_job(), nodes()["spec"]["containers"]
-    named = {**thing, "metadata": {**thing["metadata"], "name": "training-nodes"}}
+    named = {**thing, "metadata": {**thing["metadata"], "name": "flight-delay-training-nodes"}}
     validate(named)
     spec = thing["spec"]
     assert spec["runtimeRef"]["name"] in of_kind(rendered(NODES), spec["runtimeRef"]["kind"])

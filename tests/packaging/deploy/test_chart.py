@@ -1,0 +1,352 @@
+"""The chart: values and their schema, messages for invalid values, and the independence of releases."""
+
+import json
+import re
+import tarfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ByteSize, TypeAdapter
+
+from tests.packaging.deploy import manifests
+from tests.packaging.deploy.chart import CHART, EXAMPLES, KUBERNETES, RenderingError, helm, needs_helm, render
+from tests.packaging.deploy.manifests import Object, configuration, of_kind, pod_of, rendered, workloads
+from tests.support.environment import ROOT
+
+CPU = EXAMPLES / "cpu.yaml"
+SECOND = EXAMPLES / "second.yaml"
+MIB = 1 << 20
+
+
+def all_values(values: Mapping[str, Any], schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the path, the default and the schema of each value; a section has the default None."""
+    for key, default in values.items():
+        described = schema["properties"][key]
+        is_section = "properties" in described
+        yield f"{path}{key}", None if is_section else default, described
+        if is_section:
+            yield from all_values(default, described, f"{path}{key}.")
+
+
+def defaults() -> tuple[dict[str, Any], dict[str, Any]]:
+    return yaml.safe_load((CHART / "values.yaml").read_text()), json.loads((CHART / "values.schema.json").read_text())
+
+
+def test_every_value_is_described_in_the_schema_and_above_it_in_the_file() -> None:
+    values, schema = defaults()
+    text = (CHART / "values.yaml").read_text()
+    for path, _, described in all_values(values, schema):
+        name = path.rpartition(".")[2]
+        assert re.search(rf"^ *# {re.escape(described['description'])}\n *{re.escape(name)}:", text, re.MULTILINE), path
+
+
+def test_every_value_of_the_schema_has_a_default_and_unknown_values_are_rejected() -> None:
+    values, schema = defaults()
+
+    def check(values: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+        assert schema["additionalProperties"] is False
+        assert set(schema["properties"]) - {"global"} == set(values)
+        for key, described in schema["properties"].items():
+            if "properties" in described:
+                check(values[key], described)
+
+    check(values, schema)
+
+
+def test_the_chart_has_the_version_of_the_product() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_templates_name_no_model() -> None:
+    for path in (CHART / "templates").iterdir():
+        assert "flight" not in path.read_text(), path.name
+
+
+@needs_helm
+@pytest.mark.parametrize("files", manifests.EXAMPLES.values(), ids=manifests.EXAMPLES)
+def test_helm_lint_finds_no_fault(files: tuple[str, ...]) -> None:
+    values = [argument for name in files for argument in ("--values", EXAMPLES / f"{name}.yaml")]
+    assert "0 chart(s) failed" in helm("lint", "--strict", "--kube-version", KUBERNETES, CHART, *values)
+
+
+@needs_helm
+def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> None:
+    helm("package", CHART, "--destination", str(tmp_path))
+    (package,) = tmp_path.glob("scorestream-*.tgz")
+    with tarfile.open(package) as archive:
+        names = {name.removeprefix("scorestream/") for name in archive.getnames()}
+    assert {"Chart.yaml", "values.yaml", "values.schema.json", "README.md", "files/alerts.yaml"} <= names
+    assert {f"files/dashboards/{path.name}" for path in (CHART / "files" / "dashboards").glob("*.json")} <= names
+    assert not any(name.startswith("examples") for name in names)
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"image.repository": ""}, "image.repository is empty: set it to"),
+        ({"kafka.bootstrapServers": ""}, "kafka.bootstrapServers is empty: set it to host:port"),
+        ({"config.input.topics": []}, "config.input.topics is empty: list the topics"),
+        ({"config.model.source": ""}, "config.model.source is empty: set it to"),
+        ({"config.replica": "a"}, "remove config.replica"),
+        ({"config.http.listen": "0.0.0.0:80"}, "remove config.http.listen"),
+        ({"config.name": "a/b"}, "set a shorter config.name"),
+        ({"config.model.device": "cuda"}, "set gpu.enabled to true"),
+        ({"gpu.enabled": True, "config.model.device": "cpu"}, "remove config.model.device, or set gpu.enabled to false"),
+        ({"kafka.encryption": False}, "set kafka.encryption to true"),
+        ({"registry.ca.secret": "a", "registry.ca.configMap": "b"}, "set the one that has the certificate authority"),
+        ({"autoscaling.maxReplicas": None}, "set it to the number of partitions"),
+        ({"autoscaling.minReplicas": 20}, "lower minReplicas"),
+        ({"files": {"scorer.yaml": "name: a"}}, "put its settings into config"),
+        ({"training.enabled": True}, "config.labels.topic is empty: set it to"),
+        ({"training.enabled": True, "config.labels.topic": "outcomes"}, "training.signing.secret is empty: set it to"),
+        ({"relays": [{"name": "b", "config": {}}]}, "set config.region of the release"),
+        (
+            {"config.region": "a", "relays": [{"name": "b", "config": {"source": {"region": "b"}}}]},
+            "set it to host:port of the brokers of the other region",
+        ),
+        ({"scorer.replicaz": 3}, "Additional property replicaz is not allowed"),
+        ({"cache.size": "2GB"}, "Does not match pattern"),
+    ],
+)
+def test_values_that_cannot_work_are_rejected_with_a_remedy(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RenderingError) as rejected:
+        render([CPU], values)
+    assert message in " ".join(str(rejected.value).split())
+
+
+@needs_helm
+@pytest.mark.parametrize("release", ["a.b", "9lives", "x" * 41, "flight-delay-shadow", "flight-delay-relay-us"])
+def test_a_release_name_that_could_collide_is_rejected(release: str) -> None:
+    with pytest.raises(RenderingError, match="release name"):
+        render([CPU], release=release)
+
+
+def settings_of(things: list[Object]) -> dict[str, Any]:
+    scorers = next(workload for name, workload in workloads(things).items() if name.endswith("-scorer"))
+    written: dict[str, Any] = yaml.safe_load(configuration(things, scorers))
+    return written
+
+
+def kafka_names(things: list[Object]) -> set[str]:
+    """Return the names in Kafka that belong to a release: its group, topics and prefixes of transactional ids."""
+    written = settings_of(things)
+    name, output, dead = written["name"], written["output"]["topic"], written["dead_letter"]["topic"]
+    groups = {name, f"{name}.shadow", f"{name}.rollout", f"{name}.training"}
+    topics = {f"{name}.status", f"{name}.swaps", f"{name}.rollouts", output, f"{output}.corrections", f"{output}.shadow"}
+    topics |= {dead, f"{dead}.replayed"}
+    prefixes = {f"{name}/", f"{name}.shadow/"}
+    triggers = [trigger for scaled in of_kind(things, "ScaledObject").values() for trigger in scaled["spec"]["triggers"]]
+    assert {trigger["metadata"]["consumerGroup"] for trigger in triggers} == {name}
+    return groups | topics | prefixes
+
+
+WITHOUT_NAMES = {"config.name": None, "config.output": None, "config.dead_letter": None}
+"""Values that remove the names which the example takes from the example of the cluster."""
+EVERYTHING = {**WITHOUT_NAMES, "shadow.enabled": True, "rolloutController.enabled": True}
+
+
+def rule_selectors(things: list[Object]) -> set[tuple[str, str]]:
+    """Return the namespace and the service that the rules of a release select."""
+    (rule,) = of_kind(things, "PrometheusRule").values()
+    text = json.dumps(rule["spec"]).replace('\\"', '"')
+    selectors = re.findall(r"\b(?:scorer|publisher)_\w+\{([^}]*)\}", text)
+    assert selectors
+    return {
+        (re.search(r'namespace="([^"]*)"', selector)[1], re.search(r'service="([^"]*)"', selector)[1])  # type: ignore[index]
+        for selector in selectors
+    }
+
+
+@needs_helm
+def test_two_releases_in_one_namespace_share_nothing() -> None:
+    first = render([CPU], EVERYTHING, release="flight-delay")
+    second = render([SECOND], EVERYTHING, release="card-fraud")
+    objects = [{(thing["kind"], thing["metadata"]["name"]) for thing in things} for things in (first, second)]
+    assert objects[0] & objects[1] == set()
+    assert kafka_names(first) & kafka_names(second) == set()
+    pods = [workload["spec"]["template"]["metadata"]["labels"] for workload in workloads(second).values()]
+    selectors = [
+        thing["spec"].get("selector") or thing["spec"]["podSelector"]
+        for thing in first
+        if thing["kind"] in ("Service", "StatefulSet", "Deployment", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor")
+    ]
+    assert not any(manifests.matches(selector, labels) for selector in selectors for labels in pods)
+    assert rule_selectors(first) & rule_selectors(second) == set()
+    assert secrets_of(first) & secrets_of(second) <= {"registry", "registry-writer"}
+    assert dashboard_uids(first) & dashboard_uids(second) == set()
+
+
+@needs_helm
+def test_two_namespaces_with_the_same_release_share_nothing() -> None:
+    first, second = (render([CPU], EVERYTHING, namespace=namespace) for namespace in ("scoring", "staging"))
+    assert {thing["metadata"]["namespace"] for thing in second} == {"staging"}
+    assert kafka_names(first) & kafka_names(second) == set()
+    assert rule_selectors(first) & rule_selectors(second) == set()
+    assert dashboard_uids(first) & dashboard_uids(second) == set()
+
+
+def secrets_of(things: list[Object]) -> set[str]:
+    return {
+        volume["secret"]["secretName"]
+        for workload in workloads(things).values()
+        for volume in pod_of(workload)["volumes"]
+        if "secret" in volume
+    }
+
+
+def dashboard_uids(things: list[Object]) -> set[str]:
+    texts = [
+        text for name, thing in of_kind(things, "ConfigMap").items() if "-dashboard-" in name for text in thing["data"].values()
+    ]
+    assert texts
+    return {json.loads(text)["uid"] for text in texts}
+
+
+@needs_helm
+def test_names_in_kafka_are_derived_from_namespace_and_release() -> None:
+    written = settings_of(render([CPU], WITHOUT_NAMES))
+    assert written["name"] == "scoring.flight-delay"
+    assert written["output"]["topic"] == "scoring.flight-delay.scores"
+    assert written["dead_letter"]["topic"] == "scoring.flight-delay.dead"
+
+
+@needs_helm
+def test_two_versions_of_the_largest_size_fit_into_the_cache_and_the_cache_into_its_volume() -> None:
+    for size, mebibytes in (("2Gi", 2_048), ("40Gi", 40_960), ("300Mi", 300)):
+        things = render([CPU], {"cache.size": size})
+        model = settings_of(things)["model"]
+        cache, version = (TypeAdapter(ByteSize).validate_python(model[key]) for key in ("cache_bytes", "max_bytes"))
+        assert 2 * version <= cache <= 0.75 * mebibytes * MIB
+        pod = pod_of(of_kind(things, "StatefulSet")["flight-delay-scorer"])
+        limits = {volume["name"]: volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume}
+        assert limits["cache"] == size
+        storage = pod["containers"][0]["resources"]["limits"]["ephemeral-storage"]
+        assert int(storage.removesuffix("Mi")) >= mebibytes + 64
+
+
+@needs_helm
+def test_a_digest_fixes_the_image() -> None:
+    digest = f"sha256:{'a' * 64}"
+    for workload in workloads(render([CPU], {"image.digest": digest})).values():
+        assert pod_of(workload)["containers"][0]["image"] == f"registry.example.com/team/scorestream:0.1.0-cpu@{digest}"
+
+
+@needs_helm
+def test_a_change_of_the_configuration_restarts_the_scorers_and_a_change_of_the_release_does_not() -> None:
+    def template(values: dict[str, Any]) -> Any:
+        return of_kind(render([CPU], values), "StatefulSet")["flight-delay-scorer"]["spec"]["template"]
+
+    assert template({"monitoring.interval": "30s"}) == template({})
+    assert template({"config.delivery": "at-least-once"}) != template({})
+    assert template({"files": {"policy.yaml": "trust: []"}}) != template({})
+
+
+@needs_helm
+def test_autoscaling_can_be_paused_at_zero() -> None:
+    (scaled,) = of_kind(render([CPU], {"autoscaling.pausedReplicas": 0}), "ScaledObject").values()
+    assert scaled["metadata"]["annotations"] == {"autoscaling.keda.sh/paused-replicas": "0"}
+    (running,) = of_kind(rendered("cpu"), "ScaledObject").values()
+    assert "annotations" not in running["metadata"]
+
+
+@needs_helm
+def test_network_policies_follow_the_configuration() -> None:
+    policy = of_kind(rendered("sasl"), "NetworkPolicy")["flight-delay-scorer"]["spec"]
+    ports = {port["port"]: rule.get("to") for rule in policy["egress"] for port in rule["ports"]}
+    assert set(ports) == {53, 9096, 443, 4318}
+    assert ports[9096] == [{"ipBlock": {"cidr": "10.20.0.0/16"}}]
+    assert ports[4318] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "observability"}}}]
+    assert ports[443] is None
+    relay = of_kind(rendered("eu-west"), "NetworkPolicy")["flight-delay-relay-us-east"]["spec"]
+    assert {port["port"] for rule in relay["egress"] for port in rule["ports"]} == {53, 9093, 9094}
+
+
+@needs_helm
+def test_keda_logs_in_with_the_mechanism_of_the_scorers() -> None:
+    things = rendered("sasl")
+    (authentication,) = of_kind(things, "TriggerAuthentication").values()
+    assert authentication["spec"]["secretTargetRef"] == [
+        {"parameter": parameter, "name": "flight-delay-autoscaler-kafka", "key": parameter}
+        for parameter in ("username", "password")
+    ]
+    (scaled,) = of_kind(things, "ScaledObject").values()
+    assert [trigger["metadata"]["topic"] for trigger in scaled["spec"]["triggers"]] == ["flights", "flights.late"]
+    assert {(trigger["metadata"]["sasl"], trigger["metadata"]["tls"]) for trigger in scaled["spec"]["triggers"]} == {
+        ("scram_sha512", "enable")
+    }
+    assert settings_of(list(things))["kafka"]["security"] == {
+        "protocol": "SASL_SSL",
+        "mechanism": "SCRAM-SHA-512",
+        "password_file": "/run/secrets/kafka/password",
+    }
+
+
+@needs_helm
+def test_the_certificate_authority_of_the_registry_is_mounted_and_configured() -> None:
+    things = rendered("sasl")
+    assert settings_of(list(things))["model"]["ca_file"] == "/run/secrets/registry-ca/ca.crt"
+    for workload in workloads(things).values():
+        volumes = {volume["name"]: volume for volume in pod_of(workload)["volumes"]}
+        assert volumes["registry-ca"]["configMap"] == {"name": "company-ca"}
+        assert pod_of(workload)["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@needs_helm
+def test_each_identity_of_the_toolbox_has_its_own_credentials_and_no_pod_by_default() -> None:
+    things = rendered("rollouts")
+    for identity in ("auditor", "replayer", "promoter"):
+        deployment = of_kind(things, "Deployment")[f"flight-delay-toolbox-{identity}"]
+        assert deployment["spec"]["replicas"] == 0
+        secrets = {volume["secret"]["secretName"] for volume in pod_of(deployment)["volumes"] if "secret" in volume}
+        moves = {"registry-writer", "moves-signing"} if identity == "promoter" else {"registry"}
+        assert secrets == {f"flight-delay-{identity}-kafka"} | moves
+        assert configuration(things, deployment) == configuration(things, of_kind(things, "StatefulSet")["flight-delay-scorer"])
+
+
+@needs_helm
+def test_alerts_name_objects_that_exist() -> None:
+    for name in ("cpu", "eu-west"):
+        things = rendered(name)
+        text = json.dumps(of_kind(things, "PrometheusRule")).replace('\\"', '"')
+        assert set(re.findall(r'\bstatefulset="([^"]*)"', text)) <= set(of_kind(things, "StatefulSet"))
+        pods = re.findall(r'\bpod=~"([^"]*)-\[0-9\]\+"', text)
+        assert set(pods) <= set(of_kind(things, "StatefulSet"))
+
+
+@needs_helm
+def test_alerts_have_the_labels_and_runbooks_of_the_company() -> None:
+    (rule,) = of_kind(
+        render(
+            [CPU], {"monitoring.rules.labels": {"team": "flights"}, "monitoring.rules.runbookUrl": "https://wiki/runbooks/"}
+        ),
+        "PrometheusRule",
+    ).values()
+    alerts = [rule for group in rule["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    assert {alert["labels"]["team"] for alert in alerts} == {"flights"}
+    assert all(alert["annotations"]["runbook_url"] == f"https://wiki/runbooks/{alert['alert']}.md" for alert in alerts)
+
+
+@needs_helm
+def test_a_shadow_has_its_own_service_and_only_the_alerts_about_shadows() -> None:
+    things = rendered("rollouts")
+    labels = of_kind(things, "StatefulSet")["flight-delay-shadow"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/instance"] == "flight-delay-shadow"
+    (rule,) = of_kind(things, "PrometheusRule").values()
+    alerts = [
+        rule.get("alert")
+        for group in rule["spec"]["groups"]
+        if group["name"].startswith("scoring/flight-delay-shadow/")
+        for rule in group["rules"]
+    ]
+    assert alerts == ["ScorerShadowSkips"]
+
+
+def test_a_second_service_needs_at_most_thirty_lines() -> None:
+    assert len(SECOND.read_text().splitlines()) <= 30
+    assert len(CPU.read_text().splitlines()) <= 30
