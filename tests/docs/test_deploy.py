@@ -105,8 +105,28 @@ def test_every_secret_that_pods_mount_is_created() -> None:
     assert {name for name in general if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", TEXT)} == set()
 
 
+@needs_helm
 def test_every_user_of_a_certificate_exists() -> None:
     users = of_kind(rendered("kafka/eu-west"), "KafkaUser") | of_kind(rendered("kafka/training"), "KafkaUser")
-    asked = set(re.findall(r"^certificates (\S+)", "\n".join(LINES), re.MULTILINE)) | set(re.findall(r"user `([\w-]+)`", TEXT))
+    asked = set(re.findall(r"^certificates ([\w-]+) ", "\n".join(LINES), re.MULTILINE)) | set(
+        re.findall(r"user `([\w-]+)`", TEXT)
+    )
     assert asked
     assert asked <= set(users)
+
+
+@needs_helm
+def test_the_certificates_of_the_second_service_are_those_of_its_users_and_pods() -> None:
+    loop = re.search(
+        r"^for user in ([\w ]+); do\n *certificates \"([\w.-]+)\$user\" \"card-fraud-\$user-kafka\"", TEXT, re.MULTILINE
+    )
+    assert loop
+    things = rendered("second")
+    assert {f"{loop[2]}{user}" for user in loop[1].split()} == set(of_kind(things, "KafkaUser"))
+    mounted = {
+        volume["secret"]["secretName"]
+        for workload in workloads(things).values()
+        for volume in pod_of(workload)["volumes"]
+        if volume["name"] == "kafka"
+    }
+    assert mounted | {"card-fraud-autoscaler-kafka"} == {f"card-fraud-{user}-kafka" for user in loop[1].split()}

@@ -110,6 +110,15 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
             {"config.region": "a", "relays": [{"name": "b", "config": {"source": {"region": "b"}}}]},
             "set it to host:port of the brokers of the other region",
         ),
+        ({"strimzi.enabled": True}, "strimzi.cluster is empty: set it to"),
+        (
+            {"strimzi.enabled": True, "strimzi.cluster": "events", "autoscaling": {"enabled": False, "maxReplicas": None}},
+            "strimzi.partitions is empty: set it to",
+        ),
+        (
+            {"strimzi.enabled": True, "strimzi.cluster": "events", "kafka.authentication": "plain"},
+            "creates users for tls and scram-sha-512",
+        ),
         ({"scorer.replicaz": 3}, "Additional property replicaz is not allowed"),
         ({"cache.size": "2GB"}, "Does not match pattern"),
     ],

@@ -1,0 +1,105 @@
+"""Topics and users that the chart creates for Strimzi are those of the example of a cluster, with names of the release."""
+
+from typing import Any
+
+from scorer import settings, topics
+from scorer.topics import DEFAULT_MAX_BYTES, DescribedTopic
+from tests.integration.security import rights
+from tests.packaging.deploy.chart import EXAMPLES, needs_helm, render
+from tests.packaging.deploy.manifests import Object, of_kind, rendered, validate
+from tests.packaging.deploy.test_chart import settings_of
+from tests.packaging.deploy.test_configuration import KINDS
+
+pytestmark = needs_helm
+VALUES = {"strimzi.enabled": True, "strimzi.cluster": "events", "strimzi.namespace": "kafka"}
+OF_THE_PRODUCERS = {"flights", "flights.outcomes"}
+"""Topics that the chart does not create: inputs and labels."""
+OTHERS = {"producer", "consumer"}
+"""Users of the example that are not components of a release."""
+
+
+def with_everything() -> list[Object]:
+    """Render a release with all components that have a user."""
+    files = [EXAMPLES / f"{name}.yaml" for name in ("cpu", "rollouts", "training", "training-on-labels")]
+    return render(files, {**VALUES, "toolbox.identities": ["auditor", "replayer", "promoter", "rescorer"]})
+
+
+def rights_of(user: Object) -> set[tuple[str, str, bool, str]]:
+    """Return the rights of a user: type and name of the resource, whether the name is a prefix, and the operation."""
+    return {
+        (rule["resource"]["type"], rule["resource"]["name"], "patternType" in rule["resource"], operation)
+        for rule in user["spec"]["authorization"]["acls"]
+        for operation in rule["operations"]
+    }
+
+
+def users_of(things: list[Object]) -> dict[str, Object]:
+    """Return the users of a release by the name of their component."""
+    return {name.rpartition(".")[2]: user for name, user in of_kind(things, "KafkaUser").items()}
+
+
+def test_topics_are_those_of_the_example_of_a_cluster() -> None:
+    created = {thing["spec"].pop("topicName"): thing["spec"] for thing in of_kind(with_everything(), "KafkaTopic").values()}
+    example = {name: thing["spec"] for name, thing in of_kind(rendered("kafka/training"), "KafkaTopic").items()}
+    assert created == {name: spec for name, spec in example.items() if name not in OF_THE_PRODUCERS}
+
+
+def test_users_have_the_rights_of_the_example_of_a_cluster() -> None:
+    created = users_of(with_everything())
+    example = of_kind(rendered("kafka/training"), "KafkaUser")
+    assert set(created) == set(example) - OTHERS
+    for name in set(created) - {"auditor"}:
+        assert rights_of(created[name]) == rights_of(example[name]), name
+
+
+def test_the_auditor_reads_the_topics_of_its_release_and_nothing_else() -> None:
+    auditor = rights_of(users_of(with_everything())["auditor"])
+    assert {operation for *_, operation in auditor} == {"Read", "Describe"}
+    assert not any(is_prefix for _, _, is_prefix, _ in auditor)
+    named = {"events": "flights", "scores": "flights.scores", "dead": "flights.dead"}
+    for component in ("auditor", "consumer", "judge"):
+        for kind, name, operation in rights.COMPONENTS[component]("flight-delay").values():
+            part = name.removeprefix("flight-delay.")
+            topic = named.get(part) or {"scores.shadow": "flights.scores.shadow"}.get(part, name)
+            assert (KINDS[kind], topic, False, operation.name.title()) in auditor, (component, name)
+
+
+def test_every_object_is_valid_and_in_the_namespace_of_strimzi() -> None:
+    things = [thing for thing in with_everything() if thing["kind"].startswith("Kafka")]
+    for thing in things:
+        validate(thing)
+        assert thing["metadata"]["namespace"] == "kafka"
+        assert thing["metadata"]["labels"]["strimzi.io/cluster"] == "events"
+
+
+def test_topics_stay_when_the_release_is_removed() -> None:
+    for thing in of_kind(with_everything(), "KafkaTopic").values():
+        assert thing["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+
+
+def test_the_scorer_accepts_the_topics_of_derived_names() -> None:
+    things = render([EXAMPLES / "second.yaml"], {**VALUES, "strimzi.inputs": True}, release="card-fraud")
+    written: dict[str, Any] = settings_of(things)
+    del written["kafka"]["security"]
+    loaded = settings.load(written).settings
+    created = {thing["spec"]["topicName"]: thing["spec"] for thing in of_kind(things, "KafkaTopic").values()}
+    assert set(created) == set(topics.all_topics(loaded))
+    described = {
+        name: DescribedTopic(name, spec["partitions"], spec["config"].get("max.message.bytes", DEFAULT_MAX_BYTES))
+        for name, spec in created.items()
+    }
+    assert topics.faults(loaded, described) == []
+    assert all(name.startswith("scoring.card-fraud.") for name in set(created) - {"payments"})
+
+
+def test_users_of_two_namespaces_differ() -> None:
+    first, second = (
+        set(of_kind(render([EXAMPLES / "cpu.yaml"], VALUES, namespace=namespace), "KafkaUser"))
+        for namespace in ("scoring", "staging")
+    )
+    assert first & second == set()
+
+
+def test_users_log_in_as_the_clients_do() -> None:
+    things = render([EXAMPLES / "cpu.yaml"], {**VALUES, "kafka.authentication": "scram-sha-512"})
+    assert {user["spec"]["authentication"]["type"] for user in users_of(things).values()} == {"scram-sha-512"}
