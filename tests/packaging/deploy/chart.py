@@ -58,4 +58,5 @@ def render(
         arguments += ["--values", file]
     for path, value in (values or {}).items():
         arguments += ["--set-json", f"{path}={json.dumps(value)}"]
-    return [thing for thing in yaml.safe_load_all(helm(*arguments)) if thing]
+    # The parser in C is four times as fast as that of safe_load_all.
+    return [thing for thing in yaml.load_all(helm(*arguments), yaml.CSafeLoader) if thing]
