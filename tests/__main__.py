@@ -55,6 +55,7 @@ RUNS = {
     "snapshot": ("tests.benchmarks.training.snapshot", "a million labelled events, frozen and copied from a broker"),
     "brokers": ("tests.benchmarks.brokers", "the demo on other versions of Apache Kafka"),
     "coverage": ("tests.coverage", "branch coverage of unit, conformance and integration tests together"),
+    "cluster": ("tests.packaging.cluster", "the chart on a real Kubernetes API server"),
     "cosign": ("tests.support.cosign", "signatures exchanged with cosign"),
     "deploy": ("tests.packaging.deploy", "render and check manifests, dashboards and alerts"),
     "image": ("tests.benchmarks.image", "build, run and kill the container image"),
