@@ -61,7 +61,7 @@ class Looped:
             label="m:1",
             reason="faster",
         )
-        serving = {"serving": {"champion": self.champion}, "champion": self.champion, "canary": None}
+        serving: dict[str, Any] = {"serving": {"champion": self.champion}, "champion": self.champion, "canary": None}
         serving |= {"trusted_revision": math.inf, "registry_revision": math.inf}
         self.versions = create_autospec(VersionManager, instance=True, **serving)
         self.versions.serve_aspired.return_value = False
