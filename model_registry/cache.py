@@ -54,6 +54,7 @@ class _SavedResolution(msgspec.Struct, frozen=True):
     digest: str
     version: str
     revision: int
+    history: str = ""
 
 
 class Cache:
@@ -110,7 +111,7 @@ class Cache:
 
         Raises Unreachable if the disk fails or is full.
         """
-        saved = _SavedResolution(key, resolution.digest, resolution.version, resolution.revision)
+        saved = _SavedResolution(key, resolution.digest, resolution.version, resolution.revision, resolution.history)
         path = self._resolution_path(key)
         with atomic_files.report_os_errors("the model cache"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -122,7 +123,9 @@ class Cache:
         The result has no roles. Returns None if there is no readable record.
         """
         saved = _read_resolution(self._resolution_path(key))
-        return Resolution(saved.digest, saved.version, saved.revision) if saved and saved.key == key else None
+        if saved is None or saved.key != key:
+            return None
+        return Resolution(saved.digest, saved.version, saved.revision, history=saved.history)
 
     def _fetch(self, store: Store, digest: str, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest:
         """Download the version into its cache entry, unless another process has just written the entry."""

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from model_registry.cli_common import connection, print_message
 from model_registry.commands import channels, signing, versions
+from model_registry.commands.copy import copy
 from model_registry.commands.init import init
 from model_registry.commands.push import push
 from model_registry.errors import RegistryError
@@ -47,6 +48,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "watch": channels.watch,
     "status": channels.status,
     "prune": channels.prune,
+    "copy": copy,
     "keygen": signing.keygen,
     "sign": signing.sign,
     "verify": signing.verify,

@@ -12,15 +12,16 @@ import contextlib
 import io
 import logging
 import math
+import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from model_registry.channels import roles
 from model_registry.channels.history import EVIDENCE_TYPE, ChannelMove, encode, rollback_target, sign
 from model_registry.channels.move_request import MoveRequest
 from model_registry.channels.move_target import MoveTarget, canary_target, check_complete, require_complete, shadow_target
 from model_registry.channels.roles import Role
-from model_registry.channels.state import ChannelState, read_move, read_state
+from model_registry.channels.state import ChannelState, history_id, read_move, read_state
 from model_registry.errors import Conflict, Corrupt, Denied, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import digests, manifest, tags
 from model_registry.oci.manifest import Descriptor
@@ -43,12 +44,15 @@ class Resolution:
         version: The name of the version, such as 1.4.0.
         revision: The revision of the channel; 0 for a tag that is no channel, and for a digest.
         roles: The roles of all versions that the channel names, the champion first; empty if the tag names a single version.
+        history: The id of the channel's history (`history.ChannelMove`); "" if it is unknown. Revisions of different histories
+            cannot be compared.
     """
 
     digest: str
     version: str
     revision: int
     roles: tuple[Role, ...] = ()
+    history: str = field(default="", compare=False)
 
     @property
     def identity(self) -> str:
@@ -73,7 +77,7 @@ def resolve(store: Store, tag: str) -> Resolution:
     for revision in revisions:
         move = read_move(store, tag, revision)
         if move.to_digest == digest:
-            return Resolution(champion, move.to_version, revision, parts)
+            return Resolution(champion, move.to_version, revision, parts, move.history or "")
     version = resolve_index.describe_version(store, champion, version="" if is_digest else tag).version
     if revisions:
         hint = f"model-registry promote {store.repository} --to {version} --channel {tag}"
@@ -275,6 +279,7 @@ def _write_entry(
         target.roles,
         restores=target.restores,
         evidence=None if request.evidence is None else evidence.digest,
+        history=history_id(store, channel, tags.revisions(state.tags, channel)) or secrets.token_hex(8),
     )
     store.push_blob(evidence, io.BytesIO(document))
     signature = None

@@ -3,8 +3,9 @@
 A history entry is a small artifact with the actor, time, reason and target of one move as annotations.
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,9 +34,11 @@ NAMES = {
     "to_version": "to-version",
     "roles": "roles",
     "restores": "restores",
+    "history": "history",
 }
 """The name of each attribute of a move in annotations and in signed statements."""
 EVIDENCE = "evidence"
+_HISTORY_ID = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class ChannelMove:
         restores: The revision whose champion a rollback restored; None for a promotion.
         evidence: The digest of the JSON document that justifies the move; None if there is none.
         signature: The digest of the signed statement about the move; None if there is none. Decoding does not verify it.
+        history: The id of the channel's history, which the first move creates and every further move repeats. A channel that
+            is created again gets another id. None for a move by a release that wrote no ids.
     """
 
     channel: str
@@ -70,6 +75,7 @@ class ChannelMove:
     restores: int | None = None
     evidence: str | None = None
     signature: str | None = None
+    history: str | None = field(default=None, compare=False)
 
     @property
     def champion(self) -> str:
@@ -126,6 +132,8 @@ def decode(data: bytes, channel: str, revision: int, source: str) -> ChannelMove
         values |= {name: int(values[name]) for name in ("revision", "restores") if name in values}
         values["evidence"] = _first_layer(parsed, EVIDENCE_TYPE)
         values["signature"] = _first_layer(parsed, bundle.MEDIA_TYPE)
+        if not _HISTORY_ID.fullmatch(values.get("history", "")):  # other text must not get into committed offsets
+            values["history"] = None
         move = msgspec.convert({"from_digest": None, "from_version": None, **values}, ChannelMove)
     except (KeyError, ValueError, msgspec.MsgspecError) as error:
         raise Corrupt(f"{source} cannot be read: {error!r}") from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from model_registry.channels import roles
 from model_registry.channels.history import ChannelMove, decode
-from model_registry.errors import NotFound, Refused
+from model_registry.errors import Corrupt, NotFound, Refused
 from model_registry.oci import tags
 from model_registry.stores import resolve_index
 from model_registry.stores.base import Store
@@ -47,6 +47,21 @@ def read_state(store: Store, channel: str) -> ChannelState:
     if not version:
         version = resolve_index.describe_version(store, champion).version
     return ChannelState(all_tags, revision, digest, version, champion)
+
+
+def history_id(store: Store, channel: str, revisions: Sequence[int]) -> str | None:
+    """Return the id of a channel's history, from the newest of the entries `revisions` that has an id.
+
+    Unreadable entries are skipped. An earlier release may have written entries without an id after entries with an id.
+    """
+    for revision in revisions:
+        try:
+            move = read_move(store, channel, revision)
+        except (Corrupt, NotFound):
+            continue
+        if move.history is not None:
+            return move.history
+    return None
 
 
 def read_move(store: Store, channel: str, revision: int) -> ChannelMove:

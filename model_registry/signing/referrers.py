@@ -7,7 +7,7 @@ an entry is a referrer only if its manifest names the subject.
 
 import io
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -24,11 +24,18 @@ REMEDY = "keep signed versions in a registry with the referrers API, or with tag
 EMPTY = manifest.describe_content(manifest.EMPTY_TYPE, manifest.EMPTY)
 
 
-def listed(store: Store, digest: str) -> list[Descriptor]:
+def listed(store: Store, digest: str, *, all_tags: Collection[str] | None = None) -> list[Descriptor]:
     """Return the descriptors in the lists of a manifest's referrers. The descriptors are not verified.
+
+    Args:
+        store: The store.
+        digest: The digest of the manifest.
+        all_tags: The tags of the store, if they are known. The fallback tag is not requested if it is not among them.
 
     Raises Unreachable if the store does not answer, and Corrupt if a list is unreadable.
     """
+    if all_tags is not None and fallback_tag(digest) not in all_tags:
+        return store.referrers(digest) or []
     entries_by_digest = {entry.digest: entry for entries in _iter_referrer_lists(store, digest) for entry in entries}
     return list(entries_by_digest.values())
 

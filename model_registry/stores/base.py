@@ -79,6 +79,13 @@ class Store(Protocol):
         Raises Corrupt, and stores nothing, if the bytes do not have the digest and size in `content`.
         """
 
+    def mount_blob(self, content: Descriptor) -> bool:
+        """Store a blob by mounting it from another repository of the same registry, without reading its content.
+
+        Returns False, and stores nothing, if none of the repositories in `StoreOptions.mount_from` has the blob, or if the
+        store does not support mounting.
+        """
+
     def push_manifest(self, data: bytes) -> Descriptor:
         """Store a manifest or an index without a tag.
 

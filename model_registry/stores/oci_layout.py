@@ -37,6 +37,11 @@ class LayoutStore:
         self._path = path
         self.repository = f"oci:{path}"
 
+    @property
+    def exists(self) -> bool:
+        """Whether the folder has a layout. The first push creates it."""
+        return (self._path / "index.json").is_file()
+
     def validator(self, tag: str) -> str:  # noqa: ARG002 - one file holds all tags
         """Return the device, inode, modification time and size of index.json; see `Store`.
 
@@ -90,6 +95,10 @@ class LayoutStore:
                 atomic_files.replace(
                     path, digests.verify_chunks(digests.read_chunks(stream), content.digest, content.size, description)
                 )
+
+    def mount_blob(self, content: Descriptor) -> bool:  # noqa: ARG002 - the protocol's
+        """Return False; see `Store`. A folder holds one repository."""
+        return False
 
     def push_manifest(self, data: bytes) -> Descriptor:
         for content in manifest.contents(data):

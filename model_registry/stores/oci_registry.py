@@ -4,6 +4,7 @@ Registries have no compare-and-swap for tags. A tag is therefore written and the
 writer is detected in nearly all cases. The tags of one repository should have only one writer at a time.
 """
 
+import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -228,6 +229,12 @@ class RemoteStore:
         """
         Upload(self._client, self._target, manifest.check(content), stream, self._progress).run()
         self._written = True
+
+    def mount_blob(self, content: Descriptor) -> bool:
+        upload = Upload(self._client, self._target, manifest.check(content), io.BytesIO(), self._progress)
+        mounted = upload.mount()
+        self._written = self._written or mounted
+        return mounted
 
     def push_manifest(self, data: bytes) -> Descriptor:
         return self.push_referrer(data)[0]

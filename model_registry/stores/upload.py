@@ -180,6 +180,19 @@ class Upload:
                     self._cancel()
                 raise
 
+    def mount(self) -> bool:
+        """Mount the blob from another repository, without reading the stream. Return False if that is not possible."""
+        for repository, scope in self._target.mounts:
+            with contextlib.suppress(AttemptFailed, RegistryError):
+                answer = self._open({"mount": self._content.digest, "from": repository}, scope)
+                if answer.status == 201:
+                    return True
+                if answer.status == 202:
+                    self._url = self._client.allowed(answer.location())
+                    self._cancel()
+                    self._url = None
+        return False
+
     def _shrink(self) -> None:
         """Use the next smaller chunk size after STUCK requests that failed while they were sent and stored nothing.
 

@@ -66,7 +66,7 @@ class SwapRecord(msgspec.Struct, gc=False):
 
     A scorer writes a swap record when another model version takes over a partition.
 
-    `DeletedTopicFilter` explains `topic_id`, `scores_from` and `letters_from`.
+    `DeletedTopicFilter` explains `topic_id`, `scores_from` and `letters_from`; `VersionCutover` explains `history`.
     """
 
     topic: str
@@ -79,6 +79,7 @@ class SwapRecord(msgspec.Struct, gc=False):
     letters_from: list[Offset] | None = None
     shares: SwapShares = SwapShares()
     seed: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{1,16}$")] = "0"
+    history: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{0,16}$")] = ""
 
 
 class DeletedTopicFilter:
@@ -228,5 +229,5 @@ def feed_swaps(audit: Audit, batch: PartitionBatch, logs: DeletedTopicFilter) ->
         if record is None:
             audit.count_unreadable(batch.partition, offset)
         elif logs.add_swap(record):
-            swap = VersionCutover(record.cut_over_offset, record.revision, record.digest)
+            swap = VersionCutover(record.cut_over_offset, record.revision, record.digest, record.history)
             audit.add_cutover((record.topic, record.partition), swap, record.shares.canary, int(record.seed, 16))

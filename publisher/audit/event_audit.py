@@ -100,7 +100,8 @@ class EventReport(Report):
     out_of_order: int = 0
     """Scores that come after the score of a later event of the same input partition."""
     version_regressions: int = 0
-    """Events scored by an older version although a newer version had taken over their partition at an earlier offset."""
+    """Events scored by an older version although a newer version had taken over their partition at an earlier offset. Only
+    revisions of one history of the channel are compared; a recreated channel has another history."""
     misassigned: int = 0
     """Scores that name another arm than the one of the event's key, or a `role` that is neither this arm nor the champion."""
     uncommitted: int = 0

@@ -4,6 +4,10 @@ Versions are ordered by the revision of the registry channel that named them. A 
 version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
 the swap records: from the offset of a cut-over on, the digest has the revision of this cut-over, unless an earlier cut-over to
 the same digest has a higher revision.
+
+A channel that is created again, for example in another registry, has another history and counts its revisions from 1. Revisions
+are therefore compared only within one history. A swap record of an earlier release has no id of a history; its revision is
+compared with all revisions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,15 +23,17 @@ class VersionCutover(NamedTuple):
         offset: the first offset that the version scores.
         revision: the revision of the channel that named the version.
         digest: the digest of the version.
+        history: the id of the channel's history to which the revision belongs; "" if unknown.
     """
 
     offset: int
     revision: int
     digest: str
+    history: str = ""
 
 
 class Segment(NamedTuple):
-    """The offsets [start, stop) of a partition at which `digest` has the revision `revision`.
+    """The offsets [start, stop) of a partition at which `digest` has the revision `revision` of a history.
 
     `is_recorded` is True if a swap record contains a cut-over to the digest at `start`.
     """
@@ -37,6 +43,15 @@ class Segment(NamedTuple):
     start: int
     stop: int
     is_recorded: bool
+    history: str = ""
+
+
+class Reign(NamedTuple):
+    """The first offset that no older revision of the same history may score."""
+
+    revision: int
+    offset: int
+    history: str
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
@@ -53,15 +68,20 @@ def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], l
     """
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
-    reigns = [(revision, at) for segment in segments for revision, at in _first_exclusive_offset(segment, scored)]
+    reigns = [reign for segment in segments for reign in _reigns(segment, scored)]
     total = 0
     examples = list[int]()
-    for digest, revision, start, stop, _ in segments:
-        since = min((at for other, at in reigns if other > revision), default=EVERYTHING)
+    for digest, revision, start, stop, _, history in segments:
+        newer = (reign.offset for reign in reigns if reign.revision > revision and _is_comparable(reign.history, history))
+        since = min(newer, default=EVERYTHING)
         if digest in scored:
             total += scored[digest].count(max(start, since), stop)
             examples += scored[digest].first(limit, max(start, since), stop)
     return total, sorted(set(examples))[:limit]
+
+
+def _is_comparable(history: str, other: str) -> bool:
+    return not history or not other or history == other
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
@@ -78,22 +98,26 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
     for digest in {swap.digest for swap in swaps} | set(first):
         own_swaps = sorted((swap for swap in swaps if swap.digest == digest), key=lambda swap: (swap.offset, swap.revision))
         starts = [*(swap.offset for swap in own_swaps), EVERYTHING]
-        early = min((swap.revision for swap in own_swaps), default=oldest)  # scored before its own cut-over
-        segments.append(Segment(digest, early, 0, starts[0], False))
-        revision = early
+        history = own_swaps[0].history if own_swaps else ""
+        comparable = [swap.revision for swap in own_swaps if _is_comparable(swap.history, history)]
+        early = min(comparable, default=oldest)  # scored before its own cut-over
+        segments.append(Segment(digest, early, 0, starts[0], False, history))
+        highest = {history: early}
         for swap, stop in zip(own_swaps, starts[1:], strict=True):
-            revision = max(revision, swap.revision)
-            segments.append(Segment(digest, revision, swap.offset, stop, True))
+            earlier = [revision for other, revision in highest.items() if _is_comparable(other, swap.history)]
+            highest[swap.history] = max([swap.revision, *earlier])
+            segments.append(Segment(digest, highest[swap.history], swap.offset, stop, True, swap.history))
     return segments
 
 
-def _first_exclusive_offset(segment: Segment, scored: Mapping[str, Bitmap]) -> list[tuple[int, int]]:
-    """Return the revision of a segment, and the first offset that no older revision may score.
+def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
+    """Return the reign of a segment's revision.
 
-    If a swap record contains the cut-over, this offset is the start of the segment. Otherwise it is the offset after the first
+    If a swap record contains the cut-over, it begins at the start of the segment. Otherwise it begins after the first
     score in the segment; the result is empty if there is no score.
     """
     if segment.is_recorded:
-        return [(segment.revision, segment.start)]
+        return [Reign(segment.revision, segment.start, segment.history)]
     bitmap = scored.get(segment.digest)
-    return [(segment.revision, at + 1) for at in bitmap.first(1, segment.start, segment.stop)] if bitmap else []
+    firsts = bitmap.first(1, segment.start, segment.stop) if bitmap else []
+    return [Reign(segment.revision, at + 1, segment.history) for at in firsts]

@@ -26,6 +26,8 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
             too.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
+        history: the id of the channel's history to which `revision` belongs; "" if unknown. A channel that is created again,
+            for example in another registry, gets another id and counts its revisions from 1.
     """
 
     owner: str = ""
@@ -36,11 +38,16 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     is_recreated: bool = False
     suspect: bool = False
     member: str = ""
+    history: str = ""
 
     @property
     def served(self) -> tuple[int, str]:
         """The revision and the champion's digest; equal for two offsets if the same versions scored the events before them."""
         return self.revision, self.digest
+
+    def is_of_other_history(self, history: str) -> bool:
+        """Return whether both ids of the channel's history are known and differ. The revisions cannot be compared then."""
+        return bool(self.history and history and self.history != history)
 
     def encode(self) -> str:
         """Return the mark as JSON, the metadata of an offset."""

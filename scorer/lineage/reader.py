@@ -15,6 +15,7 @@ import msgspec
 from confluent_kafka import Message
 
 from model_registry.channels import channel
+from model_registry.channels.history import ChannelMove
 from model_registry.channels.roles import CANARY, CHAMPION
 from model_registry.errors import RegistryError
 from model_registry.signing.admission import admission
@@ -56,6 +57,12 @@ class CutOverRecord(msgspec.Struct):
 
 _swaps = DocumentDecoder(CutOverRecord)
 _records = DocumentDecoder(dict[str, Any])
+
+
+def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> bool:
+    """Return whether the ids of both histories of the channel are known and differ."""
+    history = swap.get("history") if swap else None
+    return bool(move.history and history and move.history != history)
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
@@ -295,9 +302,15 @@ class LineageReader:
             store = open_source(self._settings)
             moves = channel.history(store, model.tag)
             revision = None if lineage.swap is None else lineage.swap["revision"]
-            lineage.move = next((move for move in reversed(moves) if move.revision == revision), None)
-            if lineage.move is None:
+            move = next((move for move in reversed(moves) if move.revision == revision), None)
+            if move is None:
                 lineage.missing.append(f"the move: channel {model.tag} has no entry of revision {revision}")
+            elif _is_of_other_history(move, lineage.swap):
+                lineage.missing.append(
+                    f"the move: channel {model.tag} was recreated, and revision {revision} of its earlier history is not stored"
+                )
+            else:
+                lineage.move = move
             gate = admission(model.policy, open_cache(model).root)
             lineage.signer = gate.check(store, answer.digest, answer.version, datetime.now(UTC))
         except RegistryError as error:

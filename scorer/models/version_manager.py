@@ -218,6 +218,12 @@ class VersionManager:
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
     @property
+    def registry_revision(self) -> float:
+        """The revision of the channel in the registry at the last poll; infinity if it is unknown."""
+        named = self._tag.named
+        return math.inf if named is None or self._outages.is_unavailable(MODEL_REGISTRY) else named.revision
+
+    @property
     def refuses_channel(self) -> bool:
         """Whether this scorer refuses a version that the channel names, or the channel's move itself."""
         with self._lock:
@@ -466,7 +472,7 @@ class VersionManager:
                     if known_good.revision > move.revision:
                         yield known_good, KNOWN_GOOD
                     known_good = None
-                resolution = Resolution(move.champion, move.to_version, move.revision, move.roles)
+                resolution = Resolution(move.champion, move.to_version, move.revision, move.roles, move.history or "")
                 if self._may_step_back_to(resolution):
                     yield resolution, move.reason
         except RegistryError as error:

@@ -161,6 +161,10 @@ class Metrics:
             "Partitions taken over before this scorer served the revision that had scored them.",
             registry=at,
         )
+        younger = (
+            "1 while the channel is at a lower revision than a partition that was taken over: it was recreated or restored."
+        )
+        self.channel_younger = Gauge("scorer_channel_younger", younger, registry=at)
         self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
         lag = "Time since the partition last had no waiting records; 0 while none wait."
         self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)

@@ -18,13 +18,18 @@ from scorer.worker.batch_metrics import PendingBatch
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
     """Return the records for the topic `<name>.swaps`; an empty list if no version changes, and always empty in a shadow.
 
-    A partition of the batch gets one record for each role if its previous batch was scored by another version or revision.
-    `at_ms` is the wall clock in Unix ms.
+    A partition of the batch gets one record for each role if its previous batch was scored by another version or revision, or
+    by the same revision of another history of the channel. `at_ms` is the wall clock in Unix ms.
     """
     if settings.swaps_topic not in settings.answer_topics:
         return []
     marks = {partition: partitions.metadata(partition) for partition in work.batch.epochs}
-    changed = {partition: mark for partition, mark in marks.items() if mark.served != work.metadata.served}
+    history = work.metadata.history
+    changed = {
+        partition: mark
+        for partition, mark in marks.items()
+        if mark.served != work.metadata.served or mark.is_of_other_history(history)
+    }
     firsts = work.batch.first_offsets() if changed else {}
     shares = _shares(work) if changed else {}
     origin = work.servable.encoder.provenance
@@ -46,6 +51,7 @@ def version_change_records(work: PendingBatch, partitions: AssignedPartitions, s
                 "digest": digest,
                 "role": role,
                 "revision": work.servable.resolution.revision,
+                **({"history": history} if history else {}),
                 **shares,
                 "reason": work.servable.reason,
                 "at_ms": at_ms,

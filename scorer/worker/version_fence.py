@@ -2,46 +2,76 @@
 
 If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
 limit ends the wait.
+
+A channel can be younger than its partitions: it was created again with revision 1, or the registry was restored from a backup.
+No wait helps then. The fence recognizes a recreated channel by the id of its history, and a restored channel by a first wait in
+vain.
 """
 
 import logging
 import math
 from collections.abc import Callable
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
+from model_registry.channels.channel import Resolution
 from publisher.kafka.partitions import Partition, in_ranges
 from scorer.consumer.consumer import EventConsumer
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 30.0  # the longest wait of a partition for the revision that scored it last; then an alarm is raised
+COPY_HINT = "`model-registry copy` moves a channel to another registry with its history and revisions"
 POLL_SECONDS = 0.5  # between two polls of the registry while partitions wait
 
 
 class VersionFence:
     """Pauses the assigned partitions of one scorer that a newer revision has scored.
 
-    `poll_registry` polls the registry at once. `timeouts` counts the partitions that waited for WAIT_SECONDS although this
-    scorer did not reach their revision. `clock` returns monotonic seconds.
+    Args:
+        intake: the consumer.
+        poll_registry: polls the registry at once.
+        timeouts: counts the partitions that waited for WAIT_SECONDS although this scorer did not reach their revision.
+        younger: set to 1 while the channel is younger than a partition that this scorer took over.
+        clock: returns monotonic seconds.
     """
 
     def __init__(
-        self, intake: EventConsumer, poll_registry: Callable[[], None], timeouts: Counter, clock: Callable[[], float]
+        self,
+        intake: EventConsumer,
+        poll_registry: Callable[[], None],
+        timeouts: Counter,
+        younger: Gauge,
+        clock: Callable[[], float],
     ) -> None:
         self._intake = intake
         self._poll_registry = poll_registry
         self._timeouts = timeouts
+        self._younger = younger
         self._clock = clock
         self._until: dict[Partition, float] = {}
         self._poll_at = 0.0
+        self._absent_revision = 0  # the highest revision that partitions waited for and that the registry does not have
+        self._highest_foreign = 0  # the highest revision of partitions that are older than the channel
 
-    def admit(self, revision: int) -> None:
-        """Admit newly assigned partitions, and pause those that a newer revision than the served `revision` has scored."""
+    def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
+        """Admit newly assigned partitions, and pause those that a newer revision than the served one has scored.
+
+        Partitions that are older than the channel are not paused, unless their revision is greater than `trusted`.
+
+        Args:
+            served: the served state of the channel.
+            trusted: the highest revision that this scorer accepts; see `check`.
+            polled: the revision of the channel in the registry; infinity if it is unknown.
+        """
         partitions = self._intake.partitions
         arrivals = partitions.arrivals()
         partitions.admit(arrivals)
+        revision = served.revision
         ahead = {p for p in arrivals if partitions.metadata(p).revision > revision}
+        older = {p for p in ahead if self._is_older_than_channel(p, served, polled)}
+        self._report_older({p for p in older if partitions.metadata(p).revision <= trusted}, revision)
+        ahead = {p for p in ahead if p not in older or partitions.metadata(p).revision > trusted}
         if ahead:
             log.warning(
                 "waiting for a newer revision than %d, because a newer revision has scored events of %s",
@@ -51,13 +81,43 @@ class VersionFence:
             self._intake.pause(ahead, "revision")
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
-    def check(self, revision: int, trusted: float = math.inf) -> None:
+    def _is_older_than_channel(self, partition: Partition, served: Resolution, polled: float) -> bool:
+        """Return whether no wait makes the channel reach the revision that has scored the partition.
+
+        Either the revision belongs to another history of the channel, or an earlier partition waited for it in vain and the
+        registry still has a lower revision.
+        """
+        mark = self._intake.partitions.metadata(partition)
+        return mark.is_of_other_history(served.history) or polled < mark.revision <= self._absent_revision
+
+    def _report_older(self, older: set[Partition], revision: int) -> None:
+        if not older:
+            return
+        highest = max(self._intake.partitions.metadata(p).revision for p in older)
+        self._highest_foreign = max(self._highest_foreign, highest)
+        self._younger.set(1)
+        log.warning(
+            "the channel is younger than its partitions: it was recreated or restored and is at revision %d, and revision %d "
+            "has scored events of %s; scoring continues (hint: %s)",
+            revision,
+            highest,
+            in_ranges(older),
+            COPY_HINT,
+        )
+
+    def check(self, revision: int, trusted: float = math.inf, polled: float = math.inf) -> None:
         """Resume paused partitions whose revision the served `revision` has reached, or that have waited for WAIT_SECONDS.
 
         A partition keeps waiting if its revision is greater than `trusted`, the highest revision that this scorer accepts.
         Another scorer has accepted that revision, but the channel no longer has it, for example because an older state of the
         registry was restored.
+
+        `polled` is the revision of the channel in the registry, infinity if it is unknown. If it is lower than the revision
+        that a partition waited for, later partitions do not wait for that revision.
         """
+        if self._highest_foreign and revision >= self._highest_foreign:
+            self._highest_foreign = 0
+            self._younger.set(0)
         if not self._until:
             return
         now = self._clock()
@@ -83,6 +143,8 @@ class VersionFence:
                 in_ranges(late),
             )
             self._timeouts.inc(len(late))
+            absent = [partitions.metadata(p).revision for p in late if partitions.metadata(p).revision > polled]
+            self._absent_revision = max([self._absent_revision, *absent])
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:
             del self._until[partition]

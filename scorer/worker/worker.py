@@ -104,7 +104,7 @@ class Worker:
         self._collector = BatchCollector(settings, intake, quarantine, scorer.largest_request)
         self._backoff = RetryBackoff(settings.replica, settings.name)
         self._claims = OwnershipMarker(settings.owner, intake, session)
-        self._fence = VersionFence(intake, versions.poll_now, metrics.fence_timeouts, time.monotonic)
+        self._fence = VersionFence(intake, versions.poll_now, metrics.fence_timeouts, metrics.channel_younger, time.monotonic)
         fallback = settings.model.fallback
         fallback_seconds = None if fallback.score is None else fallback.after_ms / 1_000
         self._outage = BackendOutage(intake, metrics.outages, time.monotonic, fallback_seconds)
@@ -200,13 +200,14 @@ class Worker:
 
         Pause the new partitions that a newer revision has scored. Raises Aborted.
         """
-        revision = servable.resolution.revision
+        trusted = self._versions.trusted_revision
+        polled = self._versions.registry_revision
         if arrivals := self._intake.partitions.arrivals():
             self._await_publish()
             self._claims.claim(arrivals)
-            self._fence.admit(revision)
+            self._fence.admit(servable.resolution, trusted, polled)
             self._intake.resume(arrivals, "unclaimed")
-        self._fence.check(revision, self._versions.trusted_revision)
+        self._fence.check(servable.resolution.revision, trusted, polled)
 
     def _skip_late_partitions(self) -> None:
         """Skip the backlog of partitions that lag too far behind. Only a shadow skips events. Raises Aborted."""
@@ -266,7 +267,13 @@ class Worker:
             batch,
             scored,
             servable,
-            OffsetMetadata(self._settings.owner, servable.resolution.revision, origin["version"], origin["digest"]),
+            OffsetMetadata(
+                self._settings.owner,
+                servable.resolution.revision,
+                origin["version"],
+                origin["digest"],
+                history=servable.resolution.history,
+            ),
             limited=self._collector.limiter.limited_by(batch.end),
             began=began,
             scoring=time.monotonic() - began,

@@ -1,6 +1,7 @@
 """Channels: moves, revisions that only rise, and a history that no concurrent writer loses."""
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import UTC
 from itertools import islice
 from multiprocessing import get_context
@@ -9,14 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_registry.channels import channel
+from model_registry.channels import channel, history, roles
 from model_registry.channels.channel import Resolution
 from model_registry.channels.history import ChannelMove
 from model_registry.channels.move_request import MoveRequest
 from model_registry.errors import BadReference, Corrupt, NotFound, Refused, RegistryError, Unreachable
 from model_registry.oci import manifest, tags
 from model_registry.stores.oci_layout import LayoutStore
-from tests.conformance.store import put_manifest
+from tests.conformance.store import described, put_manifest
+from tests.unit.model_registry import roles_index
 from tests.unit.model_registry.conftest import NOW, MakePackage, promote, push_versions
 
 PROCESSES, MOVES = 3, 10
@@ -167,3 +169,32 @@ def test_moves_come_in_order_through_silences_and_before_the_channel_is_there(
     silent.error = Corrupt("broken")
     with pytest.raises(Corrupt):
         next(channel.watch(silent, "prod", 0, pause))
+
+
+def test_every_move_of_a_channel_repeats_the_id_of_its_history(store: LayoutStore, digests: dict[str, str]) -> None:
+    first, second = promote(store, "1.0.0"), promote(store, "2.0.0")
+    back = channel.rollback(store, "prod", MoveRequest("op", "", NOW))
+    assert first.history is not None
+    assert {move.history for move in channel.history(store, "prod")} == {first.history}
+    assert {second.history, back.history, channel.resolve(store, "prod").history} == {first.history}
+    assert promote(store, "1.0.0", "canary").history != first.history
+    assert channel.resolve(store, digests["1.0.0"]).history == ""
+
+
+@pytest.mark.usefixtures("digests")
+def test_a_move_after_entries_without_an_id_continues_the_history_that_has_one(store: LayoutStore) -> None:
+    """A release that wrote no ids moved the channel before and after this one."""
+    roles_index.promote(store, (roles.CHAMPION, "1.0.0", 100))
+    assert channel.resolve(store, "prod").history == ""
+    moved = promote(store, "2.0.0")
+    assert moved.history is not None
+    roles_index.promote(store, (roles.CHAMPION, "1.0.0", 100))
+    assert promote(store, "2.0.0").history == moved.history
+
+
+@pytest.mark.usefixtures("digests")
+@pytest.mark.parametrize("text", ["x" * 16, "a" * 15, "a" * 5000, ""])
+def test_an_id_of_another_form_is_ignored(store: LayoutStore, text: str) -> None:
+    move = promote(store, "1.0.0")
+    document = history.encode(replace(move, history=text), described(b"{}"), store.resolve("1.0.0"))
+    assert history.decode(document, "prod", 1, "the entry").history is None

@@ -120,6 +120,11 @@ def bitmaps(scores: str, first: int = 0) -> dict[str, Bitmap]:
         ("aaabaa", [VersionCutover(3, 2, "b"), VersionCutover(4, 3, "a")], []),
         ("aaabaa", [VersionCutover(0, 1, "a"), VersionCutover(3, 2, "b"), VersionCutover(4, 1, "a")], [4, 5]),
         ("aaxaa", [VersionCutover(0, 1, "a")], [2]),
+        ("aabb", [VersionCutover(0, 5, "a", "h1"), VersionCutover(2, 1, "b", "h2")], []),
+        ("aabb", [VersionCutover(0, 5, "a"), VersionCutover(2, 1, "b", "h2")], [2, 3]),
+        ("aaaa", [VersionCutover(0, 5, "a", "h1"), VersionCutover(1, 1, "a", "h2"), VersionCutover(2, 5, "a", "h1")], []),
+        ("abca", [VersionCutover(0, 5, "a", "h1"), VersionCutover(1, 2, "b", "h2"), VersionCutover(2, 1, "c", "h2")], [2]),
+        ("abab", [VersionCutover(0, 5, "a", "h1"), VersionCutover(1, 1, "b", "h2"), VersionCutover(2, 4, "c", "h1")], []),
     ],
     ids=str,
 )
@@ -128,28 +133,36 @@ def test_stories(scores: str, swaps: list[VersionCutover], expected: list[int]) 
 
 
 def by_definition(scores: str, swaps: list[VersionCutover]) -> list[int]:
-    """Walk the positions: a score is older when a higher revision was swapped in, or has scored, before it."""
+    """Walk the positions: a score is older when a higher revision was swapped in, or has scored, before it.
+
+    Only revisions of one history are compared, and revisions of an unknown history ("") with all revisions.
+    """
     begin = min((swap.offset for swap in swaps), default=10**9)
     early = list(dict.fromkeys(digest for digest in scores[:begin] if digest != "."))
     records = [VersionCutover(scores.index(digest), rank - len(early), digest) for rank, digest in enumerate(early)] + swaps
-    late, highest = [], -(10**9)
+    late: list[int] = []
+    scored: list[tuple[int, str]] = []
     for offset, digest in enumerate(scores):
-        highest = max([highest, *(record.revision for record in records if record.offset <= offset)])
         if digest == ".":
             continue
-        own_records = [record for record in records if record.digest == digest]
-        past = [record.revision for record in own_records if record.offset <= offset]
-        revision = max(past) if past else min((record.revision for record in own_records), default=-(10**9))
-        if revision < highest:
+        own_records = sorted(record for record in records if record.digest == digest)
+        past = [record for record in own_records if record.offset <= offset]
+        history = (past[-1:] or own_records[:1] or [VersionCutover(0, 0, digest)])[-1].history
+        same = [record.revision for record in past or own_records if record.history in ("", history)]
+        revision = max(same) if past else min(same, default=-(10**9))
+        in_force = [*scored, *((record.revision, record.history) for record in records if record.offset <= offset)]
+        if any(other > revision and (not history or name in ("", history)) for other, name in in_force):
             late.append(offset)
-        highest = max(highest, revision)
+        scored.append((revision, history))
     return late
 
 
-swap_records = st.builds(VersionCutover, st.integers(0, 12), st.integers(1, 5), st.sampled_from(DIGESTS))
+def swap_records(*histories: str) -> st.SearchStrategy[list[VersionCutover]]:
+    parts = st.integers(0, 12), st.integers(1, 5), st.sampled_from(DIGESTS), st.sampled_from(histories)
+    return st.lists(st.builds(VersionCutover, *parts), max_size=5)
 
 
-@given(st.text("abcx.", max_size=14), st.lists(swap_records, max_size=5))
+@given(st.text("abcx.", max_size=14), swap_records("") | swap_records("h1", "h2"))
 def test_any_history_against_the_definition(scores: str, swaps: list[VersionCutover]) -> None:
     expected = by_definition(scores, swaps)
     assert regressions(bitmaps(scores), swaps, 20) == (len(expected), expected)

@@ -1,11 +1,13 @@
 """A loop over a scripted group, for its unit tests. It supports no claim about delivery."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import create_autospec
 
+from model_registry.channels.channel import Resolution
 from publisher.transactions.counters import Counters
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.consumer.start_offsets import AnswerStartOffsets
@@ -52,14 +54,15 @@ class Looped:
         self.session = self.group.session
         self.session.counters = Counters()
         loaded = SimpleNamespace(cost=LatencyModel(), inference=LatencyModel())
-        champion: Any = SimpleNamespace(
+        self.champion: Any = SimpleNamespace(
             loaded=loaded,
             encoder=SimpleNamespace(provenance=ORIGIN),
-            resolution=SimpleNamespace(revision=1),
+            resolution=Resolution("d", "1", 1),
             label="m:1",
             reason="faster",
         )
-        serving = {"serving": {"champion": champion}, "champion": champion, "canary": None}
+        serving: dict[str, Any] = {"serving": {"champion": self.champion}, "champion": self.champion, "canary": None}
+        serving |= {"trusted_revision": math.inf, "registry_revision": math.inf}
         self.versions = create_autospec(VersionManager, instance=True, **serving)
         self.versions.serve_aspired.return_value = False
         self.scoring = create_autospec(BatchScorer, instance=True)

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import orjson
 import pytest
 
+from model_registry.channels.channel import Resolution
 from publisher.errors import Aborted
 from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -62,6 +63,17 @@ def test_the_first_batch_of_another_version_says_from_where_on_it_scored() -> No
     assert (swap["cut_over_offset"], swap["from_version"], swap["from_digest"]) == (7, "0.9", "old")
     assert (swap["version"], swap["role"], swap["revision"], swap["reason"]) == ("1", "champion", 1, "faster")
     assert (swap["topic_id"], swap["scores_from"], swap["letters_from"]) == ("one", [3], [4])
+
+
+@pytest.mark.parametrize(("before", "count"), [("b" * 16, 1), ("a" * 16, 0), ("", 0)])
+def test_the_same_revision_of_another_history_of_the_channel_gets_a_swap_record(before: str, count: int) -> None:
+    looped = Looped(OffsetMetadata("flights.b", 1, "1", "d", history=before))
+    looped.champion.resolution = Resolution("d", "1", 1, history="a" * 16)
+    looped.group.waiting.append(event(7))
+    looped.run(1)
+    messages = [record for call in looped.session.publish.call_args_list for record in call.args[0] if record[0] != "out"]
+    assert [orjson.loads(message[1])["history"] for message in messages] == ["a" * 16] * count
+    assert looped.group.intake.partitions.metadata(HERE).history == "a" * 16
 
 
 def test_a_partition_has_a_swap_record_of_a_canary_that_is_refused_here() -> None:
