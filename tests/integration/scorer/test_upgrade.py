@@ -33,7 +33,8 @@ class Group:
 
     def start(self, replica: str, *, base: bool) -> None:
         self._rig.program = self._base.command("scorer") if base else [command("scorer")]
-        scorer = self._rig.start(replica, **(self._base.environment if base else {})).ready()
+        scorer = self._rig.start(replica, PYTHONPATH=str(self._base.folder)) if base else self._rig.start(replica)
+        scorer.ready()
         assert self._base.is_run_by(scorer.worker) is base
         self.scorers[replica] = scorer
 
