@@ -49,6 +49,7 @@ RUN python3 -m venv /opt/sbom \
 FROM ${BASE} AS image
 ARG VERSION=unknown
 ARG REVISION=unknown
+ENV SCORESTREAM_REVISION=${REVISION}
 LABEL org.opencontainers.image.title="scorestream" \
       org.opencontainers.image.description="Streaming, real-time model serving on Kafka: exactly once" \
       org.opencontainers.image.licenses="Apache-2.0" \

@@ -13,7 +13,8 @@ folder must therefore exclude untrusted writers.
 Each file in `known/` belongs to one tag. It records the version to which the tag last resolved, once that version has proved to
 work. A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If
 space is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
-not removed.
+removed only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the
+entries in use is not fetched.
 """
 
 import errno
@@ -22,7 +23,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ import msgspec
 from model_registry import atomic_files, package
 from model_registry.channels.channel import Resolution
 from model_registry.default_limits import MAX_BYTES, MAX_VERSION_BYTES
-from model_registry.errors import RegistryError
+from model_registry.errors import Refused, RegistryError
 from model_registry.oci import digests
 from model_registry.oci.manifest import VersionManifest
 from model_registry.package import Package
@@ -61,8 +62,9 @@ class Cache:
     """A folder of cached model versions, by default below the user's cache folder. Processes may share the folder.
 
     `max_bytes` limits the size of all versions together, `max_version_bytes` the size of each version. A fetched version is not
-    removed before `release` is called or the process ends. The attribute `root` is the folder; other modules store further
-    data about the versions in this folder.
+    removed before `release` is called or the process ends. A scorer uses up to three versions at once: the served version, the
+    version before it, and the next version. The attribute `root` is the folder; other modules store further data about the
+    versions in this folder.
     """
 
     def __init__(
@@ -85,7 +87,8 @@ class Cache:
         Raises:
             Unreachable: The version is not cached and the store does not answer, or the disk fails.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
-            Refused: The version is too large, or `package.read` rejects the version's files.
+            Refused: The version is too large, does not fit into the cache beside the versions in use, or `package.read` rejects
+                the version's files.
         """
         entry = self.root / "versions" / digests.hex_digits(digest)
         with atomic_files.report_os_errors("the model cache"):
@@ -133,7 +136,7 @@ class Cache:
             if intact := self._intact(entry, described):
                 return intact
             manifest = described(store)
-            self._make_room(sum(blob.size for blob in package.content(manifest)))
+            self._reserve(entry, sum(blob.size for blob in package.content(manifest)), manifest.version)
             part = entry.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)  # left by a process that died
             try:
@@ -143,12 +146,14 @@ class Cache:
                     atomic_files.replace(part / BLOBS / digests.hex_digits(digests.from_bytes(data)), [data])
                 package.write(store, manifest, part / FILES, max_bytes=self._max_version_bytes, layers=part / BLOBS)
                 package.read(part / FILES)
+                self._reserve(
+                    entry, _size(part), manifest.version, is_written=True
+                )  # an unpacked image is larger than its layers
                 shutil.rmtree(entry, ignore_errors=True)  # damaged; files that a process has open stay readable
                 part.rename(entry)
                 atomic_files.sync_directory(entry.parent)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        self._make_room(0)  # an unpacked image is larger than the layers, whose sizes were used above
         return manifest
 
     def _intact(self, entry: Path, described: Callable[[Store], VersionManifest]) -> VersionManifest | None:
@@ -174,36 +179,60 @@ class Cache:
             if error.errno not in READ_ONLY:
                 raise  # on a read-only disk no process removes entries
 
-    def _make_room(self, needed_bytes: int) -> None:
-        """Remove unused entries until another `needed_bytes` bytes fit into the cache's limit and on the disk.
+    def _reserve(self, entry: Path, needed_bytes: int, version: str, *, is_written: bool = False) -> None:
+        """Make room for a version of `needed_bytes` bytes in the cache entry `entry`.
 
-        Entries that are in use or recorded in `known/` stay. If these entries leave too little space, a warning is logged.
+        If `is_written` is true, the version is already on the disk, under a temporary name.
+
+        Raises:
+            Refused: The version is larger than the cache, or does not fit beside the versions in use.
+        """
+        limit = f"model.cache_bytes limits the cache to {self._max_bytes} bytes"
+        if needed_bytes > self._max_bytes:
+            raise Refused(
+                f"version {version} has {needed_bytes} bytes, but {limit}",
+                f"set model.cache_bytes to at least {3 * needed_bytes}, and the size of the cache's volume accordingly: the "
+                "cache holds the next version beside the served version and the version before it",
+            )
+        used_bytes = self._make_room(entry, needed_bytes, 0 if is_written else needed_bytes)
+        if used_bytes + needed_bytes > self._max_bytes:
+            raise Refused(
+                f"the model cache has no room for version {version}: the version has {needed_bytes} bytes, the versions in use "
+                f"have {used_bytes} bytes, and {limit}",
+                f"set model.cache_bytes to at least {used_bytes + needed_bytes}, and the size of the cache's volume "
+                "accordingly; then promote the version again",
+            )
+
+    def _make_room(self, entry: Path, needed_bytes: int, unwritten_bytes: int) -> int:
+        """Remove unused entries until another entry fits into the cache's limit and on the disk.
+
+        Entries that are recorded in `known/` are removed only if the new entry does not fit otherwise, and fits without them.
+
+        Args:
+            entry: The new entry. If it exists, it is damaged and will be replaced.
+            needed_bytes: The size of the new entry.
+            unwritten_bytes: The part of this size that is not yet on the disk.
+
+        Returns:
+            The size of the remaining entries.
         """
         for part in (self.root / "versions").glob("*.part"):  # left by a process that died while it wrote an entry
             with atomic_files.try_lock(part.with_suffix(".lock")) as free:
                 if free:
                     shutil.rmtree(part, ignore_errors=True)
-        entries = [entry for entry in (self.root / "versions").iterdir() if entry.is_dir() and not entry.suffix]
-        sizes = {entry: _size(entry) for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)}
+        others = [path for path in (self.root / "versions").iterdir() if path.is_dir() and not path.suffix and path != entry]
+        sizes = {path: _size(path) for path in sorted(others, key=lambda path: path.stat().st_mtime_ns)}
         remembered = {
             digests.hex_digits(saved.digest)
             for path in (self.root / "known").glob("*.json")
             if (saved := _read_resolution(path))
         }
-        total = sum(sizes.values()) + needed_bytes
-        limit = min(self._max_bytes, total - needed_bytes + shutil.disk_usage(self.root).free)
-        for entry, size in sizes.items():
-            if total <= limit:
-                return
-            if entry.name not in remembered and _remove(entry):
-                log.info("removed the model version sha256:%s from the cache, %d bytes", entry.name, size)
-                total -= size
-        if total > limit:
-            log.warning(
-                "the model cache has %d bytes and its limit is %d, but no version can be removed: all are in use or known good",
-                total,
-                limit,
-            )
+        excess = max(sum(sizes.values()) + needed_bytes - self._max_bytes, unwritten_bytes - shutil.disk_usage(self.root).free)
+        excess -= _remove_unused([path for path in sizes if path.name not in remembered], sizes, excess)
+        known_good = [path for path in sizes if path.name in remembered and _is_unused(path)]
+        if excess <= sum(sizes[path] for path in known_good):
+            _remove_unused(known_good, sizes, excess)
+        return sum(size for path, size in sizes.items() if path.exists())
 
     def _resolution_path(self, key: str) -> Path:
         return self.root / "known" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
@@ -218,6 +247,18 @@ def _read_resolution(path: Path) -> _SavedResolution | None:
     return saved if digests.is_digest(saved.digest) else None
 
 
+def _remove_unused(entries: Iterable[Path], sizes: Mapping[Path, int], excess: int) -> int:
+    """Remove unused entries, in their order, until they had `excess` bytes; return the number of removed bytes."""
+    removed_bytes = 0
+    for entry in entries:
+        if removed_bytes >= excess:
+            break
+        if _remove(entry):
+            log.info("removed the model version sha256:%s from the cache, %d bytes", entry.name, sizes[entry])
+            removed_bytes += sizes[entry]
+    return removed_bytes
+
+
 def _remove(entry: Path) -> bool:
     """Remove a cache entry unless a process uses it; return whether the entry was removed."""
     with atomic_files.try_lock(entry.with_suffix(".use")) as free:
@@ -227,6 +268,11 @@ def _remove(entry: Path) -> bool:
             entry.rename(removed)
             shutil.rmtree(removed, ignore_errors=True)
     return free
+
+
+def _is_unused(entry: Path) -> bool:
+    with atomic_files.try_lock(entry.with_suffix(".use")) as free:
+        return free
 
 
 def _touch(entry: Path) -> None:

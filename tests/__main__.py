@@ -40,6 +40,7 @@ RUNS = {
     "canary": ("tests.chaos.canary", "canaries under kills; counts which version answered which key"),
     "faults": ("tests.chaos.faults", "scorers under faults; counts lost and duplicated events"),
     "fuzz": ("tests.chaos.fuzz", "hostile records, versions and batches"),
+    "pauses": ("tests.chaos.pauses", "pauses of scores while scorers are restarted, stopped and scaled"),
     "relay": ("tests.chaos.relay", "relays under faults"),
     "rescore": ("tests.benchmarks.rescore", "scorer rescore under kill -9; counts missing and duplicated corrections"),
     "rollouts": ("tests.chaos.rollouts", "rollouts under kill -9 of every process but the broker"),

@@ -113,6 +113,13 @@ TROUBLE = [
         width=THIRD,
     ),
     lines(
+        "Builds",
+        "Relays by the version and revision of the product. Several builds run during an upgrade.",
+        "short",
+        [(f"count by (version, revision) ({now('publisher_build_info')})", "{{version}} {{revision}}")],
+        width=THIRD,
+    ),
+    lines(
         "Records held back",
         "Records that were not copied because the filter excludes them, because they come from the destination, "
         "or because they cannot be copied; and partitions that are stopped.",

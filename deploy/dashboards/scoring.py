@@ -160,6 +160,26 @@ VERSIONS = [
             (f"count by (json) ({now('scorer_native_info')})", "JSON by {{json}}"),
         ],
     ),
+    lines(
+        "Builds",
+        "Scorers and rollout controllers by the version and revision of the product. Several builds run during an upgrade.",
+        "short",
+        [
+            (f"count by (version, revision) ({now('scorer_build_info')})", "scorers {{version}} {{revision}}"),
+            (f"count by (version, revision) ({now('scorer_rollout_build_info')})", "controllers {{version}} {{revision}}"),
+        ],
+    ),
+    lines(
+        "Memory",
+        "Resident memory of the largest worker, without its trial and sandbox processes.",
+        "bytes",
+        [
+            (
+                f"max({now('process_resident_memory_bytes')} and on (namespace, pod, instance) {now('scorer_build_info')})",
+                "largest",
+            )
+        ],
+    ),
 ]
 REST = f"sum({rate('scorer_events_total')}) - (sum({rate('scorer_canary_events_total')}) or vector(0))"
 ROLLOUT = [

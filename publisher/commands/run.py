@@ -17,6 +17,7 @@ from publisher.runtime import logs, watchdog
 from publisher.runtime.command_line import Config, LogLevel, Set
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import start_gc_thread
+from publisher.runtime.process_metrics import register_process_metrics
 from publisher.runtime.stop_signals import stop_on_signals
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
     relay = Relay(settings, stopping)
     stuck_seconds = 2 * settings.destination.transaction_timeout_ms / 1_000
     registry = CollectorRegistry()
+    register_process_metrics(registry, "publisher")
     registry.register(RelayMetrics(relay.state, settings.source.region, settings.destination.region))
     health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(stuck_seconds), relay.state.not_ready)
     log.info(

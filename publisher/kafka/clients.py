@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Set
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition, libversion
 from confluent_kafka.admin import AdminClient
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -37,6 +37,11 @@ PATH_ENDS = ("_file", ".location")  # the name of a file is not a secret
 
 log = logging.getLogger(__name__)
 library_log = logging.getLogger("librdkafka")
+
+
+def librdkafka_version() -> str:
+    """Return the version of librdkafka, such as 2.16.0."""
+    return str(libversion()[0])
 
 
 class KafkaSettings(BaseModel):

@@ -16,6 +16,9 @@ from publisher.errors import USAGE, Fatal
 from publisher.runtime.dependency_wait import MODEL_SERVERS, DependencyUnavailable
 from publisher.runtime.watchdog import BROKEN
 
+REMOTE = "remote"
+"""The device of models on servers. The servers select the hardware and do not report it."""
+
 
 class ModelRefused(Exception):
     """This scorer cannot serve a version: its model is broken, contradicts its signature, or has an unmet requirement."""
@@ -54,6 +57,10 @@ class BackendUnavailable(DependencyUnavailable):
 
 class Model(Protocol):
     """An open model. Only one thread at a time may call a model. After an error, the model can be called again."""
+
+    @property
+    def device(self) -> str:
+        """The device on which the model really runs: `cpu`, `cuda` or `tensorrt` in this process, or REMOTE."""
 
     def signature(self) -> Signature:
         """Return the signature of the package, or the signature derived from the model if the package has none.

@@ -87,7 +87,8 @@ class SandboxProcess:
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
         try:
-            model = SandboxedModel(self, digest, self.request("open", digest, package, seconds=self._load_seconds))
+            signature, device = self.request("open", digest, package, seconds=self._load_seconds)
+            model = SandboxedModel(self, digest, signature, device)
             self._opened[digest] = package
             return prepare_model(model, model, package.golden, self._settings, self._end_broken)
         except BaseException:
@@ -190,7 +191,8 @@ class SandboxProcess:
 class SandboxedModel:
     """A model and its decoder that run in the child process. `decode` and `run` may raise SandboxProcessDied."""
 
-    def __init__(self, process: SandboxProcess, digest: str, signature: Signature) -> None:
+    def __init__(self, process: SandboxProcess, digest: str, signature: Signature, device: str) -> None:
+        self.device = device
         self._process = process
         self._digest = digest
         self._signature = signature
@@ -226,7 +228,8 @@ def _answer(backend: Backend, opened: dict[str, Any], settings: Settings, reques
         _limit_cpu(None)
         (package,) = arguments
         opened[digest] = open_with_decoder(backend, package, settings)
-        return opened[digest][0].signature()
+        model = opened[digest][0]
+        return model.signature(), model.device
     if request == "free":
         if pair := opened.pop(digest, None):
             pair[0].close()

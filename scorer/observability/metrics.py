@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from publisher.kafka.partitions import Partition
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime.dependency_wait import KINDS, Outages
+from publisher.runtime.process_metrics import installed_version, register_process_metrics
 from publisher.transactions.counters import Counters
 from scorer.models.load_guard import OUTCOMES
 from scorer.native.librdkafka import librdkafka_plugin
@@ -115,7 +116,7 @@ class Metrics:
 
     Args:
         counters: the totals of the transaction session.
-        model: the settings of the model: backend and device are exported.
+        model: the settings of the model, whose backend is exported.
         skipped: counts unreadable records.
     """
 
@@ -180,13 +181,15 @@ class Metrics:
         foreign = "Members of the consumer group that are not scorers."
         self.foreign_members = Gauge("scorer_foreign_members", foreign, registry=at)
         self.assigned = Gauge("scorer_assigned_partitions", "Partitions assigned to this scorer.", registry=at)
-        self._set_runtime_info(model)
+        device = "The backend, and the devices on which the served versions run; remote: on the servers of the backend."
+        self._device = Gauge("scorer_device_info", device, ["backend", "device"], registry=at)
+        self._backend = model.backend
+        self._set_runtime_info()
 
-    def _set_runtime_info(self, model: ModelSettings) -> None:
-        """Set the metrics that do not change: backend, device and use of native code."""
+    def _set_runtime_info(self) -> None:
+        """Set the metrics that do not change: the build, the process and the use of native code."""
         at = self.registry
-        device = Gauge("scorer_device_info", "The backend and device of the model.", ["backend", "device"], registry=at)
-        device.labels(model.backend, model.device).set(1)
+        register_process_metrics(at, "scorer", onnxruntime=installed_version("onnxruntime", "onnxruntime-gpu"))
         native = "How JSON is decoded (scanner or msgspec) and events are fetched (columns or messages)."
         native_info = Gauge("scorer_native_info", native, ["json", "kafka"], registry=at)
         native_info.labels(
@@ -235,9 +238,18 @@ class Metrics:
             for (topic, partition), value in values.items():
                 gauge.labels(topic, str(partition)).set(value)
 
-    def serving(self, origins: Iterable[Mapping[str, str]], revision: int) -> None:
-        """Set the served versions, given the provenance of each role's version, and the served revision of the channel."""
+    def serving(self, origins: Iterable[Mapping[str, str]], revision: int, devices: Iterable[str]) -> None:
+        """Replace the served versions.
+
+        Args:
+            origins: the provenance of each role's version.
+            revision: the served revision of the channel.
+            devices: the devices on which the versions run; see `Model.device`.
+        """
         self.model.clear()
         for origin in origins:
             self.model.labels(*(origin[name] for name in ("model", "version", "digest", "role"))).set(1)
         self.revision.set(revision)
+        self._device.clear()
+        for device in devices:
+            self._device.labels(self._backend, device).set(1)

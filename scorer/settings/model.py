@@ -139,8 +139,8 @@ class ModelSettings(Section):
     policy: Path | None = None
     """The policy file, with the trusted keys and the denied versions. If it is not set, every version is admitted."""
     cache_bytes: ByteSize = ByteSize(MAX_BYTES)
-    """The maximum size of the cache (such as `20GiB`). If the cache is larger, the least recently used versions are deleted,
-    except versions in use and versions known to be good."""
+    """The maximum size of the cache (such as `20GiB`): at least three times the largest version. For a new version, the least
+    recently used versions are deleted, except versions in use. A version that does not fit beside these is rejected."""
     max_bytes: ByteSize = Field(default=ByteSize(MAX_VERSION_BYTES), ge=1)
     """The largest version. A larger version is rejected. The size of a version in a container image is the size of the layers
     that are read, or of the content of `/models`."""

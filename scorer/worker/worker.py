@@ -426,7 +426,8 @@ class Worker:
         serving = self._versions.serving
         champion = self._versions.champion
         revision = champion.resolution.revision
-        self._metrics.serving([servable.encoder.provenance for servable in serving.values()], revision)
+        devices = {servable.loaded.model.device for servable in serving.values()}
+        self._metrics.serving([servable.encoder.provenance for servable in serving.values()], revision, devices)
         canary = self._versions.canary
         beside = "" if canary is None or not canary.percent else f", and {canary.digest} to {canary.percent} % of the keys"
         log.info("serving %s (revision %d)%s", champion.label, revision, beside)

@@ -54,6 +54,7 @@ ORDER = {
     "tensorrt": [PROVIDERS["tensorrt"], PROVIDERS["cuda"], PROVIDERS["cpu"]],
 }
 """The execution providers by device. Each provider runs the operators that the previous ones do not support."""
+RECORD_ASSIGNMENT = "session.record_ep_graph_assignment_info"  # since ONNX Runtime 1.24; earlier versions ignore it
 RUN_DEADLINES = 3.0  # time limit of a run as a multiple of `model.deadline_ms`; batch sizes are chosen for one deadline
 NUMPY_TYPES = {"tensor(float)": "float32", "tensor(double)": "float64"} | {
     f"tensor({name})": name
@@ -103,7 +104,8 @@ class OnnxRuntime:
 
     def _opened(self, package: Package, library: str | None, *, graphs: bool) -> "OnnxModel":
         watch = RunTimeout(RUN_DEADLINES * self._settings.deadline_ms / 1_000, wall_time if self._gpu else cpu_time)
-        model = OnnxModel(self._session(package, library, graphs), package, watch)
+        session = self._session(package, library, graphs)
+        model = OnnxModel(session, package, watch, used_device(session, self._settings.device))
         sizes = self._settings.buckets or (CANDIDATES if self._gpu else ())
         if not sizes:
             return model
@@ -128,6 +130,7 @@ class OnnxRuntime:
         options.enable_mem_pattern = package.signature is None or not package.signature.varies  # one is kept for each shape
         stated: dict[str, dict[str, str]] = {name: {} for name in ORDER[device]}
         if device != "cpu":
+            options.add_session_config_entry(RECORD_ASSIGNMENT, "1")
             stated[PROVIDERS["cuda"]] = {"enable_cuda_graph": "1" if graphs else "0"}
         if device == "tensorrt":
             stated[PROVIDERS["tensorrt"]] = self._engines(package)
@@ -182,10 +185,12 @@ class OnnxModel:
         session: the session of ONNX Runtime.
         package: the package of the version.
         watch: ends runs that exceed their time limit.
+        device: the device on which the session runs the model; see `used_device`.
     """
 
-    def __init__(self, session: Any, package: Package, watch: RunTimeout) -> None:
+    def __init__(self, session: Any, package: Package, watch: RunTimeout, device: str) -> None:
         self._session = session
+        self.device = device
         inputs = _tensors(session.get_inputs())
         outputs = _tensors(session.get_outputs())
         self._signature = package.signature or _derive_signature(inputs, outputs)
@@ -275,6 +280,23 @@ class OnnxModel:
     def _batched(self) -> list[ModelTensor]:
         """Return the inputs that have a batch dimension, that is, all inputs except constant ones."""
         return [ModelTensor(one.tensor, one.dtype, one.full_shape) for one in self._signature.inputs if one.batch]
+
+
+def used_device(session: Any, configured: str) -> str:
+    """Return the device that runs operators of the model: the first one in the order of preference that runs any.
+
+    A model whose operators are all unsupported on the GPU runs on the CPU, although the session lists the GPU's provider.
+    Before ONNX Runtime 1.24, the session does not report the assignment of operators; the result is then the device of its
+    first provider.
+
+    Args:
+        session: the session of ONNX Runtime.
+        configured: the setting `model.device`.
+    """
+    used = set(session.get_providers()[:1])
+    if configured != "cpu" and hasattr(session, "get_provider_graph_assignment_info"):
+        used = {subgraph.ep_name for subgraph in session.get_provider_graph_assignment_info()} or used
+    return next((device for device in ("tensorrt", "cuda", "cpu") if PROVIDERS[device] in used), configured)
 
 
 def _check_package(package: Package, device: str, op_domains: Collection[str]) -> str | None:

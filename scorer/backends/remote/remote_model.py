@@ -18,7 +18,7 @@ from model_registry.onnx_tools.declared_tensors import UNKNOWN, ModelTensor, inp
 from model_registry.package import Package
 from model_registry.package.model_inputs import InputAssembler, neutral_rows
 from model_registry.package.signature import Signature
-from scorer.backends.base import BackendMissing, BackendUnavailable, InferenceFailed, ModelRefused
+from scorer.backends.base import REMOTE, BackendMissing, BackendUnavailable, InferenceFailed, ModelRefused
 from scorer.backends.remote.dispatch_requests import (
     GONE,
     OVERLOAD,
@@ -149,6 +149,8 @@ def unary_method(channel: grpc.Channel, path: str, reply: Any) -> Any:
 
 class RemoteModel:
     """An open model on servers: a version that is ready on at least one server."""
+
+    device = REMOTE
 
     def __init__(self, signature: Signature, flight: BatchDispatcher, assembler: InputAssembler) -> None:
         self._signature = signature

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from publisher.runtime import logs
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
+from publisher.runtime.process_metrics import register_process_metrics
 from publisher.runtime.stop_signals import stop_on_signals
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.rollout.controller.controller import Controller
@@ -78,6 +79,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     controller = Controller(settings, name, config, flags, status.record_cycle, status.count_decision)
     stop_on_signals(controller.stop)
     registry = CollectorRegistry()
+    register_process_metrics(registry, "scorer_rollout")
     registry.register(RolloutMetrics(status.state))
     health = HealthServer(settings.rollout.listen, registry, status.not_live, status.not_ready)
     log.info("controlling the rollouts of %s; health and metrics on http://%s", settings.name, health.address)

@@ -48,6 +48,7 @@ class LethalModel:
 
     def __init__(self, model: Model, version: str) -> None:
         self._model = model
+        self.device = model.device
         self._breaks = {BREAKS, BREAKS_CANDIDATE} if version == CANDIDATE else {BREAKS}
         self._kills = KILLS | ({KILLS_CANDIDATE: KILLS[SEGFAULT]} if version == CANDIDATE else {})
 

@@ -161,7 +161,9 @@ def test_scores_status_metrics_and_logs_of_two_scorers(make_rig: MakeRig) -> Non
         "scorer_batches_limited_total",
         "scorer_event_wait_seconds_bucket",
         "scorer_open_transaction_seconds",
-        "scorer_device_info",
+        'scorer_device_info{backend="onnx-runtime",device="cpu"} 1.0',
+        "scorer_build_info{",
+        "process_resident_memory_bytes",
         "scorer_native_info",
     ):
         assert name in text, name

@@ -21,7 +21,7 @@ def in_cache(rig: Rig) -> int:
 
 
 def test_container_images_are_versions_like_any_other_and_the_cache_keeps_to_its_size(make_rig: MakeRig) -> None:
-    rig = make_rig(model={"cache_bytes": "1KiB"}).stocked()
+    rig = make_rig(model={"cache_bytes": "6KiB"}).stocked()  # three of these versions
     scorer = rig.start().ready()
     score(rig, 20, 0)
     rig.push(models.linear_package(rig.folder / "two", 3.0), "2.0.0", "--image", "scratch", "--licenses", "Apache-2.0")
@@ -50,6 +50,21 @@ def linear(path: Path) -> None:
 
 
 ANOTHER = {**models.LINEAR, "inputs": [{"tensor": "z", "dtype": "float32", "fields": ["a", "b"]}]}
+
+
+def test_a_version_that_is_larger_than_the_cache_is_refused_at_the_start_and_named_in_readyz(make_rig: MakeRig) -> None:
+    rig = make_rig(model={"cache_bytes": "1KiB"})
+    rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
+    rig.promote("1.0.0")
+    rig.create(code=1)
+    scorer = rig.start()
+    until(lambda: "is refused" in scorer.said, "the refusal")
+    assert "but model.cache_bytes limits the cache to 1024 bytes" in scorer.said
+    assert "hint: set model.cache_bytes to at least" in scorer.said
+    until(lambda: "model.cache_bytes" in scorer.get("/readyz")[1], "the reason in readyz")
+    assert in_cache(rig) == 0
+
+
 REFUSED: dict[str, tuple[Write, dict[str, Any], str]] = {
     "a device": (linear, {}, "it needs device cuda, this scorer has cpu"),
     "an operator": (models.contrib, {}, "uses the operator 'Gelu' of domain 'com.microsoft', which is not allowed"),

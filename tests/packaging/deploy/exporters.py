@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.relay_state import RelayState
+from publisher.runtime.process_metrics import register_process_metrics
 from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
@@ -33,7 +34,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     skipped = SkippedRecords(logging.getLogger(__name__))
     skipped.skip("n.swaps", 0, 1, "a record of every label")
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
-    metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
+    metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1, ["cpu"])
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)
@@ -47,8 +48,10 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     relay.retention = {"flights.scores": 604_800.0}
     relay.lanes[0].stopped = {("flights.scores", 0): "stopped"}
     relays = CollectorRegistry()
+    register_process_metrics(relays, "publisher")
     relays.register(RelayMetrics(relay, "eu-west", "us-east"))
     controller = CollectorRegistry()
+    register_process_metrics(controller, "scorer_rollout")
     controller.register(
         RolloutMetrics(RolloutState(is_leader=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1)))
     )

@@ -1,6 +1,7 @@
 """The cache and the room there is: what goes first, what never goes, and what a full disk leaves."""
 
 import contextlib
+import random
 import resource
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +15,7 @@ from model_registry.cache import Cache
 from model_registry.channels.channel import Resolution
 from model_registry.container_image.build import BaseImage
 from model_registry.errors import Refused, Unreachable
+from model_registry.oci.manifest import Descriptor
 from model_registry.stores.oci_layout import LayoutStore
 from tests.unit.model_registry.conftest import MakePackage
 
@@ -39,34 +41,99 @@ def test_the_longest_unused_version_goes_first(store: LayoutStore, make_package:
     assert cached_digests(tmp_path / "cache") == {first, third, fourth}
 
 
-def test_what_is_in_use_or_known_good_stays(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
-    used, remembered, idle, new = versions_of(store, make_package, 4)
-    other, cache = Cache(tmp_path / "cache"), Cache(tmp_path / "cache", max_bytes=1)
-    other.fetch(store, used)
-    for digest in (remembered, idle):
+def test_a_version_in_use_stays_and_a_known_good_version_goes_last(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    used, remembered, idle, new, newest = versions_of(store, make_package, 5)
+    other = Cache(tmp_path / "cache")
+    cache = Cache(tmp_path / "cache", max_bytes=320_000)
+    for digest in (used, remembered, idle):
         other.fetch(store, digest)
+    for digest in (remembered, idle):
         other.release(digest)
     other.save_resolution("oci:/r/m:prod", Resolution(remembered, "1.0.0", 1))
-    assert cache.fetch(store, new).model_path.is_file()
+    cache.fetch(store, new)
     assert cached_digests(tmp_path / "cache") == {used, remembered, new}
-    other.release(used)
-    cache.release(new)
-    cache.fetch(store, idle)
-    assert cached_digests(tmp_path / "cache") == {remembered, idle}
+    cache.fetch(store, newest)
+    assert cached_digests(tmp_path / "cache") == {used, new, newest}
 
 
 def test_a_process_that_dies_uses_nothing(store: LayoutStore, make_package: MakePackage, tmp_path: Path) -> None:
     dead, new = versions_of(store, make_package, 2)
+    cache = Cache(tmp_path / "cache", max_bytes=150_000)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         pool.submit(_fetch, store, tmp_path / "cache", dead).result()
-        cache = Cache(tmp_path / "cache", max_bytes=1)
-        cache.fetch(store, new)
-        assert cached_digests(tmp_path / "cache") == {dead, new}
-    cache.release(new)
+        with pytest.raises(Refused):
+            cache.fetch(store, new)
     cache.fetch(store, new)
-    newer = package.push(store, make_package("newer"), "m", "9.0.0").digest
-    cache.fetch(store, newer)
-    assert cached_digests(tmp_path / "cache") == {new, newer}
+    assert cached_digests(tmp_path / "cache") == {new}
+
+
+def test_a_version_that_does_not_fit_beside_the_one_in_use_fits_after_its_release(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    served, following = versions_of(store, make_package, 2)
+    cache = Cache(tmp_path / "cache", max_bytes=150_000)
+    cache.fetch(store, served)
+    with pytest.raises(Refused, match=r"no room for version 1\.0\.0: .* model\.cache_bytes limits the cache to 150000 bytes"):
+        cache.fetch(store, following)
+    assert cached_digests(tmp_path / "cache") == {served}
+    cache.release(served)
+    assert cache.fetch(store, following).version == "1.0.0"
+
+
+def test_a_known_good_version_stays_where_its_removal_would_not_make_room(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    served, remembered = versions_of(store, make_package, 2)
+    large = package.push(store, make_package("large", model=b"w" * 150_000), "m", "9.0.0").digest
+    cache = Cache(tmp_path / "cache", max_bytes=240_000)
+    for digest in (served, remembered):
+        cache.fetch(store, digest)
+    cache.release(remembered)
+    cache.save_resolution("oci:/r/m:prod", Resolution(remembered, "1.0.0", 1))
+    with pytest.raises(Refused):
+        cache.fetch(store, large)
+    assert cached_digests(tmp_path / "cache") == {served, remembered}
+
+
+def test_a_damaged_entry_does_not_count_against_its_own_replacement(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    (digest,) = versions_of(store, make_package, 1)
+    cache = Cache(tmp_path / "cache", max_bytes=150_000)
+    cache.fetch(store, digest).model_path.write_bytes(b"damaged" * 10_000)
+    assert cache.fetch(store, digest).model_path.read_bytes() == b"\0" * 100_000
+
+
+@pytest.mark.parametrize("as_image", [False, True])
+def test_a_version_that_is_larger_than_the_cache_is_refused(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path, as_image: bool
+) -> None:
+    content = random.Random(1).randbytes(100_000)
+    base = BaseImage() if as_image else None
+    digest = package.push(store, make_package(model=content), "m", "1.0.0", base=base).digest
+    limit = 120_000 if as_image else 99_999  # an entry of an image holds its layers too
+    with pytest.raises(Refused, match=rf"but model\.cache_bytes limits the cache to {limit} bytes") as refused:
+        Cache(tmp_path / "cache", max_bytes=limit).fetch(store, digest)
+    assert "set model.cache_bytes to at least" in refused.value.hint
+    assert cached_digests(tmp_path / "cache") == set()
+
+
+def test_a_version_larger_than_the_cache_is_refused_before_its_download(
+    store: LayoutStore, make_package: MakePackage, tmp_path: Path
+) -> None:
+    (digest,) = versions_of(store, make_package, 1)
+    downloads = []
+
+    class CountingStore(LayoutStore):
+        def blob(self, descriptor: Descriptor) -> Iterator[bytes]:
+            downloads.append(descriptor)
+            return super().blob(descriptor)
+
+    with pytest.raises(Refused):
+        Cache(tmp_path / "cache", max_bytes=99_999).fetch(CountingStore(Path(store.repository.removeprefix("oci:"))), digest)
+    assert [blob.size for blob in downloads if blob.size >= 100_000] == []
 
 
 def test_a_version_that_is_too_large_is_refused_before_it_is_fetched(

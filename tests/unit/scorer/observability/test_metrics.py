@@ -1,5 +1,7 @@
 """The metrics of batches."""
 
+import confluent_kafka
+import onnxruntime
 from prometheus_client import generate_latest
 
 from publisher.transactions.counters import Counters
@@ -19,3 +21,18 @@ def test_batches_are_counted_by_label() -> None:
     assert value("scorer_stage_seconds_total", {"stage": "decode"}) == 1.0
     assert value("scorer_stage_seconds_total", {"stage": "commit"}) == 0.0, "a counter never falls"
     assert b"# TYPE scorer_stage_seconds_total counter" in generate_latest(metrics.registry)
+
+
+def test_the_device_is_that_of_the_served_versions() -> None:
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry", device="cuda"))
+    assert b"scorer_device_info{" not in generate_latest(metrics.registry), "no version is served yet"
+    metrics.serving([], 1, {"cpu"})
+    labels = {"backend": "onnx-runtime", "device": "cpu"}
+    assert metrics.registry.get_sample_value("scorer_device_info", labels) == 1
+
+
+def test_the_build_names_the_libraries_that_are_installed() -> None:
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    (sample,) = (s for family in metrics.registry.collect() for s in family.samples if s.name == "scorer_build_info")
+    assert sample.labels["onnxruntime"] == onnxruntime.__version__
+    assert sample.labels["librdkafka"] == confluent_kafka.libversion()[0]

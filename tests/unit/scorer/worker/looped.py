@@ -53,7 +53,7 @@ class Looped:
         self.group.answers = answers
         self.session = self.group.session
         self.session.counters = Counters()
-        loaded = SimpleNamespace(cost=LatencyModel(), inference=LatencyModel())
+        loaded = SimpleNamespace(cost=LatencyModel(), inference=LatencyModel(), model=SimpleNamespace(device="cpu"))
         self.champion: Any = SimpleNamespace(
             loaded=loaded,
             encoder=SimpleNamespace(provenance=ORIGIN),
