@@ -22,7 +22,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from publisher.runtime.dependency_wait import DependencyWaiter
+from publisher.runtime.dependency_wait import BROKERS, DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.stop_signals import stop_on_signals
@@ -296,7 +296,12 @@ class Service:
         running.tick()
         progress = self._progress
         partitions = progress.lag.keys() | progress.paused.keys()
-        foreign_members.tick(time.monotonic(), joined=progress.joined, partitions=partitions)
+        foreign_members.tick(
+            time.monotonic(),
+            joined=progress.joined,
+            partitions=partitions,
+            brokers_answer=not self._metrics.outages.is_unavailable(BROKERS),
+        )
         if not progress.joined:
             progress.state = foreign_members.summary or NOT_IN_GROUP
 
