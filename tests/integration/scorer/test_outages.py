@@ -44,6 +44,10 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
 
     door.connect([int(rig.bootstrap_servers.rpartition(":")[2])])
     waits_for(scorer, "model-registry")
+    until(lambda: [row["state"] for row in rig.fleet()] == ["waiting"], "the status record")
+    (row,) = rig.fleet()
+    assert row["waiting"].startswith("model-registry: ")
+    assert "a: waiting: model-registry: " in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
     away.rename(registry)
     scorer.ready()
     rig.emit(events(20))
