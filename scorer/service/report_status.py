@@ -62,8 +62,9 @@ class StatusReporter:
         self._producer.poll(0)
         status = self._current(RUNNING)
         partitions = [(p.topic, p.partition) for p in status.partitions]
-        summary = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
-        summary = *summary, status.delayed, bool(status.waiting)
+        progress = status.versions, partitions, status.aspired_revision, status.counters["recoveries"]
+        problems = status.refused, status.delayed, bool(status.waiting)
+        summary = progress, problems
         if now < self._next and summary == self._reported:
             return
         self._reported = summary
