@@ -1,6 +1,6 @@
 """The topics of a scorer: their required properties, and the topics that `scorer check --create` creates."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from publisher.kafka import acls
 from publisher.kafka import topics as kafka_topics
 from publisher.kafka.acls import READ, WRITE, Operations
 from publisher.kafka.clients import KafkaSettings
+from publisher.relay.transform import HEADER_BYTES
 from scorer.settings import Settings
 
 BROKER_SECONDS = 10.0
@@ -67,6 +68,17 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
         for name in needed
         if name in existing
     }
+
+
+def hidden(admin: AdminClient, settings: KafkaSettings, names: Iterable[str]) -> frozenset[str]:
+    """Return the topics among `names` that this user may not describe. Whether they exist is unknown.
+
+    Raises:
+        Fatal: The broker does not answer (exit code 4).
+    """
+    broker = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
+    with retriable_as_fatal("see its log; try again"):
+        return broker.hidden(names)
 
 
 def required(settings: Settings) -> dict[str, Operations]:
@@ -159,12 +171,21 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
     A new input topic gets `partitions` partitions. The topics that are partitioned like the input, such as scores and dead
     letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
     exists. All other topics get one partition.
+
+    An input topic whose name ends with the name of another input topic, such as eu.flights beside flights, is taken for a
+    relay's copy. It accepts records that are larger by the headers that the relay adds, as `publisher check` requires.
     """
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
-    largest = max([topic.max_bytes for topic in inputs], default=DEFAULT_MAX_BYTES)
+    copies = {
+        name: {"max.message.bytes": str(limit + HEADER_BYTES)}
+        for name in settings.input.topics
+        if (limit := _copied_limit(name, settings.input.topics, existing)) is not None and name not in existing
+    }
+    new_limits = [int(config["max.message.bytes"]) for config in copies.values()]
+    largest = max([*(topic.max_bytes for topic in inputs), *new_limits], default=DEFAULT_MAX_BYTES)
     plans = {
-        **{name: NewTopic(name, partitions) for name in settings.input.topics},
+        **{name: NewTopic(name, partitions, config=copies.get(name, {})) for name in settings.input.topics},
         settings.output.topic: NewTopic(settings.output.topic, width),
         settings.dead_letter.topic: NewTopic(
             settings.dead_letter.topic, width, config=UNLIMITED | {"max.message.bytes": str(largest + DEAD_LETTER_ROOM)}
@@ -179,6 +200,18 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
     if settings.labels.topic:
         plans[settings.labels.topic] = NewTopic(settings.labels.topic, width)
     return [plan for name, plan in plans.items() if name not in existing]
+
+
+def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
+    """Return the limit of the topic that an input topic is a relay's copy of; None if the input topic is no copy.
+
+    The limit at the source, which is another cluster, is unknown. It is taken to be that of the local topic of the same name.
+    """
+    originals = [each for each in inputs if each != name and name.endswith(each)]
+    if not originals:
+        return None
+    original = existing.get(max(originals, key=len))
+    return original.max_bytes if original is not None else DEFAULT_MAX_BYTES
 
 
 def create(settings: KafkaSettings, client_id: str, topics: list[NewTopic]) -> None:

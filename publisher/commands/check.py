@@ -3,6 +3,7 @@
 Nothing else is changed: the check writes no record, and initialises only a transactional id that the relay itself never uses.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated
@@ -12,6 +13,7 @@ import typer
 from publisher.errors import Fatal, NotAllowed, Retriable
 from publisher.kafka import acls
 from publisher.kafka.acls import READ, WRITE
+from publisher.kafka.groups import ConsumerGroups
 from publisher.kafka.topics import Topics
 from publisher.relay.clients import create_destination_producer
 from publisher.relay.clusters import ANSWER_SECONDS, check_reachable, open_topics
@@ -91,7 +93,12 @@ def _missing_rights(settings: RelaySettings, source: Topics, destination: Topics
 def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, create: bool) -> Iterator[Finding]:
     ensure_relay_topics(settings, destination, create=create)
     yield Finding("checkpoints", True, f"topic {settings.checkpoint_topic} stores the positions")
-    names = selected(settings, source.names() if has_patterns(settings) else [])
+    visible = source.names() if has_patterns(settings) else []
+    names = selected(settings, visible)
+    yield from _groups(settings, source)
+    for pattern in (entry for entry in settings.source.topics if entry.startswith("^")):
+        if not any(re.match(pattern, name) for name in visible):
+            yield Finding("topic", True, f"{pattern} matches no topic of {source.name} that this user may describe")
     topics = source.topics(names)
     for name in (name for name in names if name not in topics):
         hint = source.hint(name, "create the topic, or correct source.topics", names)
@@ -100,6 +107,21 @@ def _topics(settings: RelaySettings, source: Topics, destination: Topics, *, cre
         detail = f"{pair.name}, {pair.source.partitions} partitions, is copied to {pair.destination_name}"
         yield Finding("topic", True, detail)
         yield from _config_problems(pair, source, destination)
+
+
+def _groups(settings: RelaySettings, source: Topics) -> Iterator[Finding]:
+    """Yield a finding for each consumer group whose positions the relay stores."""
+    groups = ConsumerGroups(source.client, settings.source.kafka, source.name, ANSWER_SECONDS)
+    for group in settings.source.groups:
+        try:
+            positions = groups.positions(group)
+        except NotAllowed as error:
+            yield Finding("group", False, f"consumer group {group} is not visible to this user: {error}", error.hint)
+            continue
+        if positions:
+            yield Finding("group", True, f"consumer group {group} has positions in {len(positions)} partitions")
+        else:
+            yield Finding("group", True, f"consumer group {group} does not exist in {source.name} yet, or has no positions")
 
 
 def _config_problems(pair: TopicPair, source: Topics, destination: Topics) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from publisher.relay.settings import load
 from publisher.runtime import logs, watchdog
 from publisher.runtime.command_line import Config, LogLevel, Set
 from publisher.runtime.health import HealthServer
+from publisher.runtime.log_settings import flags_with_level
 from publisher.runtime.malloc_tuning import start_gc_thread
 from publisher.runtime.process_metrics import register_process_metrics
 from publisher.runtime.stop_signals import stop_on_signals
@@ -23,10 +24,11 @@ from publisher.runtime.stop_signals import stop_on_signals
 log = logging.getLogger(__name__)
 
 
-def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
+def run(path: Config, flags: Set = None, log_level: LogLevel = None) -> None:
     """Copy topics into this region, each record exactly once, until SIGTERM."""
-    settings = load(path, flags or []).settings
-    logs.configure({"publisher": settings.name}, log_level.upper())
+    logs.configure({})  # an error of the configuration is also a log line
+    settings = load(path, flags_with_level(flags, log_level)).settings
+    logs.configure({"publisher": settings.name}, settings.log.level, settings.log.format)
     stack_dump.print_on_signal()
     stopping = threading.Event()
     stop_on_signals(stopping.set)

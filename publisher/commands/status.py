@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -23,6 +24,9 @@ from publisher.relay.settings import load
 from publisher.runtime.command_line import Config, Json, Set, print_data
 from publisher.runtime.context import now_ms
 from publisher.runtime.terminal import PlainConsole
+
+CHECKPOINT_AGE = "check-\npoint\ns ago"
+DECIMAL_BELOW = 100.0
 
 
 def status(
@@ -96,7 +100,9 @@ def _observe_repeatedly(observer: Observer, seconds: float) -> Iterator[RelaySta
 
 
 def _lane_table(report: RelayStatus) -> Table:
-    table = Table("lane", "lag", "lag s", "records/s", "records", "transactions", "aborts", "refused", "checkpoint s ago")
+    table = _narrow_table(
+        "lane", "lag", "lag s", "records\n/s", "records", "trans-\nactions", "aborts", "refused", CHECKPOINT_AGE
+    )
     for lane in report.process.lanes if report.process else ():
         lag = lane.lag_records, lane.lag_seconds, lane.records_per_second
         counts = lane.records, lane.transactions, lane.aborts, lane.refused, lane.checkpoint_age_seconds
@@ -105,7 +111,7 @@ def _lane_table(report: RelayStatus) -> Table:
 
 
 def _partition_table(report: RelayStatus) -> Table:
-    table = Table("partition", "lane", "next", "end", "lag", "lag s", "records/s", "checkpoint s ago")
+    table = _narrow_table("partition", "lane", "next", "end", "lag", "lag s", "records\n/s", CHECKPOINT_AGE)
     for row in report.partitions:
         numbers = row.next, row.end, row.lag_records, row.lag_seconds, row.records_per_second, row.age_seconds
         partition = f"{row.topic}[{row.partition}]", str(row.lane)
@@ -113,7 +119,17 @@ def _partition_table(report: RelayStatus) -> Table:
     return table
 
 
+def _narrow_table(first: str, *numbers: str) -> Table:
+    """Return an empty table for a terminal of 80 columns. Only the texts of the first column may take several lines."""
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column(first, overflow="fold")
+    for header in numbers:
+        table.add_column(header, justify="right", no_wrap=True)
+    return table
+
+
 def _format_number(value: float | None) -> str:
+    """Format a count in full, and another number with at most one decimal."""
     if value is None:
         return "?"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
+    return f"{value:,.1f}" if isinstance(value, float) and value < DECIMAL_BELOW else f"{round(value):,}"

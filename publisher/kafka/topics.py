@@ -24,6 +24,7 @@ from publisher.kafka.topic_ids import topic_id
 
 FATAL_CHECK_SECONDS = 0.25  # between checks for a fatal error of the client during a wait for an answer
 NEW_TOPIC_SECONDS = 0.1  # between requests for a topic that the asked broker does not know yet
+HIDDEN: Operations = frozenset()  # a topic that this client may not describe
 RENEW_SECONDS = 1.0  # the minimum time between two new clients
 COPIED_CONFIG = (
     "cleanup.policy",
@@ -133,12 +134,29 @@ class Topics:
         """Return the existing topics among `needed`, by name, after checking the client's rights.
 
         Raises:
-            NotAllowed: if an operation in `needed` is denied. The error names every denied operation.
+            NotAllowed: if an operation in `needed` is denied. The error names every denied operation, and the topics that this
+                client may not describe: whether they exist is unknown.
         """
-        topic_names.check(needed)
-        names = TopicCollection(sorted(needed))
-        options = {"include_authorized_operations": True}
-        descriptions = self._admin.describe_topics(names, **options, request_timeout=self._seconds) if needed else {}
+        topics, operations = self._describe(needed)
+        if missing_rights := acls.missing(needed, operations):
+            refusal = acls.refused(self._settings, missing_rights)
+            if hidden := [right.name for right in missing_rights if operations[right.name] == HIDDEN]:
+                names = ", ".join(dict.fromkeys(hidden))
+                raise NotAllowed(f"{refusal}; not visible to this user, whether or not they exist: {names}", refusal.hint)
+            raise refusal
+        return topics
+
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        """Return the topics among `names` that this client may not describe. Whether they exist is unknown."""
+        _, operations = self._describe(names)
+        return frozenset(name for name, allowed in operations.items() if allowed == HIDDEN)
+
+    def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
+        """Return the existing topics among `names`, and the allowed operations: HIDDEN, or None if they are unknown."""
+        requested = sorted(names)
+        topic_names.check(requested)
+        options = {"include_authorized_operations": True, "request_timeout": self._seconds}
+        descriptions = self._admin.describe_topics(TopicCollection(requested), **options) if requested else {}
         topics: dict[str, Topic] = {}
         operations: dict[str, Operations | None] = {}
         for name, answer in descriptions.items():
@@ -146,15 +164,13 @@ class Topics:
                 described = self._wait(answer)
             except KafkaException as exception:
                 if REFUSED.reason(exception.args[0]) == acls.TOPIC:
-                    operations[name] = frozenset()
+                    operations[name] = HIDDEN
                 elif exception.args[0] not in ABSENT:
                     raise self._failure(exception) from exception
                 continue
             topics[name] = Topic(topic_id(described), len(described.partitions))
             operations[name] = frozenset(described.authorized_operations) if described.authorized_operations else None
-        if missing_rights := acls.missing(needed, operations):
-            raise acls.refused(self._settings, missing_rights)
-        return topics
+        return topics, operations
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, Bounds]:
         """Return the range of retained offsets of each partition, up to the high watermark."""

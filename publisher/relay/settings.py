@@ -14,6 +14,7 @@ from publisher.kafka.security import SecuritySettings
 from publisher.kafka.source_position import renamed
 from publisher.runtime import configuration
 from publisher.runtime.configuration import TOPIC, Configuration, Listen, Loaded, Name, Section, TopicName
+from publisher.runtime.log_settings import LogSettings
 
 PRODUCERS = 2  # per lane: one writes while the broker completes the last transaction of the other
 
@@ -122,6 +123,7 @@ class RelaySettings(Configuration):
     transaction_records: int = Field(default=10_000, ge=1, le=100_000)
     bytes_per_second: int = Field(default=0, ge=0)
     http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _check_regions_differ(self) -> "RelaySettings":

@@ -31,7 +31,7 @@ err_console = PlainConsole(stderr=True, soft_wrap=True)
 Config = Annotated[Path, typer.Argument(metavar="CONFIG", help="The configuration, a YAML file.", show_default=False)]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting; repeatable.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-LogLevel = Annotated[str, typer.Option()]
+LogLevel = Annotated[str | None, typer.Option(help="debug, info, warning or error.", show_default="log.level")]
 From = Annotated[str | None, typer.Option("--from", help=f"From this time on: {TIME_HELP}.")]
 Last = Annotated[str | None, typer.Option("--last", help="Only events of the last DURATION: 90s, 15m, 1h, 7d.")]
 To = Annotated[str | None, typer.Option("--to", help=f"Before this time: {TIME_HELP}.")]
@@ -201,6 +201,8 @@ def program(about: str, verbs: Mapping[str, str]) -> typer.Typer:
 def run(app: typer.Typer, *others: type[Exception]) -> None:
     """Run an application. Print an expected error as one line and a hint, and end the process with its exit code.
 
+    A long-running command that logs JSON lines logs the error as one of them.
+
     Args:
         app: the application.
         *others: expected error classes besides Fatal. Their instances may have the attributes `hint` and `exit_code` of Fatal.
@@ -231,6 +233,12 @@ def _show_version(requested: bool) -> None:
 
 
 def _end(code: int, errors: Iterable[str], hint: str = "") -> None:
+    from publisher.runtime import logs
+
+    if logs.are_json():
+        for error in errors:
+            logs.log_fatal(error, hint, code)
+        sys.exit(code)
     for error in errors:
         err_console.print(f"error: {error}", markup=False)
     if hint:

@@ -17,10 +17,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model_registry.channels.signed_move import move_admission
 from model_registry.errors import RegistryError
-from publisher.errors import Fatal, NotAllowed
+from publisher.errors import Fatal, NotAllowed, Retriable
+from publisher.kafka import acls, groups
 from publisher.kafka import clients as kafka
-from publisher.kafka import groups
-from publisher.kafka.connection import connect
+from publisher.kafka.acls import READ, TOPIC, Right
+from publisher.kafka.connection import ANSWER_SECONDS, connect
+from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.reader import TopicReader
 from publisher.runtime.command_line import Config, Finding, Json, Set, print_findings
 from publisher.transactions.transactional_ids import initialised
@@ -69,13 +71,14 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         partitions: The number of partitions of created input topics.
     """
     described: dict[str, topics.DescribedTopic] = {}
+    hidden: frozenset[str] = frozenset()
     try:
         admin = connect(settings.kafka, f"{settings.name}.check")
     except Fatal as error:
         yield Finding("broker", False, str(error), error.hint)
     else:
         yield Finding("broker", True, f"{settings.kafka.bootstrap_servers} responds")
-        described = yield from _broker(settings, admin, create, partitions)
+        described, hidden = yield from _broker(settings, admin, create, partitions)
     try:
         package, resolution = pull_version(settings)
         moves = move_admission(settings.model.policy, open_cache(settings.model).root)
@@ -92,34 +95,41 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
         yield Finding("native", True, f"native library: {plugin_status()}")
         yield from _samples(settings, servable, described)
     if described and settings.labels.topic:
-        yield _labels(settings, settings.labels.topic, described)
+        yield _labels(settings, settings.labels.topic, described, hidden)
 
 
 def _broker(
     settings: Settings, admin: AdminClient, create: bool, partitions: int
-) -> Generator[Finding, None, dict[str, DescribedTopic]]:
-    """Check topics, rights and group settings; return the topics that this client may use, an empty dict if a check failed."""
+) -> Generator[Finding, None, tuple[dict[str, DescribedTopic], frozenset[str]]]:
+    """Check topics, rights and group settings.
+
+    Returns:
+        The topics that this user may describe, an empty dict if a check failed; and the topics that this user may not describe.
+    """
     try:
-        described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
-        plans = topics.missing(settings, described, partitions) if create else []
+        used = topics.all_topics(settings)
+        described = topics.describe(admin, settings.kafka, used)
+        hidden = topics.hidden(admin, settings.kafka, used.keys() - described.keys())
+        missing = topics.missing(settings, described, partitions) if create else []
+        plans = [plan for plan in missing if plan.topic not in hidden]
         if plans:
             topics.create(settings.kafka, f"{settings.name}.check", plans)
             deadline = time.monotonic() + METADATA_SECONDS
             while not {plan.topic for plan in plans} <= described.keys() and time.monotonic() < deadline:
                 time.sleep(RETRY_SECONDS)
-                described = topics.describe(admin, settings.kafka, topics.all_topics(settings))
+                described = topics.describe(admin, settings.kafka, used)
             yield Finding("created", True, ", ".join(f"{plan.topic} ({plan.num_partitions})" for plan in plans))
-        yield from _topics(settings, described, topics.names(admin, settings.kafka))
+        yield from _topics(settings, described, hidden, topics.names(admin, settings.kafka))
         _group_and_transactions(settings, admin)
         yield _members(settings, admin)
     except Fatal as error:
         yield Finding("rights" if isinstance(error, NotAllowed) else "broker", False, str(error), error.hint)
-        return {}
+        return {}, frozenset()
     allowed = ["existing topics", "group", *(["transactions"] if settings.delivery == "exactly-once" else [])]
     yield Finding("rights", True, f"the broker allows: {', '.join(allowed)}")
     if settings.kafka.group_protocol == "consumer":
         yield _group_settings(settings, admin)
-    return described
+    return described, hidden
 
 
 def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
@@ -136,26 +146,41 @@ def _group_and_transactions(settings: Settings, admin: AdminClient) -> None:
 
 
 def _members(settings: Settings, admin: AdminClient) -> Finding:
-    """Check that the consumer group has only scorers as members."""
+    """Check that the consumer group has only scorers as members, and report whether it exists and is visible."""
     try:
-        others = foreign_members.select_foreign(groups.described(admin, settings.name), settings.name)
+        members = groups.described(admin, settings.name)
+        others = foreign_members.select_foreign(members, settings.name)
     except KafkaException as error:
-        return Finding(
-            "members", True, f"the members of consumer group {settings.name} cannot be listed: {error.args[0].str()}"
-        )
+        problem = "is not visible to this user" if error.args[0] in REFUSED else "cannot be described"
+        return Finding("members", True, f"consumer group {settings.name} {problem}: {error.args[0].str()}")
+    if not members and not _has_positions(settings, admin):
+        return Finding("members", True, f"consumer group {settings.name} does not exist yet: no scorer has joined it")
     if others:
         return Finding("members", False, foreign_members.describe_foreign(others, settings.name), foreign_members.HINT)
     return Finding("members", True, f"consumer group {settings.name} has only scorers as members")
 
 
-def _topics(settings: Settings, described: dict[str, topics.DescribedTopic], existing: list[str]) -> Iterator[Finding]:
+def _has_positions(settings: Settings, admin: AdminClient) -> bool:
+    """Return whether the consumer group has committed offsets, or its offsets cannot be read."""
+    try:
+        return bool(groups.ConsumerGroups(admin, settings.kafka, "the broker", ANSWER_SECONDS).positions(settings.name))
+    except (Fatal, Retriable):
+        return True
+
+
+def _topics(
+    settings: Settings, described: dict[str, topics.DescribedTopic], hidden: frozenset[str], existing: list[str]
+) -> Iterator[Finding]:
     faults = topics.faults(settings, described, existing)
     for fault in faults:
         yield Finding("topic", False, fault, "--create creates missing topics")
     if not faults:
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in described.values()))
-    if absent := [f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described]:
+    optional = {name: f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described}
+    if absent := [text for name, text in optional.items() if name not in hidden]:
         yield Finding("optional", True, f"missing: {', '.join(absent)}; --create creates them")
+    if invisible := [text for name, text in optional.items() if name in hidden]:
+        yield Finding("optional", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
@@ -211,10 +236,13 @@ def _samples(settings: Settings, servable: Servable, described: dict[str, topics
             yield from _carried_fields(settings.output.carry, name, decoded.carried or [])
 
 
-def _labels(settings: Settings, topic: str, described: dict[str, topics.DescribedTopic]) -> Finding:
+def _labels(settings: Settings, topic: str, described: dict[str, topics.DescribedTopic], hidden: frozenset[str]) -> Finding:
     """Check that the newest labels have an id and an outcome."""
+    if topic in hidden:
+        hint = acls.grants(settings.kafka, [Right(READ, TOPIC, topic)])
+        return Finding("labels", False, f"topic {topic} is not visible to this user, whether or not it exists", hint)
     if topic not in described:
-        return Finding("labels", False, f"topic {topic} does not exist or is not visible", "--create creates missing topics")
+        return Finding("labels", False, f"topic {topic} does not exist", "--create creates missing topics")
     messages, _ = newest(settings, topic)
     read = labels_of(settings)
     classes = Classes(tuple(settings.labels.classes)) if settings.labels.classes else None

@@ -38,7 +38,7 @@ def console(
     """Serve a web console with rollouts, scores, flow, regions, dead letters, history and training. It has no login."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load(path, flags or []).settings
-    logs.configure({"console": settings.name}, "WARNING")
+    logs.configure({"console": settings.name}, "warning", settings.log.format)
     logging.getLogger("librdkafka").setLevel(logging.CRITICAL)  # one line per attempt; the pages show the error once
     serve(
         settings,

@@ -13,6 +13,7 @@ from publisher.errors import FINDING, REFUSED, USAGE, Aborted, Fatal, retriable_
 from publisher.kafka import groups
 from publisher.kafka.connection import connect
 from publisher.runtime.command_line import Config, Json, LogLevel, Set, err_console, print_data, print_json
+from publisher.runtime.log_settings import flags_with_level
 from scorer.rollout.controller import controller, log_topic, preconditions, reproduce_verdict
 from scorer.rollout.controller import plan as plans
 from scorer.rollout.controller.log_records import Verb
@@ -135,11 +136,13 @@ def _verification_lines(verification: Verification) -> Group:
 
 
 @app.command()
-def run(path: Config, flags: Set = None, log_level: LogLevel = "INFO") -> None:
+def run(path: Config, flags: Set = None, log_level: LogLevel = None) -> None:
     """Run the controller of rollouts until SIGTERM. One of several controllers leads; another takes over when it ends."""
+    from publisher.runtime import logs
     from scorer.rollout.controller import process
 
-    process.run(load(path, flags or []).settings, path, flags or [], log_level.upper())
+    logs.configure({})  # an error of the configuration is also a log line
+    process.run(load(path, flags_with_level(flags, log_level)).settings, path, flags or [])
 
 
 @app.command()

@@ -7,13 +7,12 @@ from confluent_kafka import Message
 
 from model_registry.channels.history import ChannelMove
 from publisher.kafka.partitions import Partition
-from scorer.observability.status_record import STALE_SECONDS, ScorerStatus, VersionStatus
+from scorer.observability.status_record import RUNNING, STALE_SECONDS, WAITING, ScorerStatus, VersionStatus
 from scorer.rollout import fleet_status
 from scorer.rollout.fleet_status import NewestScorers
 
 FORGOTTEN_SECONDS = 3_600.0  # without a heartbeat for this time a scorer is no longer listed
 SHORTEST_SECONDS = 1.0  # the shortest time between two records from which a rate is computed; changes are reported at once
-RUNNING = "running"
 SILENT = "silent"
 NOTHING = VersionStatus("", "", "", 0)
 
@@ -47,8 +46,8 @@ class ScorerState:
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return `running` or `stopped`, or `silent` for a running scorer without a heartbeat in the last STALE_SECONDS."""
-        silent = self.status.state == RUNNING and now - self.last_seen >= STALE_SECONDS
+        """Return the state in the last record, or `silent` if it is not `stopped` and older than STALE_SECONDS."""
+        silent = self.status.state in (RUNNING, WAITING) and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
 

@@ -219,7 +219,7 @@ class SandboxedModel:
 def _serve(pipe: connection.Connection, settings: Settings) -> None:
     """Answer the worker's requests until the worker ends. This function runs in the child process."""
     sandbox.confine()
-    logs.configure({"scorer": settings.owner, "process": "examiner"}, "WARNING")
+    logs.configure({"scorer": settings.owner, "process": "examiner"}, "warning", settings.log.format)
     sandbox.serve(pipe, partial(_answer, select.backend_for(settings.model), {}, settings), KNOWN)
 
 

@@ -296,7 +296,7 @@ def _serve(pipe: connection.Connection, settings: Settings) -> None:
     sandbox.confine()
     limit_malloc_arenas()
     os.nice(NICENESS)
-    logs.configure({"scorer": settings.owner, "process": "trial"}, "WARNING")
+    logs.configure({"scorer": settings.owner, "process": "trial"}, "warning", settings.log.format)
     sandbox.serve(pipe, lambda _, package, max_bytes: _try(settings, package, max_bytes), KNOWN)
 
 

@@ -70,6 +70,7 @@ class _Shared:
         canary: the candidate's share of the keys, and the served candidate; None if the channel has no candidate.
         ready: the loaded versions by digest.
         refused: the refused versions by digest.
+        delayed: the versions by digest that cannot be loaded at present, because a dependency fails or the disk is full.
         moving: whether the served versions must be loaded again, because `reload` changed the load function.
     """
 
@@ -82,6 +83,7 @@ class _Shared:
     canary: CanaryArm | None = None
     ready: dict[str, Servable] = field(default_factory=dict)
     refused: dict[str, VersionRefusal] = field(default_factory=dict)
+    delayed: dict[str, VersionRefusal] = field(default_factory=dict)
     moving: bool = False
 
 
@@ -235,6 +237,12 @@ class VersionManager:
         """Return the refusals of versions, and the refusal of the channel's state if there is one."""
         with self._lock:
             return [*self._shared.refused.values(), *([self._shared.fault] if self._shared.fault else [])]
+
+    def delays(self) -> list[VersionRefusal]:
+        """Return the aspired versions that cannot be loaded at present, with the reasons. Loading them is retried."""
+        with self._lock:
+            aspired = {version.digest for version in self._shared.aspired.values()}
+            return [delay for digest, delay in self._shared.delayed.items() if digest in aspired]
 
     def serve_aspired(self) -> bool:
         """Serve the aspired versions if all of them are ready or refused. Call this method between batches.
@@ -535,18 +543,28 @@ class VersionManager:
         except (ModelRefused, RegistryError) as error:
             if isinstance(error, RegistryError) and error.transient:
                 self._tag.resolve_on_next_poll()
+                self._delay(aspired, error)
                 raise
             self._cache.release(digest)
             refusal = VersionRefusal(aspired.version, str(error), aspired.revision)
             with self._lock:
                 self._shared.refused[digest] = refusal
+                self._shared.delayed.pop(digest, None)
             self._report(f"version {aspired.version}", refusal, error.hint if isinstance(error, RegistryError) else "")
             return
+        except DependencyUnavailable as error:
+            self._delay(aspired, error)
+            raise
         with self._lock:
+            self._shared.delayed.pop(digest, None)
             if load is not self._load:  # `reload` has closed this model
                 return
             self._shared.ready[digest] = servable
         log.info("%s is ready (revision %d)", servable.label, aspired.revision)
+
+    def _delay(self, aspired: Resolution, error: Exception) -> None:
+        with self._lock:
+            self._shared.delayed[aspired.digest] = VersionRefusal(aspired.version, str(error), aspired.revision)
 
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
         """Return why a version must not be loaded after earlier crashes; None if it may be loaded.

@@ -46,8 +46,9 @@ class ForeignMembers:
     """Detects members of one scorer's consumer group that are not scorers, and reports them in log and metrics.
 
     The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance, and every
-    RETRY_SECONDS while there are foreign members or the scorer is not in the group. There are no other queries: an
-    administrative client may end the process if the coordinator fails in the middle of an answer (librdkafka #4605).
+    RETRY_SECONDS while there are foreign members or the scorer is not in the group, but not while no broker answers. There are
+    no other queries: an administrative client may end the process if the coordinator fails before or during its answer
+    (librdkafka #4605): two of two workers were aborted when their broker returned after 84 s with such queries pending.
 
     Args:
         group: the name of the consumer group.
@@ -73,7 +74,7 @@ class ForeignMembers:
         """A sentence on one line that names the foreign members; None if there are none."""
         return describe_foreign(self.members, self._group) if self.members else None
 
-    def tick(self, now: float, *, joined: bool, partitions: Set[Partition]) -> None:
+    def tick(self, now: float, *, joined: bool, partitions: Set[Partition], brokers_answer: bool = True) -> None:
         """Start a query in the background if one is due, and handle the answer to the last query.
 
         The worker calls this about once a second.
@@ -82,6 +83,7 @@ class ForeignMembers:
             now: the time in monotonic seconds.
             joined: whether the scorer is in the group.
             partitions: the partitions that are assigned to the scorer.
+            brokers_answer: whether the brokers are available. If not, a due query is postponed until they are.
         """
         if (joined, partitions) != self._assignment:
             self._assignment = joined, frozenset(partitions)
@@ -91,7 +93,7 @@ class ForeignMembers:
             self._answer = None
             if must_retry:
                 self._due = min(self._due, now + RETRY_SECONDS)
-        if self._answer is None and now >= self._due:
+        if self._answer is None and now >= self._due and brokers_answer:
             self._due = float("inf")
             self._answer = call_in_thread("group-members", self._ask)
 

@@ -3,7 +3,8 @@
 The key of a status record is the scorer's owner id. The topic also has notices of channel moves, with other keys (see
 `channel_move_listener.py`). Every principal with Write on the topic can write any record. Readers therefore bound the number
 and size of the records that they keep, and base no decision about a process on its record alone. A record with an old heartbeat
-belongs to a scorer that has died. The last record of a scorer that stops has the state `stopped`.
+belongs to a scorer that has died. A scorer that waits for a dependency during its start-up writes records with the state
+`waiting`. The last record of a scorer that stops has the state `stopped`.
 """
 
 from typing import Annotated
@@ -16,6 +17,10 @@ HEARTBEAT_SECONDS = 5.0  # between two records of a scorer whose state does not 
 STALE_SECONDS = 3 * HEARTBEAT_SECONDS  # the age of a heartbeat from which on readers show the scorer as dead
 SILENT_SECONDS = 2 * HEARTBEAT_SECONDS + 1.0  # after this time without a record, a successor treats the scorer as dead
 NOTICE = "_channel/"  # the prefix of the keys of notices
+
+RUNNING = "running"
+WAITING = "waiting"
+STOPPED = "stopped"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Lag = Annotated[int, msgspec.Meta(ge=-(2**42), le=2**42)]  # the sum over the partitions of a topic fits in 64 bits
@@ -51,7 +56,7 @@ class ScorerStatus(msgspec.Struct, frozen=True):
 
     Attributes:
         scorer: the owner id, `<name>.<replica>`.
-        state: `running` or `stopped`.
+        state: RUNNING; WAITING during a start-up that does not proceed; or STOPPED.
         versions: the served versions by role.
         refused: the reason of the refusal, by refused version.
         cost: the coefficients (a, b) of the time to score B events, T(B) = a + b B, in seconds.
@@ -59,6 +64,8 @@ class ScorerStatus(msgspec.Struct, frozen=True):
         tag: the channel or tag that the scorer follows (`model.tag`).
         aspired_revision: the newest polled revision of the channel, whether it is served, refused or being loaded.
         instance: a random id of the process, which changes at each restart.
+        waiting: the dependency that the scorer waits for, with the error; "" if it does not wait.
+        delayed: the reason by version for versions that the channel names and that cannot be loaded yet, such as a full disk.
         shadow: whether the scorer is a shadow: it has a separate group, writes no answers, and takes no part in rollouts.
     """
 
@@ -77,6 +84,8 @@ class ScorerStatus(msgspec.Struct, frozen=True):
     aspired_revision: Int64 = 0
     instance: str = ""
     shadow: bool = False
+    waiting: str = ""
+    delayed: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _decoder = DocumentDecoder(ScorerStatus)

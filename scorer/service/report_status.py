@@ -2,6 +2,7 @@
 
 import logging
 import os
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -9,15 +10,27 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from publisher.runtime.context import now_ms
+from publisher.runtime.dependency_wait import Outages
 from publisher.transactions.counters import Counters
 from scorer.models.servable import Servable
 from scorer.models.version_manager import VersionManager
 from scorer.observability.liveness import WorkerProgress
-from scorer.observability.status_record import HEARTBEAT_SECONDS, PartitionStatus, ScorerStatus, VersionStatus
+from scorer.observability.status_record import (
+    HEARTBEAT_SECONDS,
+    RUNNING,
+    STOPPED,
+    WAITING,
+    PartitionStatus,
+    ScorerStatus,
+    VersionStatus,
+)
 from scorer.settings import Settings
 from scorer.settings.shadow_worker import ShadowWorkerSettings
 
 log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 1.0  # between checks whether the start-up waits
+ABANDON_SECONDS = 2.0  # how long to wait for the last record, and for the thread that writes the records of a start-up
 
 
 class StatusReporter:
@@ -26,7 +39,7 @@ class StatusReporter:
     Args:
         producer: the producer of the records.
         topic: the status topic.
-        current: returns the current status. Its argument is the state to report, `running` or `stopped`.
+        current: returns the current status. Its argument is the state to report, RUNNING or STOPPED.
         is_replaced: returns whether another process has taken over the replica name of this worker.
     """
 
@@ -47,9 +60,11 @@ class StatusReporter:
             now: the time in monotonic seconds.
         """
         self._producer.poll(0)
-        status = self._current("running")
+        status = self._current(RUNNING)
         partitions = [(p.topic, p.partition) for p in status.partitions]
-        summary = status.versions, partitions, status.refused, status.aspired_revision, status.counters["recoveries"]
+        progress = status.versions, partitions, status.aspired_revision, status.counters["recoveries"]
+        problems = status.refused, status.delayed, bool(status.waiting)
+        summary = progress, problems
         if now < self._next and summary == self._reported:
             return
         self._reported = summary
@@ -62,15 +77,89 @@ class StatusReporter:
         Write no record if another process has taken over the replica name, because it writes records with the same key.
         """
         if not self._is_replaced():
-            self._send(self._current("stopped"))
-            self._producer.flush(2)
+            self._send(self._current(STOPPED))
+            self._producer.flush(ABANDON_SECONDS)
 
     def _send(self, status: ScorerStatus) -> None:
-        try:
-            self._producer.produce(self._topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_log_failure)
-            self._producer.poll(0)
-        except (BufferError, KafkaException) as error:
-            log.warning("cannot write the status record: %s", error)
+        _send(self._producer, self._topic, status)
+
+
+class StartUpReporter:
+    """Writes status records with the state WAITING in a background thread, while the start-up of a worker waits.
+
+    Without them, `scorer status` would show the last record of the previous process, `stopped`. Nothing is written during a
+    start-up that proceeds. The worker must have checked that no other live process has its replica name.
+
+    Args:
+        open_producer: creates the producer of the records. It is called when the first record is due.
+        settings: the settings of the worker.
+        waits_for: returns what the start-up waits for; None if it proceeds.
+    """
+
+    def __init__(self, open_producer: Callable[[], Producer], settings: Settings, waits_for: Callable[[], str | None]) -> None:
+        self._open_producer = open_producer
+        self._settings = settings
+        self._waits_for = waits_for
+        self._started_ms = now_ms()
+        self._producer: Producer | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="start-up-status", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread, because the start-up is complete: a StatusReporter writes the next record."""
+        self._closing.set()
+        self._thread.join(ABANDON_SECONDS)
+        if self._producer is not None:
+            self._producer.flush(ABANDON_SECONDS)  # the next producer must not overtake its records
+            self._producer = None
+
+    def close(self) -> None:
+        """End the thread. If a record reports that this worker waits, write that the worker has stopped."""
+        self._closing.set()
+        self._thread.join(ABANDON_SECONDS)
+        if self._producer is not None:
+            _send(self._producer, self._settings.status_topic, self._status(STOPPED, ""))
+            self._producer.flush(ABANDON_SECONDS)
+
+    def _run(self) -> None:
+        written_at = float("-inf")
+        while not self._closing.wait(CHECK_SECONDS):
+            waits_for = self._waits_for()
+            now = now_ms() / 1_000
+            if waits_for is None or now - written_at < HEARTBEAT_SECONDS:
+                continue
+            written_at = now
+            if self._producer is None:
+                self._producer = self._open_producer()
+            _send(self._producer, self._settings.status_topic, self._status(WAITING, waits_for))
+
+    def _status(self, state: str, waiting: str) -> ScorerStatus:
+        settings = self._settings
+        return ScorerStatus(
+            scorer=settings.owner,
+            region=settings.region,
+            state=state,
+            heartbeat_ms=now_ms(),
+            started_ms=self._started_ms,
+            pid=os.getpid(),
+            partitions=[],
+            versions={},
+            refused={},
+            cost=(0.0, 0.0),
+            counters={},
+            tag=settings.model.tag,
+            shadow=isinstance(settings, ShadowWorkerSettings),
+            waiting=waiting,
+        )
+
+
+def _send(producer: Producer, topic: str, status: ScorerStatus) -> None:
+    try:
+        producer.produce(topic, msgspec.json.encode(status), status.scorer.encode(), on_delivery=_log_failure)
+        producer.poll(0)
+    except (BufferError, KafkaException) as error:
+        log.warning("cannot write the status record: %s", error)
 
 
 def _log_failure(error: KafkaError | None, message: Message) -> None:
@@ -84,6 +173,7 @@ def status_reporter(
     progress: WorkerProgress,
     counters: Counters,
     versions: VersionManager,
+    outages: Outages,
     is_replaced: Callable[[], bool],
 ) -> StatusReporter:
     """Create the writer of a worker's status records.
@@ -123,6 +213,8 @@ def status_reporter(
             aspired_revision=aspired,
             instance=instance,
             shadow=isinstance(settings, ShadowWorkerSettings),
+            waiting=outages.summary() or "",
+            delayed={delay.version: delay.reason for delay in versions.delays()},
         )
 
     return StatusReporter(producer, settings.status_topic, status, is_replaced)

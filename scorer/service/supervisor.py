@@ -60,14 +60,13 @@ The function calls `on_serving(address)`, with the address of its HTTP server, w
 """
 
 
-def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequence[str] = ()) -> None:
+def run(settings: Settings, workers: int, work: Work, gpus: Sequence[str] = ()) -> None:
     """Run `workers` processes until SIGTERM or SIGINT, then let each finish the batch in flight.
 
     Args:
         settings: the settings of a single worker; see `worker_settings`.
         workers: the number of processes.
         work: the function that each process runs; see `Work`.
-        log_level: the level of the workers' logs.
         gpus: values of CUDA_VISIBLE_DEVICES, which the workers get in turn; empty if the workers use no GPU.
 
     Raises:
@@ -79,7 +78,7 @@ def run(settings: Settings, workers: int, work: Work, log_level: str, gpus: Sequ
     gc.collect()
     gc.freeze()
     with contextlib.closing(_Wakeup()) as wakeup:
-        _Supervisor(each, work, log_level, wakeup, gpus).run()
+        _Supervisor(each, work, wakeup, gpus).run()
     log.info("all workers have ended")
 
 
@@ -140,15 +139,13 @@ class _WorkerProcess:
         self._process: Any = None
         self._messages: Any = None
 
-    def start(self, work: Work, log_level: str, lifeline: tuple[int, int]) -> None:
+    def start(self, work: Work, lifeline: tuple[int, int]) -> None:
         """Fork a process for this worker. SIGTERM and SIGINT are blocked until the child has reset the inherited handlers."""
         fork = multiprocessing.get_context("fork")
         self._messages, sender = fork.Pipe(duplex=False)
         self.error = None
         self.restart_at = None
-        self._process = fork.Process(
-            target=_run_child, args=(self.settings, work, log_level, sender, lifeline, self.journal, self._gpu)
-        )
+        self._process = fork.Process(target=_run_child, args=(self.settings, work, sender, lifeline, self.journal, self._gpu))
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             self._process.start()
@@ -219,12 +216,11 @@ class _WorkerProcess:
 
 
 class _Supervisor:
-    def __init__(self, settings: Sequence[Settings], work: Work, log_level: str, wakeup: _Wakeup, gpus: Sequence[str]) -> None:
+    def __init__(self, settings: Sequence[Settings], work: Work, wakeup: _Wakeup, gpus: Sequence[str]) -> None:
         self._workers = [
             _WorkerProcess(number, each, gpus[number % len(gpus)] if gpus else None) for number, each in enumerate(settings)
         ]
         self._work = work
-        self._log_level = log_level
         self._wakeup = wakeup
         self._restarts = RestartPolicy()
         self._grace = 2 * settings[0].kafka.transaction_timeout_ms / 1_000 + GRACE_SECONDS
@@ -247,7 +243,7 @@ class _Supervisor:
     def _start_due_workers(self) -> None:
         for worker in self._workers:
             if worker.restart_at is not None and time.monotonic() >= worker.restart_at:
-                worker.start(self._work, self._log_level, self._lifeline)
+                worker.start(self._work, self._lifeline)
 
     def _wait(self) -> None:
         """Wait until a worker sends a message or ends, a restart is due, or a signal arrives."""
@@ -335,7 +331,6 @@ def _open_journal(settings: Settings) -> InFlightJournal:
 def _run_child(
     settings: Settings,
     work: Work,
-    log_level: str,
     sender: Any,
     lifeline: tuple[int, int],
     journal: InFlightJournal,
@@ -351,7 +346,7 @@ def _run_child(
     os.close(writer)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     threading.Thread(target=_end_with_supervisor, args=(reader,), name="lifeline", daemon=True).start()
-    logs.configure({"scorer": settings.owner}, log_level)
+    logs.configure({"scorer": settings.owner}, settings.log.level, settings.log.format)
     code = BY_LIBRARY  # of an unexpected error, as `multiprocessing` ends a process
     try:
         work(settings, on_serving=lambda address: _send(sender, address), journal=journal)
@@ -359,6 +354,9 @@ def _run_child(
     except (Fatal, RegistryError) as error:
         _send(sender, Fatal(str(error), error.hint, error.exit_code))
         code = error.exit_code
+        sys.exit(code)
+    except Exception:
+        log.exception("unexpected error; the worker ends")
         sys.exit(code)
     finally:
         threading.Thread(target=_limit_exit, args=(code,), name="exit-limit", daemon=True).start()

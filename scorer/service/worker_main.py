@@ -22,7 +22,7 @@ from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
 from publisher.runtime.abandonable_call import call_in_thread
 from publisher.runtime.context import Context
-from publisher.runtime.dependency_wait import DependencyWaiter
+from publisher.runtime.dependency_wait import BROKERS, DependencyWaiter
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
 from publisher.runtime.stop_signals import stop_on_signals
@@ -40,7 +40,7 @@ from scorer.observability.traces import traces as configured_traces
 from scorer.service import preflight, worker_variants
 from scorer.service.broker_connections import BrokerConnections
 from scorer.service.replica_claim import ReplicaGuard
-from scorer.service.report_status import StatusReporter, status_reporter
+from scorer.service.report_status import StartUpReporter, StatusReporter, status_reporter
 from scorer.settings import Settings
 from scorer.worker.retry_backoff import replica_conflict
 from scorer.worker.worker import Worker
@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 3.0
 """How long a batch may be scored after a stop is requested. Many runs of a failing model could otherwise take hours."""
+LONG_START_SECONDS = 15.0  # after this time since the check of the brokers, status records report what the start-up does
 NOT_IN_GROUP = "not yet in the consumer group"
 ConnectBrokers = Callable[[Settings, DependencyWaiter, SkippedRecords], BrokerConnections]
 
@@ -216,6 +217,9 @@ class Service:
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
+        began = time.monotonic()
+        start_up = StartUpReporter(brokers.open_status_producer, settings, lambda: self._waits_for(began))
+        stop.callback(start_up.close)
         load = self._waiter.wait_for(loading_library)
         traces = configured_traces(settings)
 
@@ -240,8 +244,11 @@ class Service:
         stop.callback(intake.close)  # it leaves the group at once, so that other members take over
         guard = brokers.guard_replica(start.dead_members)
         stop.callback(guard.close)
+        start_up.end()
         producer = brokers.open_status_producer()
-        reporter = status_reporter(settings, producer, progress, session.counters, versions, lambda: guard.lost)
+        reporter = status_reporter(
+            settings, producer, progress, session.counters, versions, metrics.outages, lambda: guard.lost
+        )
         stop.callback(reporter.close)  # first: the last status record reports the stop
         worker = Worker(
             settings,
@@ -258,6 +265,11 @@ class Service:
             context=self._drain_context,
         )
         return _RunningWorker(worker, commits, reporter, guard)
+
+    def _waits_for(self, began: float) -> str | None:
+        """Return what the start-up waits for: an unavailable dependency or, after LONG_START_SECONDS, its current step."""
+        is_long = time.monotonic() - began >= LONG_START_SECONDS
+        return self._metrics.outages.summary() or (self._progress.state if is_long else None)
 
     def _load_version(self, quarantine: Quarantine, stop: ExitStack) -> VersionManager:
         """Create the version manager, wait until it has a version that is ready to serve, and return it."""
@@ -296,7 +308,12 @@ class Service:
         running.tick()
         progress = self._progress
         partitions = progress.lag.keys() | progress.paused.keys()
-        foreign_members.tick(time.monotonic(), joined=progress.joined, partitions=partitions)
+        foreign_members.tick(
+            time.monotonic(),
+            joined=progress.joined,
+            partitions=partitions,
+            brokers_answer=not self._metrics.outages.is_unavailable(BROKERS),
+        )
         if not progress.joined:
             progress.state = foreign_members.summary or NOT_IN_GROUP
 

@@ -14,6 +14,7 @@ from publisher.kafka import security
 from publisher.kafka.clients import KafkaSettings
 from publisher.runtime import configuration
 from publisher.runtime.configuration import Configuration, Loaded, Name, SettingsError
+from publisher.runtime.log_settings import LogSettings
 from scorer.settings.batching import DEFAULT_LATENCY_TARGET_MS, BatchingSettings
 from scorer.settings.carry import check_source
 from scorer.settings.input import InputSettings, SchemaRegistrySettings
@@ -43,6 +44,7 @@ class Settings(Configuration):
     """The delivery guarantee. `at-least-once` has a lower latency, but repeats about one second of scores after a crash."""
     batching: BatchingSettings = BatchingSettings()
     http: ScorerHttpSettings = ScorerHttpSettings()
+    log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     labels: LabelSettings = LabelSettings()
     shadow: ShadowSettings = ShadowSettings()

@@ -5,6 +5,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import logging
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,12 +26,16 @@ from publisher.audit.region_audit import RegionsReport
 from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import FAULTS, Report
 from publisher.cli import app as publisher
+from publisher.errors import Fatal
 from publisher.kafka import client_properties
+from publisher.runtime.dependency_wait import Outages
+from publisher.runtime.logs import JsonLines, log_fatal
 from scorer.cli import app as scorer
 from scorer.settings import Settings, registry_properties
 from tests.packaging.deploy.exporters import exporters, rules
 from tests.support.environment import ROOT
 
+LOGGED_AT = 1_764_936_000.0  # the time of the first example of a log line, in Unix seconds
 FOREIGN = ("builtins", "pydantic")
 WORDS = {
     "ByteSize": "bytes",
@@ -178,6 +183,52 @@ def score_record() -> str:
     return _table(["field", "type"], rows)
 
 
+class _FormattedLines(logging.Handler):
+    """Collects log records as JSON lines, each a second after the one before."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.owner: dict[str, str] = {"scorer": "flights.scorer-0"}
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        record.created = LOGGED_AT + len(self.lines)
+        self.lines.append(JsonLines(self.owner).format(record))
+
+
+def log_lines() -> str:
+    """Return one example line for each kind of log line, made by the formatter that processes use."""
+    formatted = _FormattedLines()
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(formatted)
+    root.setLevel(logging.INFO)
+    try:
+        headings = [heading for heading, log_one in _log_examples(formatted.owner) if log_one() is None]
+    finally:
+        root.removeHandler(formatted)
+        root.setLevel(level)
+    examples = zip(headings, formatted.lines, strict=True)
+    return "".join(f"{heading}:\n\n```json\n{line}\n```\n\n" for heading, line in examples).rstrip("\n") + "\n"
+
+
+def _log_examples(owner: dict[str, str]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield a heading for each kind of line, and the function that logs an example."""
+    outages = Outages()
+    yield "An ordinary line", lambda: logging.getLogger("scorer.consumer.consumer").info("assigned: flights[0-5]")
+    unavailable = Fatal("no Kafka broker answers at kafka:9092", "check kafka.bootstrap_servers")
+    yield "The begin of an outage", lambda: outages.begin("brokers", unavailable)
+    yield "The end of an outage", lambda: outages.end("brokers")
+    yield "A fatal error", lambda: log_fatal("topic flights does not exist", "scorer check CONFIG --create creates it", 2)
+    failure = ValueError("no row has this key")
+    worker = logging.getLogger("scorer.service.supervisor")
+    yield "An unexpected error", lambda: worker.error("unexpected error; the worker ends", exc_info=failure)
+    owner["process"] = "trial"
+    native = logging.getLogger("scorer.native.librdkafka")
+    message = "the native library is not used to fetch events and produce records: it was not built"
+    yield "A line of a child process", lambda: native.warning(message)
+
+
 def audit_counts(report: type[Report]) -> str:
     """One row a field of an audit's report but `clean`. Raises ValueError for a field without a docstring."""
     words = docstrings(report)
@@ -267,6 +318,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("publisher/docs/audit.md", "events"): lambda: audit_counts(EventReport),
     ("publisher/docs/audit.md", "regions"): lambda: audit_counts(RegionsReport),
     ("publisher/docs/audit.md", "copies"): lambda: audit_counts(CopyReport),
+    ("scorer/docs/logs.md", "log-lines"): log_lines,
     ("deploy/metrics.md", "scorer-metrics"): lambda: metrics(exporters()[0]),
     ("deploy/metrics.md", "relay-metrics"): lambda: metrics(exporters()[1]),
     ("deploy/metrics.md", "controller-metrics"): lambda: metrics(exporters()[2]),

@@ -78,6 +78,15 @@ def test_every_reason_and_header_of_a_dead_letter_is_told() -> None:
     assert {name for name in headers.DEAD_LETTER_HEADERS if f"`{name}`" not in section} == set()
 
 
+def test_the_fields_of_log_lines_are_those_of_the_examples() -> None:
+    text = (ROOT / "scorer/docs/logs.md").read_text()
+    documented = {name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    examples = [json.loads(line) for line in re.findall(r"^\{.*\}$", reference.log_lines(), re.MULTILINE)]
+    formats = {"auto", "json", "text"}
+    other_owners = {"publisher", "controller", "console", "training"}
+    assert set().union(*examples) == documented - formats - other_owners
+
+
 def test_the_example_of_a_score_has_the_fields_of_the_record() -> None:
     record = json.loads(pages.blocks(READ_SCORES)["score"])
     assert {*record, "fallback"} == set(re.findall(r"^\| `(\w+)` \|", reference.score_record(), re.MULTILINE))

@@ -1,6 +1,7 @@
 """The command `run`: train a version from the topics, and promote it or report why it was rejected."""
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -9,12 +10,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 
 from publisher.errors import USAGE, Fatal
+from publisher.runtime import logs
 from publisher.runtime.command_line import Config, Json, Set, err_console, print_data
 from training.commands import run_report
 from training.pipeline import pipeline
 from training.pipeline.run import Progress
 from training.pipeline.run_dirs import alone
 from training.settings import load
+
+log = logging.getLogger(__name__)
 
 Until = Annotated[
     str | None, typer.Option("--until", metavar="STEP", help=f"Stop after this step, one of: {', '.join(pipeline.STEPS)}.")
@@ -31,15 +35,33 @@ def run(path: Config, flags: Set = None, until: Until = None, new: New = False, 
     """
     if until not in (None, *pipeline.STEPS):
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
+    if logs.writes_json("auto"):
+        logs.configure({})  # an error of the configuration is also a log line
     training, settings = load(path, flags or [])
+    if logs.are_json() or logs.writes_json(settings.log.format):
+        logs.configure({"training": settings.name}, settings.log.level, settings.log.format)
     with alone(training.folder), progress() as shown:
         active_run = pipeline.begin(training, settings, shown, force_new=new)
-        end = pipeline.follow(active_run, until, lambda step, seconds: err_console.print(f"{step:<10}{seconds:8.1f} s"))
+        end = pipeline.follow(active_run, until, _report_step)
         document = run_report.document(active_run.folder)
     print_data(as_json, document, lambda: run_report.shown(document))
     if end and (code := pipeline.CODES.get(end.outcome, 0)):
-        err_console.print(end.because, markup=False)
+        _report_rejection(end.because, code)
         raise typer.Exit(code)
+
+
+def _report_step(step: str, seconds: float) -> None:
+    if logs.are_json():
+        log.info("step %s took %.1f s", step, seconds)
+    else:
+        err_console.print(f"{step:<10}{seconds:8.1f} s")
+
+
+def _report_rejection(reason: str, code: int) -> None:
+    if logs.are_json():
+        log.warning("%s", reason, extra={"code": code})
+    else:
+        err_console.print(reason, markup=False)
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ class _ControllerStatus:
         return "no cycle has run yet" if self._first else self.not_live()
 
 
-def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) -> None:
+def run(settings: Settings, config: Path, flags: Sequence[str]) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
@@ -74,7 +74,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str], log_level: str) 
     """
     limit_malloc_arenas()
     name = f"{settings.name}.rollout.{settings.replica}"
-    logs.configure({"controller": name}, log_level)
+    logs.configure({"controller": name}, settings.log.level, settings.log.format)
     status = _ControllerStatus()
     controller = Controller(settings, name, config, flags, status.record_cycle, status.count_decision)
     stop_on_signals(controller.stop)

@@ -28,7 +28,7 @@ KINDS = ((ABORT, CANARY_STEP), (BAD, CANARY_STEP), (FAILING, CANARY_STEP), (FAIL
 """Who ends a rollout, in which step. Another candidate's canary comes between two of one that fails: its breaker is closed."""
 UNASKED = ("breaker", "crash", "refused", "away")
 PATIENCE_SECONDS = 120.0
-OPENED, LOG_TIME = "s instead: the candidate", "%Y-%m-%d %H:%M:%S,%f"  # words of a scorer's log, and its times
+OPENED = "s instead: the candidate"  # words of a scorer's log
 DECIDED_TO_BACK, FAILED_TO_REGISTRY = "decision_to_last_partition_back", "first_failure_to_registry_back"
 BARS = {DECIDED_TO_BACK: 2.0, FAILED_TO_REGISTRY: 5.0}
 """Seconds that the 99th percentile may take."""
@@ -181,4 +181,4 @@ def _by_scorer(asked: Mapping[tuple[int, int], int], of_scorer: Mapping[int, str
 def _opened(slot: Supervised) -> list[int]:
     """When a scorer's log says that its breaker opened (Unix ms)."""
     lines = (json.loads(line) for line in slot.said().splitlines() if OPENED in line and line.startswith("{"))
-    return [round(datetime.strptime(line["time"], LOG_TIME).astimezone().timestamp() * 1_000) for line in lines]
+    return [round(datetime.fromisoformat(line["time"]).timestamp() * 1_000) for line in lines]

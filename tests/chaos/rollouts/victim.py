@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> None:
     config, point, nth, replica = arguments
     arm(point, int(nth))
     flags = [f"replica={replica}", "rollout.listen=127.0.0.1:0"]
-    process.run(load(Path(config), flags).settings, Path(config), flags, "INFO")
+    process.run(load(Path(config), flags).settings, Path(config), flags)
 
 
 def arm(point: str, nth: int) -> None:

@@ -66,7 +66,7 @@ def test_the_relay_does_not_guess(make_relay: MakeRelay) -> None:
         befall(rig)
         said = rig.refused()
         assert all(fact in said for fact in facts), said
-        assert "publisher checkpoint set CONFIG --topic" in said.split("hint: ")[1], said
+        assert "publisher checkpoint set CONFIG --topic" in said.split('"hint": ')[1], said
         rig.run("checkpoint", "set", "--topic", rig.topic, "--to", "latest")
     relay = rig.start().ready()
     rig.fill(100)

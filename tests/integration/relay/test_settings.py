@@ -7,12 +7,15 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
+import yaml
+
 from publisher.kafka.security import SecuritySettings
 from publisher.relay.settings import RelaySettings
 from publisher.runtime.configuration import flatten
 from tests.integration.relay.rig import MakeRelay, RelayRig
+from tests.support import warm
 from tests.support.every_setting import setting_names
-from tests.support.processes import Service
+from tests.support.processes import Service, command
 from tests.support.waiting import STEP_SECONDS, until
 
 METRICS = (
@@ -107,6 +110,25 @@ def see_in_a_terminal(command: list[str], *words: str) -> None:
     assert process.returncode == 130
 
 
+def test_copies_that_scorer_check_creates_pass_publisher_check(make_relay: MakeRelay) -> None:
+    rig = make_relay(source={"groups": ["new"]}, destination={"topic": "{region}.{topic}", "create_topics": False})
+    rig.create(rig.source)
+    scorer = {
+        "name": rig.name,
+        "kafka": {"bootstrap_servers": rig.destination},
+        "input": {"topics": [rig.topic, f"eu.{rig.topic}"]},
+        "output": {"topic": f"{rig.name}.out"},
+        "model": {"source": "oci:./registry/model"},
+    }
+    path = rig.folder / "scorer.yaml"
+    path.write_text(yaml.safe_dump(scorer))
+    done = warm.run([command("scorer"), "check", str(path), "--create", "--partitions", "4"])
+    assert f"created: {rig.topic} (4), eu.{rig.topic} (4)" in done.stderr.decode()
+    details = [check["detail"] for check in rig.json("check", "--create")["checks"]]
+    assert f"{rig.topic}, 4 partitions, is copied to eu.{rig.topic}" in details
+    assert "consumer group new does not exist in eu (source) yet, or has no positions" in details
+
+
 def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
     rig = make_relay(
         source={
@@ -122,7 +144,7 @@ def test_every_setting_has_been_used(make_relay: MakeRelay) -> None:
         lanes=3,
         filter={"number": [str(number) for number in range(900)]},
     )
-    rig.configure(refusal_topic=f"{rig.name}.refusals")
+    rig.configure(refusal_topic=f"{rig.name}.refusals", log={"level": "debug", "format": "text"})
     rig.create(rig.source)
     rig.fill(1_000)
     relay = rig.start().ready()

@@ -39,7 +39,7 @@ def test_an_own_unreadable_position_is_named_and_can_be_set_or_forgotten(make_re
     write(rig, (position, BYTES["deep object"]))
     said = rig.refused()
     assert f"the position of {rig.topic}[1] is unreadable: {rig.name}.checkpoints[0]@" in said, said
-    assert f"publisher checkpoint set CONFIG --topic {rig.topic} --partition 1 --to OFFSET" in said.split("hint: ")[1], said
+    assert f"publisher checkpoint set CONFIG --topic {rig.topic} --partition 1 --to OFFSET" in said.split('"hint": ')[1], said
     for command in (("status",), ("audit",)):
         assert "is unreadable" in rig.run(*command, code=3).stderr
     moves = rig.json("checkpoint", "set", "--topic", rig.topic, "--partition", "1", "--to", "100")["positions"]

@@ -85,6 +85,7 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     assert told["native"].startswith("native library: ")
     assert told["rights"].endswith("allows: existing topics, group")
     assert told["sample"].endswith("it is empty")
+    assert told["members"] == f"consumer group {rig.name} does not exist yet: no scorer has joined it"
     assert "optional" not in told, "--create creates them"
     rig.promote("2.0.0")
     rig.produce(None, key=b"k")

@@ -30,9 +30,10 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
     registry, away = rig.folder / "registry", rig.folder / "registry-away"
     registry.rename(away)
     door = Proxies(1)
+    readable = ("--set", "log.format=text", "--set", "log.level=debug")
     scorer, stopped = (
-        rig.start(name, "--set", f"kafka.bootstrap_servers={HOST}:{port}")
-        for name, port in (("a", door.ports[0]), ("b", free_ports()[0]))
+        rig.start(name, "--set", f"kafka.bootstrap_servers={HOST}:{port}", *flags)
+        for name, port, flags in (("a", door.ports[0], ()), ("b", free_ports()[0], readable))
     )
     waits_for(scorer, "brokers")
     waits_for(stopped, "brokers")
@@ -43,6 +44,10 @@ def test_a_start_waits_for_brokers_and_for_the_model_registry_and_hears_a_stop(m
 
     door.connect([int(rig.bootstrap_servers.rpartition(":")[2])])
     waits_for(scorer, "model-registry")
+    until(lambda: [row["state"] for row in rig.fleet()] == ["waiting"], "the status record")
+    (row,) = rig.fleet()
+    assert row["waiting"].startswith("model-registry: ")
+    assert "a: waiting: model-registry: " in rig.run("scorer", "status", "scorer.yaml", "--wide").stdout
     away.rename(registry)
     scorer.ready()
     rig.emit(events(20))

@@ -79,8 +79,9 @@ def test_what_stops_one_before_any_has_served_stops_all_with_one_message(make_ri
     for flag, code, said in (("output.topic=nowhere", 2, "topic nowhere does not exist"), ("model.tag=nowhere", 3, "nowhere")):
         supervisor = rig.start("w", "--set", flag, workers=3)
         assert supervisor.wait() == code, supervisor.said
-        (error,) = (line for line in supervisor.said.splitlines() if line.startswith("error:"))
-        assert said in error
+        (error,) = (line for line in supervisor.lines() if line["level"] == "CRITICAL")
+        assert (error["code"], error["scorer"]) == (code, f"{rig.name}.w")
+        assert said in error["message"]
         assert not any(map(alive, processes(supervisor)))
     run = ("scorer", "run", "scorer.yaml", "--workers", "2", "--set")
     assert "http.listen: worker 1" in rig.run(*run, "http.listen=127.0.0.1:65535", code=2).stderr

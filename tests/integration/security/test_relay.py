@@ -108,6 +108,16 @@ def test_check_names_every_missing_right_at_once(secured: Secured, rig: RelayRig
         assert all(names(said, right) for right in needed(NAME).values()), said
 
 
+def test_check_names_groups_and_patterns_that_are_not_visible(secured: Secured, rig: RelayRig) -> None:
+    connect(rig, source=login(secured, "source"), destination=login(secured, "destination"))
+    flags = ("--set", "source.groups=[hidden]", "--set", f"source.topics=[{rig.topic}, ^nowhere]")
+    found = {check["check"]: check for check in rig.json("check", *flags, code=1)["checks"] if check["check"] != "topic"}
+    assert found["group"]["detail"].startswith("consumer group hidden is not visible to this user: ")
+    assert names(f"{found['group']['detail']} {found['group']['hint']}", (rights.GROUP, "hidden", rights.DESCRIBE))
+    details = [check["detail"] for check in rig.json("check", *flags, code=1)["checks"]]
+    assert any(detail.startswith("^nowhere matches no topic of ") for detail in details), details
+
+
 def audits_with_the_least_rights(secured: Secured, rig: RelayRig) -> None:
     """`publisher audit` of a relay that has copied; and without any one of its rights."""
     sides = {"source": rights.relay_source(NAME), "destination": rights.relay_auditor(NAME)}

@@ -70,6 +70,28 @@ def test_check_names_every_missing_right_at_once(secured: Secured) -> None:
     assert f"no right to Create on topic '{NAME}.new'" in said
 
 
+def test_check_tells_topics_that_do_not_exist_apart_from_topics_that_are_not_visible(secured: Secured) -> None:
+    rig = secured.as_user("scorer")
+
+    def details(*flags: str, code: int = 0) -> dict[str, str]:
+        done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout)
+        return {finding["check"]: finding["detail"] + finding["hint"] for finding in done["checks"]}
+
+    invisible = "not visible to this user, whether or not they exist: "
+    optional = f"{NAME}.dead.replayed (scorer replay), {NAME}.scores.corrections (scorer rescore)"
+    for flags in ((), ("--create",)):
+        assert details(*flags)["optional"].startswith(f"{invisible}{optional}")
+    labels = details("--set", "labels.topic=nowhere", code=1)["labels"]
+    assert labels.startswith("topic nowhere is not visible to this user, whether or not it exists")
+    assert "--operation Read --topic nowhere" in labels
+    secured.broker.users({"describer": [*rights.scorer(NAME).values(), (rights.TOPIC, "*", rights.DESCRIBE)]})
+    secured.as_user("describer")
+    found = details("--set", "labels.topic=nowhere", "--set", f"output.topic={NAME}.dead.replayed", code=1)
+    assert found["labels"].startswith("topic nowhere does not exist")
+    secured.as_user(without("scorer", "input"))
+    assert f"{invisible}{NAME}.events" in details(code=1)["rights"]
+
+
 def test_dead_letters_may_be_kept_from_consumers(secured: Secured) -> None:
     rig = secured.as_user(without("consumer", "dead"))
     rig.run("scorer", "tail", "scorer.yaml", "--no-follow")

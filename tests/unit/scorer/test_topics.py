@@ -3,6 +3,7 @@
 import pytest
 
 from publisher.kafka.acls import READ, WRITE
+from publisher.relay.transform import HEADER_BYTES
 from scorer import topics
 from scorer.settings.shadow_worker import ShadowWorkerSettings
 from tests.unit.scorer.minimal import minimal
@@ -51,3 +52,21 @@ def test_a_shadow_writes_to_its_own_topic_and_tells_of_itself_where_the_scorers_
     assert shadow.transactional_prefix(shadow.owner) == "n.shadow/scorer/a"
     assert "out.shadow" in {topic.topic for topic in topics.missing(settings, {}, 3)}
     assert "out.shadow" not in topics.required(settings)
+
+
+def test_a_copy_takes_records_that_are_larger_by_the_headers_of_the_relay() -> None:
+    settings = minimal(input={"topics": ["flights", "eu.flights", "weather"]})
+    for limit, existing in ((1_048_588, {}), (5_000_000, {"flights": topics.DescribedTopic("flights", 3, 5_000_000)})):
+        plans = {plan.topic: plan.config or {} for plan in topics.missing(settings, existing, 3)}
+        assert plans["eu.flights"] == {"max.message.bytes": str(limit + HEADER_BYTES)}
+        assert plans["weather"] == {}
+        described = {name: topics.DescribedTopic(name, 3, int(c.get("max.message.bytes", limit))) for name, c in plans.items()}
+        assert topics.faults(settings, described | existing) == [], "dead letters of copies fit, too"
+
+
+def test_only_missing_copies_are_created() -> None:
+    settings = minimal(input={"topics": ["flights", "eu.flights"]})
+    existing = {name: topics.DescribedTopic(name, 3, 1_048_588) for name in ("flights", "eu.flights")}
+    plans = {plan.topic: plan.config or {} for plan in topics.missing(settings, existing, 3)}
+    assert not plans.keys() & existing.keys()
+    assert plans[settings.dead_letter.topic]["max.message.bytes"] == str(1_048_588 + topics.DEAD_LETTER_ROOM)

@@ -18,7 +18,7 @@ from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.groups import NO_PARTITION, ConsumerGroups, GroupPosition, GroupReader
 from publisher.kafka.partitions import Partition
-from publisher.kafka.topics import Topics
+from publisher.kafka.topics import HIDDEN, Topics
 from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 
 
@@ -118,6 +118,29 @@ def test_what_is_needed_and_not_allowed_is_missing() -> None:
     assert acls.missing(needed, rights) == [Right(WRITE, "topic", "a")]
     assert acls.missing({"b": frozenset({DESCRIBE})}, {"b": frozenset[AclOperation]()}) == [Right(DESCRIBE, "topic", "b")]
     assert acls.missing({"unknown": frozenset({READ})}, {}) == []
+
+
+def cluster_with(**errors: int) -> Topics:
+    """Return a cluster that answers for each topic with this error code."""
+    admin = MagicMock()
+    answers: dict[str, Future[Any]] = {name: Future() for name in errors}
+    for name, code in errors.items():
+        answers[name].set_exception(KafkaException(KafkaError(code)))
+    admin.describe_topics.return_value = answers
+    return Topics(SETTINGS, "c", "eu", 1.0, admin)
+
+
+def test_a_topic_that_does_not_exist_is_told_apart_from_one_that_this_user_may_not_describe() -> None:
+    errors = {"absent": KafkaError.UNKNOWN_TOPIC_OR_PART, "invisible": KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    cluster = cluster_with(**errors)
+    assert cluster.hidden(errors) == {"invisible"}
+    assert cluster.allowed(dict.fromkeys(errors, HIDDEN)) == {}
+    with pytest.raises(NotAllowed) as refusal:
+        cluster.allowed(dict.fromkeys(errors, frozenset({READ, WRITE})))
+    assert str(refusal.value) == (
+        "the broker denies access: no right to Read on topic 'invisible'; no right to Write on topic 'invisible'; "
+        "not visible to this user, whether or not they exist: invisible"
+    )
 
 
 @pytest.mark.parametrize("step", [SessionStep.BEGIN, SessionStep.SEND_OFFSETS, SessionStep.COMMIT, SessionStep.RECOVER])

@@ -1,11 +1,14 @@
 """The head that the programs share: version, completion, findings, JSON, errors."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 import typer
@@ -15,6 +18,7 @@ from publisher.runtime import command_line
 from publisher.runtime.command_line import Finding, LazyCommands, print_findings
 from publisher.runtime.configuration import SettingsError
 from tests.support.canary import URL, seen_in
+from tests.support.processes import command
 
 PROGRAMS = ("scorer", "publisher", "model_registry")
 
@@ -22,9 +26,9 @@ PROGRAMS = ("scorer", "publisher", "model_registry")
 @pytest.mark.parametrize("package", PROGRAMS)
 def test_every_program_tells_its_version_and_completes(package: str) -> None:
     def printed(*options: str) -> str:
-        command = [sys.executable, "-m", package, *options]
+        arguments = [sys.executable, "-m", package, *options]
         named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # there may be no shell to be found
-        return subprocess.run(command, capture_output=True, text=True, check=True, env=named).stdout
+        return subprocess.run(arguments, capture_output=True, text=True, check=True, env=named).stdout
 
     assert printed("--version").strip() == version("scorestream")
     assert "COMPLETE" in printed("--show-completion", "bash")
@@ -81,10 +85,27 @@ def test_an_error_is_a_line_and_a_hint(
         raise error
 
     monkeypatch.setattr("sys.argv", ["fail"])
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # no long-running command has configured logging
     app.pretty_exceptions_enable = False
     with pytest.raises(SystemExit) as end:
         command_line.run(app)
     assert (end.value.code, capsys.readouterr().err.strip()) == (code, message.strip())
+
+
+LONG_RUNNING = [("scorer", "run"), ("scorer", "rollout", "run"), ("publisher", "run")]
+
+
+@pytest.mark.parametrize("words", LONG_RUNNING)
+def test_a_fatal_error_of_a_long_running_command_is_a_json_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("nmae: n")
+    done = subprocess.run(
+        [command(words[0]), *words[1:], "config.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert done.returncode == 2
+    assert {(line["level"], line["code"]) for line in lines} == {("CRITICAL", 2)}
+    assert "nmae (config.yaml): unknown key; the nearest valid name is 'name'" in {line["message"] for line in lines}
+    assert all(datetime.fromisoformat(line["time"]).utcoffset() is not None for line in lines)
 
 
 def test_a_verb_is_imported_when_it_is_asked_for() -> None:

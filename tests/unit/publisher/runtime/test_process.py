@@ -1,44 +1,12 @@
-"""What every process has: logs that can be read while a broker is away, few arenas, an end where it hangs."""
+"""What every process has: few arenas, memory that is released, an end where it hangs."""
 
-import logging
 import os
 import subprocess
 import sys
 
 import pytest
 
-from publisher.runtime.logs import CLIENTS, MOST_KINDS, REPEAT_SECONDS, RepeatFilter
 from publisher.runtime.watchdog import BROKEN
-
-
-def record(message: str, name: str = "librdkafka") -> logging.LogRecord:
-    return logging.LogRecord(name, logging.ERROR, __file__, 1, message, None, None)
-
-
-def test_what_a_client_repeats_is_said_once_in_a_while_with_its_number() -> None:
-    now = 0.0
-    repeats = RepeatFilter(lambda: now)
-    passed = [repeats.filter(record(f"FAIL [r0#producer-{k}]: refused (after {k} ms)")) for k in range(5)]
-    assert passed == [True, False, False, False, False]
-    assert repeats.filter(record("FAIL [r0#producer-1]: reset"))
-    now = REPEAT_SECONDS
-    next_record = record("FAIL [r0#producer-9]: refused (after 9 ms)")
-    assert repeats.filter(next_record)
-    assert next_record.getMessage() == "FAIL [r0#producer-9]: refused (after 9 ms) (4 more like this)"
-
-
-def test_other_loggers_may_say_the_same_thing_twice() -> None:
-    repeats = RepeatFilter(lambda: 0.0)
-    assert all(repeats.filter(record("assigned: flights[1]", "scorer.consumer.consumer")) for _ in range(3))
-    assert "scorer.consumer.consumer" not in CLIENTS
-
-
-def test_the_memory_for_kinds_of_lines_is_bounded() -> None:
-    repeats = RepeatFilter(lambda: 0.0)
-    kinds = [chr(ord("a") + k % 26) * (1 + k // 26) for k in range(2 * MOST_KINDS)]
-    assert all(repeats.filter(record(kind)) for kind in kinds)
-    assert len(repeats._passed) <= MOST_KINDS
-
 
 ARENAS = """
 import ctypes, threading

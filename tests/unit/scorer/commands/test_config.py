@@ -9,6 +9,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from publisher.kafka import client_properties
+from publisher.runtime import logs
 from publisher.runtime.configuration import SettingsError
 from scorer.cli import app
 from scorer.settings import registry_properties
@@ -46,7 +47,10 @@ def test_secrets_of_both_maps_and_of_urls_are_masked(flags: tuple[str, ...], tmp
 
 
 @pytest.mark.parametrize("verb", ["check", "run", "config"])
-def test_every_command_rejects_a_property_that_breaks_a_guarantee(verb: str, tmp_path: Path) -> None:
+def test_every_command_rejects_a_property_that_breaks_a_guarantee(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "configure", lambda *_: None)  # which `run` calls for the whole process
     done = invoked(tmp_path, verb, kafka={"extra": {"isolation.level": "read_uncommitted"}})
     assert isinstance(done.exception, SettingsError)
     assert str(done.exception) == (

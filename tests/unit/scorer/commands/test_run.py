@@ -40,7 +40,7 @@ class Machine:
         monkeypatch.setattr(gpu_assignment, "visible_devices", lambda _: self._gpus)
         monkeypatch.setattr(supervisor, "run", self._start)
 
-    def _start(self, _settings: Settings, workers: int, work: partial[Any], _log_level: str, gpus: Sequence[str]) -> None:
+    def _start(self, _settings: Settings, workers: int, work: partial[Any], gpus: Sequence[str]) -> None:
         self._starts.append(Start(workers, work.keywords["workers"], gpus))
 
     def run(self, device: str, gpus: int, *flags: str) -> Start:

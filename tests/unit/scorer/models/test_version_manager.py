@@ -16,14 +16,14 @@ import pytest
 from model_registry import package
 from model_registry.channels import channel
 from model_registry.channels.move_request import MoveRequest
-from model_registry.errors import RegistryError
+from model_registry.errors import RegistryError, Unreachable
 from model_registry.oci import tags
 from model_registry.package import Package
 from model_registry.signing import keys, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Fatal
-from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, MODEL_SERVERS, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded
@@ -221,6 +221,37 @@ def test_what_a_load_needs_may_be_away(site: Site) -> None:
         assert (version(manager), manager.refusals()) == (("1.0.0", 1), [])
         site.fails.clear()
         until(manager.serve_aspired, "the second version")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("the model cache: No space left on device: /cache", "check the space left"),
+        DependencyUnavailable(MODEL_SERVERS, "http://triton:8000 does not answer"),
+    ],
+)
+def test_a_version_that_cannot_be_loaded_yet_is_reported_with_the_reason_until_it_is_loaded(
+    site: Site, error: Exception
+) -> None:
+    site.promote("1.0.0")
+    with site.manager() as manager:
+        site.fails["2.0.0"] = error
+        site.promote("2.0.0")
+        until(lambda: manager.delays() == [VersionRefusal("2.0.0", str(error))], "the delay")
+        assert manager.refusals() == []
+        del site.fails["2.0.0"]
+        until(lambda: "2.0.0" in site.open, "the version")
+        until(lambda: manager.delays() == [], "the end of the delay")
+
+
+def test_a_version_that_the_channel_no_longer_names_is_not_delayed(site: Site) -> None:
+    site.promote("1.0.0")
+    with site.manager() as manager:
+        site.fails["2.0.0"] = Unreachable("the model cache: No space left on device: /cache", "")
+        site.promote("2.0.0")
+        until(manager.delays, "the delay")
+        site.promote("1.0.0")
+        until(lambda: manager.delays() == [], "the end of the delay")
 
 
 def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:

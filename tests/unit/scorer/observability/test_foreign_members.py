@@ -31,14 +31,21 @@ class Watched:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return self.members
 
-    def after(self, seconds: float, *, joined: bool = True, partitions: frozenset[tuple[str, int]] = PLACES) -> None:
+    def after(
+        self,
+        seconds: float,
+        *,
+        joined: bool = True,
+        partitions: frozenset[tuple[str, int]] = PLACES,
+        brokers_answer: bool = True,
+    ) -> None:
         """Tick after these seconds, and again when the answer has arrived."""
         self.now += seconds
         before = self.asked
-        self.watch.tick(self.now, joined=joined, partitions=partitions)
+        self.watch.tick(self.now, joined=joined, partitions=partitions, brokers_answer=brokers_answer)
         until(lambda: self.watch._answer is None or self.watch._answer.done(), "the answer")
         if self.asked > before:
-            self.watch.tick(self.now, joined=joined, partitions=partitions)
+            self.watch.tick(self.now, joined=joined, partitions=partitions, brokers_answer=brokers_answer)
 
 
 def test_scorers_are_recognized_by_their_client_ids() -> None:
@@ -80,6 +87,16 @@ def test_it_is_asked_again_while_something_is_wrong(joined: bool, fails: bool, m
     watched.after(SETTLE_SECONDS, joined=joined)
     watched.after(RETRY_SECONDS, joined=joined)
     assert watched.asked == 2
+
+
+def test_a_due_query_waits_until_a_broker_answers() -> None:
+    watched = Watched(OURS)
+    watched.after(0, joined=False)
+    for _ in range(10):
+        watched.after(RETRY_SECONDS, joined=False, brokers_answer=False)
+    assert watched.asked == 0
+    watched.after(1, joined=False)
+    assert watched.asked == 1
 
 
 def test_the_same_members_are_logged_seldom_and_others_at_once(caplog: pytest.LogCaptureFixture) -> None:

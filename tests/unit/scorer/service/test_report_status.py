@@ -1,13 +1,16 @@
 """The status records that a scorer writes."""
 
+from threading import Event
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
 
 from scorer.observability.status_record import HEARTBEAT_SECONDS, ScorerStatus
-from scorer.service.report_status import StatusReporter
+from scorer.service.report_status import StartUpReporter, StatusReporter
+from tests.support.waiting import STEP_SECONDS, until
 from tests.unit.scorer.console.console_records import status
+from tests.unit.scorer.minimal import minimal
 
 
 class Topic:
@@ -47,3 +50,53 @@ def test_a_scorer_reports_its_stop_unless_another_process_runs_under_its_name() 
     assert topic.written == []
     reporter(topic).close()
     assert [each.state for each in topic.written] == ["stopped"]
+
+
+class Opened:
+    """Opens producers of a topic, and counts them."""
+
+    def __init__(self) -> None:
+        self.topic = Topic()
+        self.producers = 0
+
+    def __call__(self) -> Topic:
+        self.producers += 1
+        return self.topic
+
+
+def start_up(opened: Opened, waits_for: str | None) -> StartUpReporter:
+    return StartUpReporter(opened, minimal(), lambda: waits_for)  # type: ignore[arg-type]
+
+
+def test_a_start_up_that_waits_is_reported_with_the_reason_and_its_stop() -> None:
+    opened = Opened()
+    reports = start_up(opened, "model-registry: no answer")
+    until(lambda: opened.topic.written, "the record")
+    reports.close()
+    assert [(each.state, each.waiting) for each in opened.topic.written] == [
+        ("waiting", "model-registry: no answer"),
+        ("stopped", ""),
+    ]
+    assert {each.scorer for each in opened.topic.written} == {minimal().owner}
+
+
+def test_after_a_start_up_that_has_waited_no_stop_is_reported() -> None:
+    opened = Opened()
+    reports = start_up(opened, "model-registry: no answer")
+    until(lambda: opened.topic.written, "the record")
+    reports.end()
+    reports.close()
+    assert [each.state for each in opened.topic.written] == ["waiting"]
+
+
+def test_a_start_up_that_proceeds_opens_no_producer() -> None:
+    opened = Opened()
+    checked = Event()
+
+    def waits_for() -> None:
+        checked.set()
+
+    reports = StartUpReporter(opened, minimal(), waits_for)  # type: ignore[arg-type]
+    assert checked.wait(STEP_SECONDS)
+    reports.close()
+    assert (opened.producers, opened.topic.written) == (0, [])

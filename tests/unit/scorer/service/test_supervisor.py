@@ -86,7 +86,7 @@ supervisor.GRACE_SECONDS = 0.0
 settings = load(Path(sys.argv[1])).settings
 logs.configure({}, "INFO")
 try:
-    supervisor.run(settings, int(sys.argv[3]), globals()[sys.argv[2]], "INFO")
+    supervisor.run(settings, int(sys.argv[3]), globals()[sys.argv[2]])
 except Fatal as error:
     print(error, flush=True)
     sys.exit(error.exit_code)

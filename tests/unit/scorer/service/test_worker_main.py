@@ -139,6 +139,7 @@ class Site:
             self._record(monkeypatch, kind, "close", f"{name} closed")
         self._record(monkeypatch, VersionManager, "start", "version")
         monkeypatch.setattr(dependency_wait, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
+        monkeypatch.setattr(worker_main, "LONG_START_SECONDS", 3_600.0)  # no status record of a slow start-up
         self.settings = settings_in(folder)
         self.listener = create_autospec(ChannelMoveListener, instance=True)
         self.listener.close.side_effect = lambda: self.step("listener closed")
