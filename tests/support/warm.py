@@ -17,6 +17,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 from tests.support.waiting import STEP_SECONDS
 
 PROGRAMS = {"scorer": "scorer.cli", "publisher": "publisher.cli", "model-registry": "model_registry.cli"}
@@ -64,10 +66,10 @@ def _warm() -> socket.socket:
 def _serve(control: socket.socket) -> None:
     """Fork for each command. The function returns only in the forked process of a command, with `sys.argv` set."""
     for name in PROGRAMS.values():
-        places = getattr(importlib.import_module(name), "VERBS", {}).values()
-        for place in places:
-            if isinstance(place, str):
-                importlib.import_module(place.partition(":")[0])
+        commands = typer.main.get_command(importlib.import_module(name).app).commands  # type: ignore[attr-defined]
+        assert commands, f"{name} has no commands"
+        for command in commands:
+            commands[command]  # imports it
     for name in USED_LATER:
         importlib.import_module(name)
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a process with threads must not fork"
