@@ -104,9 +104,14 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 2
     steps = [name for name in STEPS if not options.only or name in options.only]
-    with ThreadPoolExecutor(1) as beside:  # torch takes minutes to install: while the other steps run
+    with ThreadPoolExecutor(2) as beside:  # torch takes minutes to install: while the other steps run
         made = beside.submit(with_torch, folder) if set(steps) & set(TORCH) else None
-        outcomes = [attempt(name, folder, rest, made) for name in steps]
+        compiled = beside.submit(compile_tests, folder) if {"types", "pytest"} <= set(steps) else None
+        outcomes = []
+        for name in steps:
+            if compiled and name == "pytest":
+                compiled.result()
+            outcomes.append(attempt(name, folder, rest, made))
     failed = sum(outcome.failed for outcome in outcomes)
     print("\n".join(report(outcomes)), flush=True)
     return 1 if failed else 0
@@ -121,6 +126,16 @@ def run_apart(name: str, arguments: Sequence[str]) -> int:
         return 2
     command = [str(folder / "bin" / "python3"), "-m", RUNS[name][0], *arguments]
     return subprocess.run(command, env=variables(folder), check=False).returncode
+
+
+def compile_tests(folder: Path) -> None:
+    """Write the bytecode of all tests and of the modules that they import, by a run of pytest that only collects.
+
+    Without this run, each process of the step `pytest` compiles the tests of a fresh clone and rewrites their assertions: 19 s
+    of CPU time for each process instead of 8 s. It takes the core that the step `types` leaves idle.
+    """
+    command = [str(folder / "bin" / "python3"), "-m", "pytest", "--collect-only", "--quiet"]
+    subprocess.run(command, cwd=ROOT, env=variables(folder), capture_output=True, check=False)
 
 
 def attempt(step: str, folder: Path, pytest_arguments: Sequence[str], made: "Future[Path] | None" = None) -> Outcome:

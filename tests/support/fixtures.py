@@ -1,5 +1,6 @@
 """Fixtures of tests with a real broker: one broker for all processes of the run, and separate names and topics per test."""
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -60,13 +61,14 @@ def make_topics(admin: AdminClient, unique: str) -> MakeTopics:
 
 
 @pytest.fixture(scope="session")
-def accepted_trials() -> dict[str, bytes]:
-    """Return the stored outcomes of version trials in earlier tests of this process, by file name (see `trial_outcomes`)."""
-    return {}
+def accepted_trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with the outcomes of version trials in earlier tests of this run (see `trial_outcomes`)."""
+    folder = tmp_path_factory.getbasetemp()
+    return (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "accepted-trials"
 
 
 @pytest.fixture
-def make_rig(broker: Broker, tmp_path: Path, unique: str, accepted_trials: dict[str, bytes]) -> Iterator[MakeRig]:
+def make_rig(broker: Broker, tmp_path: Path, unique: str, accepted_trials: Path) -> Iterator[MakeRig]:
     """Return a function that creates a `Rig`: registry, configuration, topics and commands for one scorer.
 
     `make_rig(region="eu-west", input={...})` changes these settings of the configuration. All processes that a rig started are
@@ -83,4 +85,4 @@ def make_rig(broker: Broker, tmp_path: Path, unique: str, accepted_trials: dict[
     yield make
     for rig in rigs:
         rig.close()
-    accepted_trials.update(trial_outcomes.collect(cache))
+    trial_outcomes.collect(cache, accepted_trials)

@@ -17,6 +17,7 @@ from typing import Any, Self
 import psutil
 
 from scorer.demo.broker.kraft_config import free_ports
+from tests.support import warm
 from tests.support.waiting import STEP_SECONDS, until
 
 NO_ANSWER = 0
@@ -42,13 +43,21 @@ def alive(pid: int) -> bool:
 
 
 class Program:
-    """A command that runs until it is stopped, in its own process group, with its output in the file `log`."""
+    """A command that runs until it is stopped, in its own process group, with its output in the file `log`.
+
+    In a test, an installed command without changed environment variables is forked from a process that has imported it.
+    """
 
     def __init__(
         self, arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
         self.log = log
+        self.process: subprocess.Popen[bytes] | warm.ForkedCommand
         with log.open("ab") as said:
+            if not environment and warm.is_usable(arguments):
+                with Path(os.devnull).open("rb") as nothing:
+                    self.process = warm.server().start(arguments, (nothing, said, said), cwd, own_group=True)
+                return
             self.process = subprocess.Popen(
                 arguments,
                 stdout=said,
