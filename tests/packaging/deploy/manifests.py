@@ -24,7 +24,10 @@ DIGEST = RENDERED / "sources.sha256"
 KUBERNETES = "1.34"
 OVERLAYS = tuple(f"overlays/{name}" for name in ("cpu", "cpu-rollouts", "gpu", "gpu-older", "eu-west", "us-east", "ap-south"))
 TRAINING = tuple(f"overlays/{name}" for name in ("training", "training-on-labels", "training-gpu", "training-nodes"))
-CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "training", "eu-west", "us-east", "ap-south"))
+CLUSTERS = tuple(
+    f"kafka/{name}"
+    for name in ("cluster", "training", "eu-west", "us-east", "ap-south", "failover/eu-west", "failover/us-east")
+)
 REGIONS = ("eu-west", "us-east", "ap-south")
 
 Object = dict[str, Any]
