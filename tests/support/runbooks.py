@@ -50,24 +50,18 @@ def commands() -> list[RunbookCommand]:
 
 
 def parse(page: str, line: str) -> RunbookCommand:
-    """Return a command line of a page as a RunbookCommand.
-
-    Raises:
-        ValueError: if the line is neither a command of kubectl nor one of the product.
-    """
+    """Return a command line of a page as a RunbookCommand."""
     words = shlex.split(line, comments=True)
     command = tuple(words[: words.index("|")] if "|" in words else words)
     context = words[words.index("--context") + 1] if "--context" in words else ""
     if command[0] in PROGRAMS:
         return RunbookCommand(page, line, MACHINE, context, command)
-    if command[0] != "kubectl":
-        raise ValueError(f"{page}: neither kubectl nor a command of the product: {line}")
-    if "exec" not in command:
+    if command[0] != "kubectl" or "exec" not in command:
         return RunbookCommand(page, line, None, context, ())
     at = command.index("exec")
     separator = command.index("--")
     target = next(word for word in command[at + 1 : separator] if not word.startswith("-"))
-    return RunbookCommand(page, line, target, context, command[separator + 1 :])
+    return RunbookCommand(page, line, re.sub("^deploy/", "deployment/", target), context, command[separator + 1 :])
 
 
 @cache

@@ -1,7 +1,7 @@
 """Run the commands of the runbooks beside a live scorer and a live relay, with a `kubectl` that runs the commands of pods here.
 
 This `kubectl` knows the verbs that the pages use, and rejects others. The names of the example (pods, registry, brokers) are
-replaced. `tests/integration/security/test_runbooks.py` runs the same commands with the rights as shipped.
+replaced. `tests/integration/security/test_shipped.py` runs the same commands with the rights as shipped.
 """
 
 import os

@@ -5,18 +5,20 @@ folder with the configuration of its user, in which its commands run.
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, NewTopic, ResourceType
 
 from tests.integration.scorer.rig import Rig, events, until
 from tests.integration.security.broker import Right
 from tests.integration.security.conftest import Secured
 from tests.packaging.deploy.manifests import of_kind, rendered
-from tests.support import warm
+from tests.support import auditor, warm
 from tests.support.follower import Follower
 from tests.support.processes import Service, command
 from tests.support.runbooks import MACHINE, RunbookCommand, users_by_place
@@ -26,7 +28,7 @@ REGIONS = ("eu-west", "us-east")
 HOME = "eu-west"
 """The region of commands without the option `--context`, and the region that scores."""
 SCORER = "flight-delay-scorer-0"
-PROMOTER = "deploy/flight-delay-toolbox-promoter"
+PROMOTER = "deployment/flight-delay-toolbox-promoter"
 SCORES_RELAY = "flight-delay-relay-us-east-0"
 INPUTS_RELAY = "flight-delay-relay-inputs-0"
 REGISTRY = "registry.example.com/team/flight-delay"
@@ -74,7 +76,7 @@ class ShippedRegions:
             for place, users in users_by_place().items():
                 self._write_pod(region, place, users)
         self._scorer: Service | None = None
-        self._relays: list[Service] = []
+        self._relays: dict[tuple[str, str], Service] = {}
 
     def start(self) -> Self:
         """Start the scorer and the relays, and write events of which some become dead letters."""
@@ -82,19 +84,45 @@ class ShippedRegions:
         wrong = [{"id": "no-field", "key": "k", "a": 1.0}, {"id": "wrong-type", "key": "k", "a": "one", "b": 0.0}]
         self._rig.emit([*events(EVENTS), *wrong])
         for region, place in ((HOME, SCORES_RELAY), (HOME, INPUTS_RELAY), ("us-east", INPUTS_RELAY)):
-            arguments = [command("publisher"), "run", str(self.pod(region, place) / "publisher.yaml")]
-            self._relays.append(Service(arguments, self._folder / f"{region}-{place}.log").ready())
+            self.start_relay(region, place).ready()
         with contextlib.closing(Follower(self._secured.broker.administrator, "flights.scores", "flights.dead")) as answers:
             until(lambda: answers.seen() >= EVENTS + len(wrong), "the answers")
-        until(lambda: self._is_copied(INPUTS_RELAY, "us-east"), "the copies of the inputs")
+        for region, place in self._relays:
+            until(lambda region=region, place=place: self._is_copied(region, place), "the copies")
         return self
 
     def stop(self) -> None:
-        for process in (self._scorer, *self._relays):
+        for process in (self._scorer, *self._relays.values()):
             if process is not None:
                 process.kill()
                 print(f"the end of {process.log.name}:", process.said[-3_000:], sep="\n")  # shown of a test that failed
         self._rig.close()
+
+    def start_relay(self, region: str, place: str) -> Service:
+        """Start the relay of a place, after the running one is stopped."""
+        if (region, place) in self._relays:
+            assert self._relays[region, place].stop() == 0
+        arguments = [command("publisher"), "run", str(self.pod(region, place) / "publisher.yaml")]
+        relay = Service(arguments, self._folder / f"{region}-{place}.log")
+        self._relays[region, place] = relay
+        return relay
+
+    def claim_further_copy(self) -> None:
+        """Move a position of the relay of scores to the end of the source, as if the copies there had been truncated."""
+        servers = self._secured.broker.administrator
+        positions = {}
+        for message in auditor.read(servers, "scores.checkpoints"):
+            value = json.loads(message.value() or b"{}")
+            if value.get("copied", -1) >= 0:
+                positions[message.key()] = value
+        key, position = next(iter(positions.items()))
+        partition = TopicPartition("flights.scores", int(key.rpartition(b"/")[2]))
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "claim"})
+        _, end = consumer.get_watermark_offsets(partition, timeout=30)
+        consumer.close()
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce("scores.checkpoints", json.dumps(position | {"next": end, "copied": end - 1}), key)
+        assert producer.flush(30) == 0
 
     def pod(self, region: str, place: str) -> Path:
         """Return the folder in which the commands of a place run."""
@@ -188,9 +216,9 @@ class ShippedRegions:
         done = warm.run([command(words[0]), *words[1:]], self.pod(region, PROMOTER))
         assert done.returncode == 0, done.stderr.decode()
 
-    def _is_copied(self, place: str, region: str) -> bool:
+    def _is_copied(self, region: str, place: str) -> bool:
         done = warm.run([command("publisher"), "status", "publisher.yaml", "--json"], self.pod(region, place))
-        rows = yaml.safe_load(done.stdout)["partitions"]
+        rows = json.loads(done.stdout)["partitions"]
         return bool(rows) and all(row["lag_records"] == 0 for row in rows)
 
 

@@ -1,11 +1,13 @@
-"""Every command of every runbook runs with the Kafka user of the place that the page names, and with the rights as shipped."""
+"""The users as shipped: every command of every runbook has the rights that it needs, and relays have no more than theirs."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.security.conftest import Secured
-from tests.integration.security.shipped import ShippedRegions, shipped_regions
+from tests.integration.security.rights import WRITE
+from tests.integration.security.shipped import HOME, REGIONS, SCORES_RELAY, ShippedRegions, rights_of, shipped_regions
+from tests.packaging.deploy.manifests import of_kind, rendered
 from tests.support.runbooks import RunbookCommand, commands, users_by_place
 
 ALL = commands()
@@ -34,3 +36,27 @@ def test_every_command_of_the_runbooks_has_the_rights_that_it_needs(regions: Shi
     code, text = regions.run(step)
     assert not any(refusal in text for refusal in REFUSALS), f"{step.page}: {step.line}\n{text}"
     assert code in (0, WITH_FINDINGS.get(step.words[:2], 0)), f"{step.page}: {step.line}\nended with {code}: {text}"
+
+
+def test_a_relay_with_its_rights_detects_truncated_copies(regions: ShippedRegions) -> None:
+    regions.start_relay(HOME, SCORES_RELAY).ready()
+    regions.claim_further_copy()
+    relay = regions.start_relay(HOME, SCORES_RELAY)
+    assert relay.wait() == 3, relay.said
+    assert "the copy was truncated or restored" in relay.said
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_relay_may_write_its_copies_and_positions_only(region: str) -> None:
+    users = of_kind(rendered(f"kafka/failover/{region}"), "KafkaUser")
+    other = next(each for each in REGIONS if each != region)
+    writable = {
+        user: {name for kind, name, operation in rights_of(users[user]) if operation is WRITE and "/" not in name}
+        for user in ("relay", "relay-inputs", "relay-source", "relay-inputs-source")
+    }
+    assert writable == {
+        "relay": {f"flights.scores.{other}", "flights.scores.ap-south", "scores.checkpoints", "scores-*"},
+        "relay-inputs": {f"{other}.flights", "inputs.checkpoints", "inputs-*"},
+        "relay-source": set(),
+        "relay-inputs-source": set(),
+    }
