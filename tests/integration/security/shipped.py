@@ -87,8 +87,7 @@ class ShippedRegions:
             self.start_relay(region, place).ready()
         with contextlib.closing(Follower(self._secured.broker.administrator, "flights.scores", "flights.dead")) as answers:
             until(lambda: answers.seen() >= EVENTS + len(wrong), "the answers")
-        for region, place in self._relays:
-            until(lambda region=region, place=place: self._is_copied(region, place), "the copies")
+        until(lambda: all(self._is_copied(region, place) for region, place in self._relays), "the copies")
         return self
 
     def stop(self) -> None:
@@ -110,11 +109,11 @@ class ShippedRegions:
     def claim_further_copy(self) -> None:
         """Move a position of the relay of scores to the end of the source, as if the copies there had been truncated."""
         servers = self._secured.broker.administrator
-        positions = {}
+        positions: dict[bytes, dict[str, Any]] = {}
         for message in auditor.read(servers, "scores.checkpoints"):
             value = json.loads(message.value() or b"{}")
             if value.get("copied", -1) >= 0:
-                positions[message.key()] = value
+                positions[message.key() or b""] = value
         key, position = next(iter(positions.items()))
         partition = TopicPartition("flights.scores", int(key.rpartition(b"/")[2]))
         consumer = Consumer({"bootstrap.servers": servers, "group.id": "claim"})

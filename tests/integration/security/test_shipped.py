@@ -35,7 +35,9 @@ def test_every_command_names_a_place_with_its_users() -> None:
 def test_every_command_of_the_runbooks_has_the_rights_that_it_needs(regions: ShippedRegions, step: RunbookCommand) -> None:
     code, text = regions.run(step)
     assert not any(refusal in text for refusal in REFUSALS), f"{step.page}: {step.line}\n{text}"
-    assert code in (0, WITH_FINDINGS.get(step.words[:2], 0)), f"{step.page}: {step.line}\nended with {code}: {text}"
+    assert code in (0, WITH_FINDINGS.get((step.words[0], step.words[1]), 0)), (
+        f"{step.page}: {step.line}\nended with {code}: {text}"
+    )
 
 
 def test_a_relay_with_its_rights_detects_truncated_copies(regions: ShippedRegions) -> None:
