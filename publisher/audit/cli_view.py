@@ -31,11 +31,17 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report and, unless `as_json`, the verdict on stderr. Raises typer.Exit with code 1 if there is a fault."""
+    """Print the report and, unless `as_json`, the verdict and the notes on stderr.
+
+    Raises:
+        typer.Exit: with code 1 if there is a fault.
+    """
     print_data(as_json, report.to_dict(), lambda: table(report))
     faults = [f"{name} {count:,}" for name, count in report.faults.items() if count]
     if not as_json:
         err_console.print(Text.assemble(("not clean", "red"), f": {', '.join(faults)}") if faults else Text("clean", "green"))
+        for sentence in report.notes():
+            err_console.print(sentence, markup=False)
     if faults:
         raise typer.Exit(FINDING)
 

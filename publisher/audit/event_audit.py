@@ -1,9 +1,9 @@
 """The audit of events: was every event answered once, in order, and by no older version than the event before it?
 
 Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by source position (topic,
-partition, offset), because producers may repeat business ids. Memory: at most three bits per event, one for each set of offsets
-that contains the event (read events, answered events, and the events that each model digest has scored); at most 96 MiB for
-ids; nothing for answers to events outside the audited offsets.
+partition, offset), because producers may repeat business ids. Memory: at most four bits per event, one for each set of offsets
+that contains the event (read events, copies, answered events, and the events that each model digest has scored); at most 96 MiB
+for ids; nothing for answers to events outside the audited offsets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -116,6 +116,18 @@ class EventReport(Report):
     """1 if `repeated_ids` is exact. A larger number k if `repeated_ids` is an estimate from one in k ids."""
     gone: int = 0
     """Answers to events that were deleted with their topic; no other count includes these answers."""
+    copies: int = 0
+    """Events that a relay has copied from another region; part of `events`."""
+    missing_copies: int = 0
+    """Missing events that are copies from another region, which may have answered them; part of `missing`."""
+
+    def notes(self) -> list[str]:
+        if not self.missing_copies:
+            return []
+        return [
+            f"{self.missing_copies:,} of the missing events are copies from another region, which may have answered them: when "
+            "that region is reachable, audit both regions together (scorer audit CONFIG CONFIG)"
+        ]
 
 
 class _Ledger:
@@ -125,6 +137,7 @@ class _Ledger:
         self.window = window
         self.end = window.hi if window.end is None else window.end
         self.inputs = Bitmap()
+        self.copies = Bitmap()
         self.answered = Bitmap()
         self.scored: dict[str, Bitmap] = {}
         self.swaps: list[VersionCutover] = []
@@ -154,6 +167,19 @@ class Audit:
         """
         ledger = self._ledgers[partition]
         ledger.inputs.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
+
+    def add_copies(self, partition: Partition, offsets: Offsets) -> None:
+        """Mark events of an input partition as copies from another region. `add_inputs` must add them too.
+
+        Args:
+            partition: the input partition.
+            offsets: the (n,) offsets of the copies.
+
+        Raises:
+            KeyError: if the partition has no window.
+        """
+        ledger = self._ledgers[partition]
+        ledger.copies.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
         """Add the content of a swap record: the version that takes over a partition, and the traffic split from that offset on.
@@ -263,6 +289,9 @@ class Audit:
             unanswered = ledger.inputs.minus(ledger.answered)
             due_offset = ledger.window.hi if ledger.window.due is None else ledger.window.due
             report.pending += unanswered.count(due_offset)
+            report.copies += ledger.copies.count()
+            missing_copies = ledger.copies.minus(ledger.answered)
+            report.missing_copies += missing_copies.count(0, due_offset)
             for fault, (count, offsets) in _findings(ledger, unanswered, due_offset).items():
                 report.note(fault, count, _name(partition), offsets)
         report.scored, report.expired, report.dead_lettered, report.fallback = (int(self._kinds[kind]) for kind in Kind)

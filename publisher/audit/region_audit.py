@@ -55,12 +55,21 @@ class RegionsReport(Report):
     """Records in any of the topics that cannot be decoded."""
     pending: int = 0
     """Events without an answer that no group has committed yet; their answers are still to come."""
+    pending_uncopied: int = 0
+    """Pending events without a copy in another region: a relay has not copied them yet; part of `pending`."""
     rescored: int = 0
     """Answers to events that another region has answered too, as happens after a failover."""
     gone: int = 0
     """Answers to events that were deleted with their topic; no other count includes these answers."""
     by_region: dict[str, int] = field(default_factory=dict)
     """The number of events that each region has answered."""
+
+    def notes(self) -> list[str]:
+        if not self.pending_uncopied:
+            return []
+        return [
+            f"{self.pending_uncopied:,} of the pending events have no copy in another region: the relay has not copied them yet"
+        ]
 
     def rows(self) -> dict[str, int]:
         return super().rows() | {f"answered in {region}": count for region, count in sorted(self.by_region.items())}
@@ -84,6 +93,7 @@ class RegionsAudit:
     def __init__(self) -> None:
         self._inputs: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)
         self._due: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)
+        self._copied: defaultdict[OriginPartition, Bitmap] = defaultdict(Bitmap)
         self._answered: defaultdict[tuple[str, OriginPartition], Bitmap] = defaultdict(Bitmap)
         self._ids: defaultdict[OriginPartition, list[tuple[Integers, Integers]]] = defaultdict(list)
         self._copies: dict[tuple[str, Partition], list[_Copies]] = {}
@@ -113,6 +123,7 @@ class RegionsAudit:
         copied_homes = [_Copies(origin, *columns) for origin, columns in copies.items()]
         for copied in copied_homes:
             self._inputs[copied.origin_partition].add(copied.origins)
+            self._copied[copied.origin_partition].add(copied.origins)
             self._due[copied.origin_partition].add(copied.origins[copied.offsets < due_offset])
         self._copies[region, partition] = copied_homes
 
@@ -179,7 +190,9 @@ class RegionsAudit:
         report.events += inputs.count()
         report.answered += everywhere.count()
         report.rescored += mentions - everywhere.count()
-        report.pending += inputs.minus(everywhere).minus(due).count()
+        pending = inputs.minus(everywhere).minus(due)
+        report.pending += pending.count()
+        report.pending_uncopied += pending.minus(self._copied[home]).count()
         report.note("missing", missing.count(), str(home), missing.first(EXAMPLES))
         report.note("phantoms", phantoms.count(), str(home), phantoms.first(EXAMPLES))
         different = _different(self._ids.pop(home, []))

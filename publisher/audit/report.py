@@ -53,6 +53,10 @@ class Report:
     def rows(self) -> dict[str, int]:
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
+    def notes(self) -> list[str]:
+        """Return one sentence for each count that the operator may misunderstand without it."""
+        return []
+
     def note(self, fault: str, count: int, partition: str, offsets: Sequence[int] | NDArray[np.int64]) -> None:
         """Add faults of one kind to the report.
 

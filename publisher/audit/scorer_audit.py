@@ -22,8 +22,10 @@ from publisher.audit.event_audit import Audit, EventReport, Window
 from publisher.audit.report import Progress
 from publisher.audit.skip_unreadable_batches import read, read_past
 from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.headers import headers_of
 from publisher.kafka.partitions import Offsets, Partition
 from publisher.kafka.reader import PartitionBatch, Range, TopicReader
+from publisher.kafka.source_position import origin_of
 
 CLIENT_ID = "scorestream-audit"
 NEVER = 2**63 - 1  # later than every timestamp
@@ -123,7 +125,12 @@ def _feed_inputs(count: Audit, batches: Iterable[PartitionBatch], *, timed: bool
     """Add the inputs to the audit; return their smallest timestamp (Unix ms) if `timed`, otherwise NEVER."""
     oldest = NEVER
     for batch in batches:
-        count.add_inputs(batch.partition, np.array(batch.offsets, np.int64))
+        offsets = np.array(batch.offsets, np.int64)
+        count.add_inputs(batch.partition, offsets)
+        headers, _ = headers_of(batch.messages)
+        are_copies = [origin_of(each, batch.partition) is not None for each in headers]
+        if any(are_copies):
+            count.add_copies(batch.partition, offsets[np.array(are_copies, np.bool_)])
         if timed:
             oldest = min(oldest, *(message.timestamp()[1] for message in batch.messages))
     return oldest

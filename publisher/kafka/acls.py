@@ -1,4 +1,7 @@
-"""The rights that the broker's ACLs must grant, and the error messages for missing rights, with the remedy. Pure."""
+"""The rights that the broker's ACLs must grant, and the error messages for missing rights, with the remedy.
+
+Pure, except that the remedy depends on the role of the running command.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -6,6 +9,7 @@ from typing import NamedTuple
 from confluent_kafka.admin import AclOperation
 
 from publisher.errors import NotAllowed
+from publisher.kafka import roles
 from publisher.kafka.clients import KafkaSettings
 
 TOPIC = "topic"
@@ -71,15 +75,17 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
 
 def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
-    """Return the error that names the missing `rights`. Its hint has the commands that grant them."""
+    """Return the error that names the missing `rights`. Its hint has the role of the command and the grants."""
     missing_rights = list(rights)
     names = "; ".join(f"no right to {right}" for right in missing_rights)
-    return NotAllowed(f"the broker denies access: {names}", grants(settings, missing_rights))
+    role = roles.running_role()
+    grant = f"grant the missing rights: {grants(settings, missing_rights, role)}"
+    return NotAllowed(f"the broker denies access: {names}", roles.hint(grant, role))
 
 
-def grants(settings: KafkaSettings, rights: Iterable[Right]) -> str:
-    """Return the kafka-acls.sh commands that grant the rights, for an administrator to run."""
-    user = settings.security.username or "NAME"
+def grants(settings: KafkaSettings, rights: Iterable[Right], role: str | None = None) -> str:
+    """Return the kafka-acls.sh commands that grant the rights to the user of the role, for an administrator to run."""
+    user = roles.principal(settings.security.username or "", role)
     return "; ".join(
         f"kafka-acls.sh --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:{user} "
         f"--operation {right.operation.name.title()} {_resource(right)}"

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from model_registry import suggestions
 from publisher.errors import Fatal
-from publisher.kafka import acls, topic_names
+from publisher.kafka import acls, roles, topic_names
 from publisher.kafka import clients as kafka
 from publisher.kafka.acls import DESCRIBE, READ, Right
 from publisher.kafka.connection import connect
@@ -277,7 +277,7 @@ class TopicReader:
                 servers = self._settings.bootstrap_servers
                 if error in REFUSED:
                     kind = REFUSED.reason(error)
-                    hint = f"add ACLs that grant this client the operations Read and Describe on the {kind}"
+                    hint = roles.hint(f"grant Read and Describe on the {kind}", roles.running_role())
                     raise Fatal(f"{servers} denies access to a {kind}: {error.str()}", hint, 3) from exception
                 if error not in ANSWERED_LATER or time.monotonic() > deadline:
                     hint = "check the address, and the security settings of the client"

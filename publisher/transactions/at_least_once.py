@@ -19,6 +19,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from publisher.errors import Aborted, NotAllowed
+from publisher.kafka import roles
 from publisher.kafka.error_codes import REFUSED, UNFIT_RECORD
 from publisher.kafka.partitions import Partition
 from publisher.runtime.context import Context
@@ -314,8 +315,9 @@ class CheckpointSession:
 
     def _check(self) -> None:
         if self._missing_right is not None:
-            raise NotAllowed(
-                self._missing_right, "kafka-acls.sh --add --allow-principal User:NAME --operation Write --topic TOPIC"
-            )
+            role = roles.running_role()
+            user = roles.principal("", role)
+            grant = f"grant it: kafka-acls.sh --add --allow-principal User:{user} --operation Write --topic TOPIC"
+            raise NotAllowed(self._missing_right, roles.hint(grant, role))
         if self._failure is not None:
             raise self._rejected.error() if self._singly and self._rejected else self._failure

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from publisher.errors import Aborted, Evicted, Fenced, NotAllowed, RecordFailed, RecordRejected
+from publisher.kafka import roles
 from publisher.kafka.clients import unwrap_kafka_errors
 from publisher.transactions.state_machine import ErrorVerdict, SessionStep, verdict
 from publisher.transactions.transactional_ids import CALL_SECONDS
@@ -98,7 +99,8 @@ def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
     """Return the exception to raise for a Kafka error at a step."""
     required = verdict(step, error)
     if required is ErrorVerdict.REFUSED:
-        return NotAllowed(f"the broker denies access at the transaction step {step.value!r}: {error}", RIGHTS_HINT)
+        hint = roles.hint(RIGHTS_HINT, roles.running_role())
+        return NotAllowed(f"the broker denies access at the transaction step {step.value!r}: {error}", hint)
     raised = ERROR_TYPES.get(required, Aborted)(str(error))
     if isinstance(raised, RecordFailed):
         raised.code = error.code()

@@ -14,6 +14,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from publisher.errors import USAGE, Fatal, NotAllowed
+from publisher.kafka import roles
 from publisher.kafka.clients import HandledProducer, unwrap_kafka_errors
 from publisher.kafka.error_codes import LONG_TRANSACTION, REFUSED
 from publisher.runtime.abandonable_call import CallThread
@@ -31,7 +32,6 @@ PAUSE_SECONDS = 0.02  # between calls
 FENCED_SECONDS = 0.5  # before another producer replaces one that was fenced while it initialised
 FENCE_SECONDS = 5.0  # the limit for one id of a dead process
 CHECK_SECONDS = 0.1  # between checks of the context while ids are fenced
-GRANT = "kafka-acls.sh --add --allow-principal User:NAME --operation Write --resource-pattern-type prefixed"
 
 
 def transactional_ids(prefix: str) -> list[str]:
@@ -136,5 +136,10 @@ def _init_error(name: str, error: KafkaError, producer: Producer) -> Fatal:
     if error not in REFUSED:
         return Fatal(message, "see the broker's log")
     prefix = "/".join(name.split("/")[:2]) + "/"
-    hint = f"grant Write on all transactional ids with the prefix {prefix!r}: {GRANT} --transactional-id {prefix}"
-    return NotAllowed(f"no right to Write on transactional-id {name!r}: {message}", hint)
+    role = roles.running_role()
+    command = (
+        f"kafka-acls.sh --add --allow-principal User:{roles.principal('', role)} --operation Write "
+        f"--resource-pattern-type prefixed --transactional-id {prefix}"
+    )
+    grant = f"grant Write on all transactional ids with the prefix {prefix!r}: {command}"
+    return NotAllowed(f"no right to Write on transactional-id {name!r}: {message}", roles.hint(grant, role))

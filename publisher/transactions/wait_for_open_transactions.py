@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 from publisher.errors import NotAllowed
 from publisher.kafka import clients as kafka
+from publisher.kafka import roles
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import REFUSED
 from publisher.kafka.groups import GroupReader
@@ -129,7 +130,8 @@ class OpenTransactions:
 
 def _raise_missing_right(error: KafkaError) -> None:
     if error in REFUSED:
-        hint = "grant Describe on the output topics, and Read on the group and on its input topics"
+        grant = "grant Describe on the output topics, and Read on the group and on its input topics"
+        hint = roles.hint(grant, roles.running_role())
         raise NotAllowed(f"the broker denies access to the state of open transactions: {error}", hint)
 
 

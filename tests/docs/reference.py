@@ -1,5 +1,5 @@
 """The reference tables of the pages, made from the code: settings, commands, metrics, alerts, the score record, and
-the counts of audits."""
+the counts of audits, and the roles of Kafka users."""
 
 import ast
 import dataclasses
@@ -27,7 +27,7 @@ from publisher.audit.relay_audit import CopyReport
 from publisher.audit.report import FAULTS, Report
 from publisher.cli import app as publisher
 from publisher.errors import Fatal
-from publisher.kafka import client_properties
+from publisher.kafka import client_properties, roles
 from publisher.runtime.dependency_wait import Outages
 from publisher.runtime.logs import JsonLines, log_fatal
 from scorer.cli import app as scorer
@@ -260,6 +260,12 @@ def registry_properties_allowed() -> str:
     return f"Printed: {allowed}.\n\nNever printed: {secret}.\n"
 
 
+def roles_and_commands() -> str:
+    """Return a table of the roles of Kafka users with the commands of each."""
+    rows = ([f"`{role}`", ", ".join(f"`{command}`" for command in commands)] for role, commands in roles.ROLES.items())
+    return _table(["role", "commands"], rows)
+
+
 def _record_type(kind: Any) -> str:
     if isinstance(kind, list):
         return " or ".join(_record_type(one) for one in [*kind[1:], kind[0]])
@@ -314,6 +320,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("scorer/docs/commands.md", "commands"): lambda: commands(scorer),
     ("scorer/docs/read-scores.md", "score-record"): score_record,
     ("publisher/docs/relay-reference.md", "commands"): lambda: commands(publisher),
+    ("deploy/rights.md", "roles"): roles_and_commands,
     ("model_registry/docs/commands.md", "commands"): lambda: commands(model_registry),
     ("publisher/docs/audit.md", "events"): lambda: audit_counts(EventReport),
     ("publisher/docs/audit.md", "regions"): lambda: audit_counts(RegionsReport),

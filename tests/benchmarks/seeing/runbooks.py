@@ -1,19 +1,20 @@
-"""The runbooks' commands, run as they stand: a `kubectl` of ours runs what is to be run in a pod beside a live scorer or relay.
+"""Run the commands of the runbooks beside a live scorer and a live relay, with a `kubectl` that runs the commands of pods here.
 
-It knows the verbs that the pages use and refuses others. Names of the example (registry, brokers) are exchanged for ours.
+This `kubectl` knows the verbs that the pages use, and rejects others. The names of the example (pods, registry, brokers) are
+replaced. `tests/integration/security/test_shipped.py` runs the same commands with the rights as shipped.
 """
 
 import os
-import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.benchmarks.seeing.fleet import RELAY, Fleet
-from tests.support.environment import ROOT
+from tests.support import runbooks
 
-PAGES = ROOT / "deploy" / "runbooks"
+NO_ROLLOUT = 2
+"""The exit code of `scorer rollout status` before the first rollout."""
 KUBECTL = """#!/bin/sh
 # kubectl [-n NAMESPACE | --context NAME -n NAMESPACE] VERB ...
 while [ "$1" = -n ] || [ "$1" = --context ]; do shift 2; done
@@ -29,22 +30,20 @@ try:
 except urllib.error.HTTPError as error:
     print(error.read().decode())
 ' "$2" ;;
-    logs|describe|delete|patch|rollout|cordon|top|create) : ;;
+    logs|describe|delete|patch|rollout|cordon|top|create|scale|annotate) : ;;
     *) echo "no such verb: $verb" >&2; exit 64 ;;
 esac
 """
 
 
 def lines(page: str) -> list[str]:
-    """The commands of a page: every line of its blocks, continued ones in one."""
-    text = (PAGES / f"{page}.md").read_text()
-    blocks = re.findall(r"^ *```sh\n(.*?)```", text, re.DOTALL | re.MULTILINE)
-    return [line.strip() for block in blocks for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    """Return the commands of a page. A command over several lines is one command."""
+    return runbooks.lines(runbooks.PAGES / f"{page}.md")
 
 
 def pages() -> list[str]:
-    """The names of the alerts' pages. `tests.chaos.relay.failover` plays `region_failover.md`."""
-    return sorted(path.stem for path in PAGES.glob("[A-Z]*.md"))
+    """Return the names of the alerts' pages. `tests.chaos.relay.failover` plays `region_failover.md`."""
+    return sorted(path.stem for path in runbooks.PAGES.glob("[A-Z]*.md"))
 
 
 class Reader:
@@ -58,8 +57,7 @@ class Reader:
         kubectl = folder / "bin" / "kubectl"
         kubectl.write_text(KUBECTL)
         kubectl.chmod(kubectl.stat().st_mode | stat.S_IXUSR)
-        for name in ("scorer.yaml", "promoter.yaml"):
-            (folder / name).symlink_to(fleet.rig.path)
+        (folder / "scorer.yaml").symlink_to(fleet.rig.path)
         (folder / "publisher.yaml").symlink_to(fleet.relay.path)
         (folder / "registry").symlink_to(fleet.rig.folder / "registry")
 
@@ -79,10 +77,13 @@ class Reader:
             check=False,
             timeout=300,
         )
-        return None if done.returncode == 0 else f"{line}\n  ended with {done.returncode}: {done.stderr.strip()[-500:]}"
+        if done.returncode == 0 or (done.returncode == NO_ROLLOUT and "scorer rollout status" in line):
+            return None
+        return f"{line}\n  ended with {done.returncode}: {done.stderr.strip()[-500:]}"
 
     def _ours(self, line: str) -> str:
         line = line.replace("registry.example.com/team/flight-delay", "oci:./registry/model")
+        line = line.replace("flight-delay-relay-us-east-0", RELAY).replace("pods/flight-delay-scorer-", "pods/scorer-")
         return line.replace("kafka.example.com:9094", self._fleet.here.bootstrap_servers)
 
     def _environment(self) -> dict[str, str]:

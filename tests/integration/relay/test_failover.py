@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -162,8 +163,18 @@ def audited(rig: RelayRig, group: str, copies: str, moved: dict[tuple[str, int],
         }
         topics = {"output": {"topic": names["answers"]}, "dead_letter": {"topic": names["dead"]}}
         paths[-1].write_text(yaml.safe_dump({**configuration, **topics, "model": {"source": "oci:./registry/model"}}))
+    assert_surviving_region_names_copies(paths[-1])
     said = subprocess.run([command("scorer"), "audit", *map(str, paths), "--json"], capture_output=True, check=True).stdout
     return json.loads(said)
+
+
+def assert_surviving_region_names_copies(configuration: Path) -> None:
+    """The audit of the surviving region alone reports that all its missing events are copies from the lost region."""
+    audit = subprocess.run([command("scorer"), "audit", str(configuration), "--json"], capture_output=True, check=False)
+    report = json.loads(audit.stdout)
+    assert audit.returncode == 1
+    assert report["copies"] == report["events"] == 400
+    assert 0 < report["missing"] == report["missing_copies"] < 400
 
 
 def topic_id_of(servers: str, topic: str) -> str:

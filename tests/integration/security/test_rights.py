@@ -8,6 +8,7 @@ import re
 import httpx
 import pytest
 
+from publisher.kafka import roles
 from tests.integration.scorer.browser import console
 from tests.integration.scorer.rig import events, until
 from tests.integration.security import rights
@@ -52,6 +53,7 @@ def test_a_right_that_is_missing_is_named(secured: Secured, component: str, righ
     rig = secured.as_user(without(component, right))
     said = rig.run(*COMMANDS[component], code=3).stderr
     assert names(said, rights.COMPONENTS[component](NAME)[right]), said
+    assert f"run it as the {roles.role_of(COMMANDS[component])} (deploy/rights.md), or grant" in said
 
 
 def test_check_names_every_missing_right_at_once(secured: Secured) -> None:

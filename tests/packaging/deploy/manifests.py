@@ -46,7 +46,10 @@ TRAINING = {
 """The values files of each installation with training."""
 RELEASES = {"second": "card-fraud"}
 """The releases of the examples whose release is not `flight-delay`."""
-CLUSTERS = tuple(f"kafka/{name}" for name in ("cluster", "training", "eu-west", "us-east", "ap-south"))
+CLUSTERS = tuple(
+    f"kafka/{name}"
+    for name in ("cluster", "training", "eu-west", "us-east", "ap-south", "failover/eu-west", "failover/us-east")
+)
 REGIONS = ("eu-west", "us-east", "ap-south")
 
 Object = dict[str, Any]

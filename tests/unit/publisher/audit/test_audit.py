@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from publisher.audit.event_audit import EventReport, Kind, Window
+from publisher.audit.event_audit import Audit, AuditedAnswers, EventReport, Kind, Window
 from publisher.audit.version_order import VersionCutover
 from tests.unit.publisher.audit.history import DIGESTS, TOPIC, Answer, History, audited, clean_histories, with_answer
 
@@ -157,6 +158,19 @@ def test_the_sum_holds_whatever_is_broken(history: History, data: st.DataObject)
     answers = report.scored + report.expired + report.dead_lettered
     assert answers == len(remaining)
     assert answers == report.events - report.missing - report.pending + report.duplicates + report.phantoms
+
+
+def test_missing_events_that_are_copies_are_counted_apart() -> None:
+    audit = Audit({P0: Window(0, 10, None, 8), ("flights", 1): Window(0, 4, None, 4)})
+    audit.add_inputs(P0, np.arange(10))
+    audit.add_inputs(("flights", 1), np.arange(4))
+    audit.add_copies(P0, np.arange(2, 12))
+    answered = AuditedAnswers(("scores", 0), P0, np.array([0, 5, 6]), np.zeros(3, np.uint8), "sha256:a")
+    audit.add_answers(answered)
+    report = audit.report()
+    assert (report.missing, report.pending, report.copies, report.missing_copies) == (9, 2, 8, 4)
+    assert "4 of the missing events are copies from another region" in report.notes()[0]
+    assert EventReport().notes() == []
 
 
 def test_only_the_first_examples_are_kept_and_inputs_need_a_window() -> None:

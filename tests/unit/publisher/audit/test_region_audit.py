@@ -42,6 +42,19 @@ def test_what_no_region_answered_is_missing_where_it_was_due_and_pending_where_n
     assert (report.missing, report.pending, report.clean) == (0, 1, True)
 
 
+def test_pending_events_without_a_copy_are_counted_as_the_part_of_the_relay() -> None:
+    audit = RegionsAudit()
+    audit.add_inputs("eu", EVENTS, np.arange(10), {}, 4)
+    audit.add_inputs("us", COPY, np.empty(0, np.int64), {AT_HOME: (np.arange(7), np.arange(7))}, 5)
+    audit.add_answers("eu", EVENTS, np.arange(5), np.arange(5))
+    report = audit.report()
+    assert (report.pending, report.pending_uncopied, report.clean) == (5, 3, True)
+    assert report.notes() == [
+        "3 of the pending events have no copy in another region: the relay has not copied them yet",
+    ]
+    assert counted(us_ids=[104, 105, 106, 107]).report().notes() == []
+
+
 def test_second_answers_in_one_region_and_answers_to_nothing_are_faults() -> None:
     report = counted(us_ids=[104, 104, 1, 2], us_answers=[8, 8, 12, 77]).report()
     assert (report.duplicates, report.phantoms) == (1, 1)

@@ -1,0 +1,105 @@
+"""The roles of Kafka users, the commands that each role runs, and the hints that name the role of a rejected command.
+
+deploy/rights.md shows the table, and has the rights of each role. This module depends on no other module of the product. It
+does not know the rights: `acls.py` has them.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "scorer": ("scorer run", "scorer check", "scorer offsets"),
+    "shadow": ("scorer run --shadow", "scorer offsets --shadow"),
+    "auditor": (
+        "scorer audit",
+        "scorer tail",
+        "scorer status",
+        "scorer judge",
+        "scorer lineage",
+        "scorer labels",
+        "scorer compare",
+        "scorer replay --dry-run",
+        "scorer rescore --dry-run",
+        "scorer rollout verify",
+        "scorer console",
+        "publisher audit --input",
+    ),
+    "promoter": (
+        "scorer promote",
+        "scorer rollback",
+        "scorer rollout start",
+        "scorer rollout pause",
+        "scorer rollout resume",
+        "scorer rollout approve",
+        "scorer rollout abort",
+        "scorer rollout status",
+    ),
+    "replayer": ("scorer replay",),
+    "rescorer": ("scorer rescore",),
+    "rollout-controller": ("scorer rollout run", "scorer rollout step"),
+    "producer": ("scorer emit",),
+    "relay": ("publisher run", "publisher check", "publisher status", "publisher checkpoint", "publisher audit"),
+    "relay-inputs": ("publisher failover",),
+}
+"""The commands of each role. A role has the name of its user in deploy/kubernetes/kafka."""
+SERVICES = frozenset({"scorer", "shadow", "rollout-controller", "relay"})
+"""The roles of services. The user in the configuration of a service's command is the user of this role."""
+PAGE = "deploy/rights.md"
+
+
+def role_of(arguments: Sequence[str]) -> str | None:
+    """Return the role of a command, or None if no role runs this command.
+
+    Args:
+        arguments: the command as in `sys.argv`: the path of the program, then its arguments.
+    """
+    if not arguments:
+        return None
+    words = [Path(arguments[0]).name, *arguments[1:]]
+    matches = [
+        (len(command.split()), role)
+        for role, commands in ROLES.items()
+        for command in commands
+        if _is_command(words, command.split())
+    ]
+    return max(matches)[1] if matches else None
+
+
+def principal(username: str, role: str | None) -> str:
+    """Return the user to whom a hint grants rights.
+
+    The current user may be another role's, which must not get the rights of this role: a scorer that may write to its inputs
+    could score events of its own. Only the commands of services grant to the current user.
+
+    Args:
+        username: the configured user name; empty if there is none, as with client certificates.
+        role: the role of the command; None if no role runs it.
+    """
+    if role is None or role in SERVICES:
+        return username or "NAME"
+    return role.upper()
+
+
+def hint(grant: str, role: str | None) -> str:
+    """Return a hint for a missing right: the role that has the right, then the grant.
+
+    Args:
+        grant: the grant, as an imperative clause.
+        role: the role of the command; None if no role runs it.
+    """
+    if role is None:
+        return grant
+    return f"run it as the {role} ({PAGE}), or {grant}"
+
+
+def running_role() -> str | None:
+    """Return the role of the command that this process runs, or None if no role runs this command."""
+    return role_of(sys.argv)
+
+
+def _is_command(words: Sequence[str], command: Sequence[str]) -> bool:
+    """Return whether `words` start with the words of a command, and contain its options."""
+    names = [word for word in command if not word.startswith("-")]
+    options = set(command) - set(names)
+    return list(words[: len(names)]) == names and options <= {word.partition("=")[0] for word in words}
