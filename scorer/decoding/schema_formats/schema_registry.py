@@ -49,9 +49,9 @@ SINGLE_BUDGET is the limit for an id with a single event in the batch: 16 failed
 LOOK_UP_BUDGET is the limit for all other ids.
 """
 SKIPPED_SECONDS = 1.0
-"""Time until an id that was not looked up because of the budget is looked up as an exception, if it occurs again."""
+"""Time until an id that was not looked up because of the budget may be looked up as an exception, if it occurs again."""
 EXCEPTION_SECONDS = 0.1
-"""Time after the last failed look-up at which an id with a single event in the batch is looked up as an exception."""
+"""Time after the last failed look-up at which an id with a single event in the batch may be looked up as an exception."""
 MOST_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
@@ -221,17 +221,15 @@ class SchemaRegistry:
         """Remove from `waiting` the ids whose budget of failed look-ups is spent, and record a failure for each of them.
 
         As an exception, the first of these ids stays. It is the id with the most events, and among ids with as many events one
-        that was skipped before. It is removed, too, if it may belong to a flood: if it has a single event, was not skipped
-        before, and the last look-up failed less than EXCEPTION_SECONDS ago.
+        that was skipped before, because the ids of a flood differ from event to event. If it has a single event, it stays only
+        if the last look-up failed at least EXCEPTION_SECONDS ago.
         """
         failures = self._recent_failures()
         beyond = [schema_id for schema_id in waiting if failures >= _budget(events.get(schema_id, 1))]
         if not beyond:
             return
         now = self._clock()
-        first = beyond[0]
-        repeats = events.get(first, 1) > 1 or self._was_skipped(first)
-        if repeats or now - self._failure_times[-1] >= EXCEPTION_SECONDS:
+        if events.get(beyond[0], 1) > 1 or now - self._failure_times[-1] >= EXCEPTION_SECONDS:
             beyond = beyond[1:]
         reason = f"{failures} look-ups of other ids failed within {UNKNOWN_SECONDS:.0f} s; `scorer replay` repeats the event"
         for schema_id in beyond:
