@@ -4,6 +4,7 @@ The fields of the signature are read by their names. All events of one schema ar
 that match the schema's fixed layout. The format's own reader decodes the remaining events, with the same results.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -96,8 +97,7 @@ class SchemaDecoder:
                 rejected[row] = poison.without_traceback()
             else:
                 rows_of.setdefault(key, []).append(row)
-        unknown = sorted((key for key in rows_of if key not in self._readers), key=lambda key: -len(rows_of[key]))
-        self._source.look_up(unknown)
+        self._source.look_up({key: len(rows) for key, rows in rows_of.items() if key not in self._readers})
         groups: dict[Key, list[int]] = {}
         for key, rows in rows_of.items():
             try:
@@ -125,7 +125,7 @@ class SchemaDecoder:
                 with suppress(Poison):
                     if FEWEST_PREFIX <= int.from_bytes((value := values[row] or b"")[:ID_BYTES], "big") < MOST_PREFIX:
                         suspects[row] = key, self._source.key(value)
-        self._source.look_up(prefix for _, prefix in suspects.values() if prefix not in self._readers)
+        self._source.look_up(Counter(prefix for _, prefix in suspects.values() if prefix not in self._readers))
         ambiguous: dict[int, Poison] = {}
         for row, (key, prefix) in suspects.items():
             if self._matches(values[row] or b"", key) and self._matches(values[row] or b"", prefix):

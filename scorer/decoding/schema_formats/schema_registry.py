@@ -2,8 +2,12 @@
 
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
-After many failed look-ups, events with further unknown ids are dead-lettered without a look-up for some seconds: a flood of
-ids that no registry knows would otherwise delay all other events by one request for each id.
+
+A flood of ids that no registry knows would delay all other events by one request for each id, because the records of a
+partition are answered in order. Therefore, after some failed look-ups, events with further unknown ids are dead-lettered
+without a look-up. The ids of a flood differ from event to event, but the id of a registered schema repeats: an id that repeats
+is looked up during a flood, too.
+
 The HTTP requests are made by `schema_registry_client.py`.
 """
 
@@ -11,7 +15,7 @@ import re
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -38,7 +42,16 @@ UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
 """Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
 LOOK_UP_BUDGET = 50
-"""Number of look-ups that may fail within UNKNOWN_SECONDS. Until then no further look-up starts."""
+SINGLE_BUDGET = 16
+"""Number of look-ups that may fail within UNKNOWN_SECONDS, before a look-up of a further id starts only as an exception.
+
+SINGLE_BUDGET is the limit for an id with a single event in the batch: 16 failed look-ups take two rounds of LOOK_UPS requests.
+LOOK_UP_BUDGET is the limit for all other ids.
+"""
+SKIPPED_SECONDS = 1.0
+"""Time until an id that was not looked up because of the budget may be looked up as an exception, if it occurs again."""
+EXCEPTION_SECONDS = 0.1
+"""Time after the last failed look-up at which an id with a single event in the batch may be looked up as an exception."""
 MOST_FAILED = 100_000
 """Maximum number of ids whose failures are stored, which is the number of events in the largest batch."""
 ERROR_CHARACTERS = 500
@@ -57,6 +70,21 @@ class SchemaClient(Protocol):
 class _RunningLookUp(NamedTuple):
     schema_id: SchemaId
     since: float
+
+
+class _Failure(NamedTuple):
+    """Why events with an id are dead-lettered.
+
+    Attributes:
+        until: the time of the clock at which the id is looked up again.
+        error: the error of the dead letters.
+        skipped_events: if the id was not looked up because of the budget, the number of events with it in the batch; 0 if the
+            look-up failed.
+    """
+
+    until: float
+    error: str
+    skipped_events: int = 0
 
 
 class _RegistryProbe(NamedTuple):
@@ -88,7 +116,7 @@ class SchemaRegistry:
         self._clock = clock
         self._lock = threading.Lock()
         self._schemas: dict[SchemaId, Schema] = {}
-        self._failed: OrderedDict[SchemaId, tuple[float, str]] = OrderedDict()
+        self._failed: OrderedDict[SchemaId, _Failure] = OrderedDict()
         self._running: dict[Future[Schema], _RunningLookUp] = {}
         self._unexplained: dict[SchemaId, LookUpFailed] = {}
         self._attempts: dict[SchemaId, int] = {}
@@ -107,18 +135,18 @@ class SchemaRegistry:
         """
         while (schema := self._get_schema(schema_id)) is None:
             try:
-                self.look_up([schema_id])
+                self.look_up({schema_id: 1})
             except LookUpsPending:
                 continue
         if schema.format not in ("", format_):
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id} is a schema in {schema.format}, but input.format is {format_}")
         return schema
 
-    def look_up(self, schema_ids: Iterable[SchemaId]) -> None:
+    def look_up(self, events: Mapping[SchemaId, int]) -> None:
         """Look up the ids that are still unknown. After a normal return, `schema` does not wait for these ids.
 
         Args:
-            schema_ids: the ids, those with the most events first. They are looked up in this order.
+            events: the number of events with each id. The ids with the most events are looked up first.
 
         Raises:
             LookUpsPending: the look-ups take longer than SLICE_SECONDS. The caller must call this method again.
@@ -126,12 +154,13 @@ class SchemaRegistry:
             Fatal: the registry denies access and has never answered this process.
         """
         with self._lock:
-            waiting = deque(schema_id for schema_id in dict.fromkeys(schema_ids) if self._needs_look_up(schema_id))
+            unknown = [schema_id for schema_id, count in events.items() if self._needs_look_up(schema_id, count)]
+            waiting = deque(sorted(unknown, key=lambda schema_id: (-events[schema_id], not self._was_skipped(schema_id))))
             until = time.monotonic() + SLICE_SECONDS
             while True:
                 waiting.extend(self._take_due())
-                self._reject_beyond_budget(waiting)
-                self._start_look_ups(waiting)
+                self._skip_beyond_budget(waiting, events)
+                self._start_look_ups(waiting, events)
                 if not (waiting or self._running or self._unexplained or self._retry_at or self._probe):
                     return
                 remaining = until - time.monotonic()
@@ -151,20 +180,29 @@ class SchemaRegistry:
         if schema_id == NO_ID:
             raise Poison(Reason.UNKNOWN_SCHEMA, f"{schema_id}: not a valid schema id (1 to {LARGEST_ID}); {LONG_IDS}")
         schema = self._schemas.get(schema_id)
-        until, error = self._failed.get(schema_id, (0.0, ""))
-        if schema is None and error and self._clock() < until:
-            raise Poison(Reason.UNKNOWN_SCHEMA, error)
+        failure = self._failed.get(schema_id)
+        if schema is None and failure is not None and self._clock() < failure.until:
+            raise Poison(Reason.UNKNOWN_SCHEMA, failure.error)
         return schema
 
-    def _needs_look_up(self, schema_id: SchemaId) -> bool:
-        """Return whether a look-up of this id must be started, because it is unknown, and no look-up runs or is scheduled."""
+    def _needs_look_up(self, schema_id: SchemaId, events: int) -> bool:
+        """Return whether a look-up of this id must be started, because it is unknown, and no look-up runs or is scheduled.
+
+        An id that was skipped is unknown again if this batch has more events with it (`events`) than the earlier batch.
+        """
         try:
             is_known = self._get_schema(schema_id) is not None
         except Poison:
-            return False
+            failure = self._failed.get(schema_id)
+            is_known = failure is None or not 0 < failure.skipped_events < events
         running = any(look_up.schema_id == schema_id for look_up in self._running.values())
         probed = self._probe is not None and schema_id in self._probe.failures
         return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
+
+    def _was_skipped(self, schema_id: SchemaId) -> bool:
+        """Return whether earlier events with this id were dead-lettered without a look-up, because of the budget."""
+        failure = self._failed.get(schema_id)
+        return failure is not None and failure.skipped_events > 0
 
     def _take_due(self) -> list[SchemaId]:
         """Remove and return the ids whose failed look-up must be repeated now."""
@@ -174,38 +212,60 @@ class SchemaRegistry:
             del self._retry_at[schema_id]
         return due_ids
 
-    def _reject_beyond_budget(self, waiting: deque[SchemaId]) -> None:
-        """If the budget of failed look-ups is spent, record a failure for all ids in `waiting` but the first, and remove them.
-
-        The first id is the one with the most events of the batch. The ids of a flood differ from event to event, so this is
-        the schema of a producer that has just begun to use it.
-        """
+    def _recent_failures(self) -> int:
+        """Return the number of look-ups that failed within UNKNOWN_SECONDS; at most LOOK_UP_BUDGET."""
         now = self._clock()
-        times = self._failure_times
-        if len(times) < LOOK_UP_BUDGET or now - times[0] >= UNKNOWN_SECONDS:
-            return
-        reason = (
-            f"{LOOK_UP_BUDGET} look-ups of other ids failed within {UNKNOWN_SECONDS:.0f} s; `scorer replay` repeats the event"
-        )
-        while len(waiting) > 1:
-            schema_id = waiting.pop()
-            self._attempts.pop(schema_id, None)
-            self._store_failure(schema_id, times[0] + UNKNOWN_SECONDS, f"{schema_id} was not looked up, because {reason}")
+        return sum(now - failed_at < UNKNOWN_SECONDS for failed_at in self._failure_times)
 
-    def _start_look_ups(self, waiting: deque[SchemaId]) -> None:
+    def _skip_beyond_budget(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
+        """Remove from `waiting` the ids whose budget of failed look-ups is spent, and record a failure for each of them.
+
+        As an exception, the first of these ids stays. It is the id with the most events, and among ids with as many events one
+        that was skipped before, because the ids of a flood differ from event to event. If it has a single event, it stays only
+        if the last look-up failed at least EXCEPTION_SECONDS ago.
+        """
+        failures = self._recent_failures()
+        beyond = [schema_id for schema_id in waiting if failures >= _budget(events.get(schema_id, 1))]
+        if not beyond:
+            return
+        now = self._clock()
+        if events.get(beyond[0], 1) > 1 or now - self._failure_times[-1] >= EXCEPTION_SECONDS:
+            beyond = beyond[1:]
+        reason = f"{failures} look-ups of other ids failed within {UNKNOWN_SECONDS:.0f} s; `scorer replay` repeats the event"
+        for schema_id in beyond:
+            self._attempts.pop(schema_id, None)
+            error = f"{schema_id} was not looked up, because {reason}"
+            self._store_failure(schema_id, _Failure(now + SKIPPED_SECONDS, error, events.get(schema_id, 1)))
+        skipped = set(beyond)
+        remaining = [schema_id for schema_id in waiting if schema_id not in skipped]
+        waiting.clear()
+        waiting.extend(remaining)
+
+    def _start_look_ups(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
         """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.
 
         If a look-up failed for another reason than an unknown id, or LOOK_UP_BUDGET look-ups failed, no look-up starts until
-        the registry has answered the probe.
+        the registry has answered the probe. No look-up starts either while the look-ups without a recorded result could spend
+        the budget of its id.
         """
-        if self._unexplained and self._probe is None and (_must_probe(self._unexplained) or not waiting):
+        blocked = not waiting or self._may_spend_budget(_budget(events.get(waiting[0], 1)))
+        is_due = _must_probe(self._unexplained) or (blocked and not self._running)
+        if self._unexplained and self._probe is None and is_due:
             self._probe = _RegistryProbe(_in_thread(self._client.probe), self._unexplained)
             self._unexplained = {}
         if self._probe is not None and _must_probe(self._probe.failures):
             return  # perhaps the registry fails, and not these ids
         while waiting and len(self._running) < LOOK_UPS:
+            if self._may_spend_budget(_budget(events.get(waiting[0], 1))):
+                return
             schema_id = waiting.popleft()
             self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
+
+    def _may_spend_budget(self, budget: int) -> bool:
+        """Return whether the budget is spent if all look-ups without a recorded result fail."""
+        probed = 0 if self._probe is None else len(self._probe.failures)
+        without_result = len(self._running) + len(self._unexplained) + probed
+        return without_result > 0 and self._recent_failures() + without_result >= budget
 
     def _wait(self, seconds: float) -> None:
         """Wait up to `seconds` for a response or for the next scheduled attempt, and record the responses."""
@@ -266,11 +326,12 @@ class SchemaRegistry:
         error = f"the schema registry {failure_kind} {schema_id}: {failure}"[:ERROR_CHARACTERS]
         now = self._clock()
         self._failure_times.append(now)
-        self._store_failure(schema_id, now + (UNKNOWN_SECONDS if failure.unknown else FAILED_SECONDS), error)
+        until = now + (UNKNOWN_SECONDS if failure.unknown else FAILED_SECONDS)
+        self._store_failure(schema_id, _Failure(until, error))
 
-    def _store_failure(self, schema_id: SchemaId, until: float, error: str) -> None:
-        """Dead-letter events with this id, with this error, until the given time of the clock."""
-        self._failed[schema_id] = until, error
+    def _store_failure(self, schema_id: SchemaId, failure: _Failure) -> None:
+        """Dead-letter events with this id because of this failure."""
+        self._failed[schema_id] = failure
         self._failed.move_to_end(schema_id)
         if len(self._failed) > MOST_FAILED:
             self._failed.popitem(last=False)
@@ -292,6 +353,11 @@ class SchemaRegistry:
     def _url(self) -> str:
         """The address of the registry without credentials."""
         return re.sub(r"//[^/@]*@", "//", self._settings.url or "")
+
+
+def _budget(events: int) -> int:
+    """Return the number of look-ups that may fail before an id with this number of events in a batch is not looked up."""
+    return SINGLE_BUDGET if events == 1 else LOOK_UP_BUDGET
 
 
 def _must_probe(failures: dict[SchemaId, LookUpFailed]) -> bool:

@@ -5,7 +5,8 @@ The schema comes from the configured file, or from a registry. The value or the 
 
 import functools
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, Protocol
@@ -72,8 +73,11 @@ class SchemaSource(Protocol):
     def key(self, value: bytes, headers: Headers = None) -> Key:
         """Return the schema key of an event. Raises Poison if the event names no schema, or several different schemas."""
 
-    def look_up(self, keys: Iterable[Key]) -> None:
-        """Fetch unknown schemas of these keys, in this order. Raises the same errors as `SchemaRegistry.look_up`."""
+    def look_up(self, events: Mapping[Key, int]) -> None:
+        """Fetch the unknown schemas of these keys, given the number of events with each key.
+
+        Raises the same errors as `SchemaRegistry.look_up`.
+        """
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         """Return the reader of the events with this key.
@@ -132,7 +136,7 @@ class SchemaFileSource:
     def key(self, value: bytes, headers: Headers = None) -> Key:  # noqa: ARG002 - every event has the same
         return b""
 
-    def look_up(self, keys: Iterable[Key]) -> None:
+    def look_up(self, events: Mapping[Key, int]) -> None:
         """Do nothing, because the file has already been read."""
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:  # noqa: ARG002
@@ -174,8 +178,11 @@ class SchemaRegistrySource:
         except ValueError:
             raise Poison(Reason.MALFORMED, NO_PATH) from None
 
-    def look_up(self, keys: Iterable[Key]) -> None:
-        self._registry.look_up(map(_schema_id, keys))
+    def look_up(self, events: Mapping[Key, int]) -> None:
+        counts = Counter[SchemaId]()
+        for key, count in events.items():
+            counts[_schema_id(key)] += count
+        self._registry.look_up(counts)
 
     def reader(self, key: Key, fields: RowSchema, id_field: str | None) -> EventReader:
         schema_id = _schema_id(key)

@@ -221,6 +221,11 @@ class CanaryAnalyzer:
         """The numbers of excluded answers and pairs, by the reason as in DROPPED."""
         return self._pairs.dropped
 
+    @property
+    def scattered(self) -> list[Partition]:
+        """The source partitions whose events have answers in several partitions of one topic (see `PairSums.scattered`)."""
+        return self._pairs.scattered
+
     def close(self) -> None:
         """Close the consumer."""
         self._feed.close()

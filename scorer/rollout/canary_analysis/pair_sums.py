@@ -1,9 +1,11 @@
 """Pair the answers of champion and candidate in the order of reading, and sum the differences of the pairs. Pure.
 
-The same records give the same sums, in any order of their partitions and in portions of any size.
+The same records give the same sums, in any order of their partitions and in portions of any size. The exception is an event
+with several answers in different partitions: of these answers, the first one that is read counts (see `PairSums.scattered`).
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -77,6 +79,7 @@ class PairSums:
         self._waiting = PendingAnswers()
         self._most_held = 0
         self._source_partitions: dict[Partition, set[Partition]] = {}
+        self._answer_partitions = defaultdict[tuple[str, Partition], set[int]](set)
         self._skipped = SkippedRecords(log)
         self._read_any = False
         self._read_sides: set[JoinSide] = set()
@@ -99,6 +102,16 @@ class PairSums:
         """The numbers of excluded answers and pairs, by reason."""
         unreadable = self._skipped.counts.total()
         return {**self._join.dropped._asdict(), "foreign": self.paired_sums.foreign, "unreadable": unreadable}
+
+    @property
+    def scattered(self) -> list[Partition]:
+        """The source partitions whose events have answers in several partitions of the same topic, sorted.
+
+        A scorer writes the answers to a source partition to one partition of a topic, unless the number of partitions changes.
+        Another process may have written a second answer to an event to another partition. Which of the two answers is paired
+        then depends on the order in which the partitions are read.
+        """
+        return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
         """Return, by rule name, why the rules on errors and on flips have no pairs; rules with pairs are left out.
@@ -192,6 +205,9 @@ class PairSums:
         for part, groups in zip(parts, lanes, strict=True):
             side = self._side(part.partition)
             self._source_partitions.setdefault(part.partition, set()).update(groups)
+            topic, number = part.partition
+            for lane in groups:
+                self._answer_partitions[topic, lane].add(number)
             pairs += [(lane, self._join.add(side, lane, offsets, rows + first)) for lane, (rows, offsets) in groups.items()]
         self._pairs(pairs)
 
@@ -237,6 +253,8 @@ class PairSums:
             if (letter := answer_records.read_dead_letter(headers or [])) is not None:
                 lane, offset, answer = letter
                 self._read_sides.add(JoinSide.ANSWERED)
+                topic, number = part.partition
+                self._answer_partitions[topic, lane].add(number)
                 ticket = self._waiting.add(KeyedAnswer(answer, key))
                 self._pairs(
                     [(lane, self._join.add(JoinSide.ANSWERED, lane, np.array([offset]), np.array([ticket]), late=True))]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from publisher.errors import USAGE, Fatal
-from publisher.kafka.partitions import Offsets, Partition, Spans
+from publisher.kafka.partitions import Offsets, Partition, Spans, in_ranges
 from publisher.kafka.topics import Bounds
 from scorer.rollout.canary_analysis.decision_sample import DecisionSample
 from scorer.rollout.controller import log_records
@@ -140,14 +140,28 @@ def missing_records(expected: Mapping[Partition, int] | None, available: Mapping
     return lines
 
 
-def uncertainties(basis: DecisionBasis, recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> list[str]:
-    """Return the reasons why the repeated analysis may differ although the decision was correct, one line each."""
+def uncertainties(
+    basis: DecisionBasis, recorded: Mapping[str, Any], repeated: Mapping[str, Any], scattered: Sequence[Partition]
+) -> list[str]:
+    """Return the reasons why the repeated analysis may differ although the decision was correct, one line each.
+
+    Args:
+        basis: The records that the decision is based on.
+        recorded: The report in the log entry.
+        repeated: The report of the repeated analysis.
+        scattered: The source partitions whose events have answers in several partitions of one topic.
+    """
     lines = []
     if basis.joined is not None and basis.label_records is None:
         lines.append("the entry does not name the answers and labels of its sums by label")
     if crowded := max(report.get("dropped", {}).get("crowded", 0) for report in (recorded, repeated)):
         lines.append(
             f"{crowded:,} answers were dropped because too many waited, and which answers depends on the pace of reading"
+        )
+    if scattered:
+        lines.append(
+            f"several partitions of one topic have answers to events of {in_ranges(scattered)}, and which of two answers to "
+            "one event is compared depends on the order of reading"
         )
     return lines
 

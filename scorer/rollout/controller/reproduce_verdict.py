@@ -73,7 +73,7 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
     Raises:
         Fatal: With code 2 if the rollout has no such entry, if the entry is based on no pairs of answers, or if the decision is
             based on topics that the settings do not name. With code 1 if the decision cannot be verified, because records were
-            removed or the entry does not name all of them.
+            removed, because the entry does not name all of them, or because the result depends on the order of reading.
     """
     entry = next((each for each in rollout.log if each.seq == seq), None)
     if entry is None or entry.judgement is None:
@@ -98,9 +98,10 @@ def verify(settings: Settings, rollout: Rollout, seq: int) -> Verification:
             obstacles(rollout.plan, analyzer.sample, entry.obstacles),
         )
         repeated = analyzer.report(rollout.rivals, verdict).to_dict()
+        scattered = analyzer.scattered
     differs = tuple(differences(entry.judgement, repeated))
     if differs:
-        _reject(uncertainties(basis, entry.judgement, repeated))
+        _reject(uncertainties(basis, entry.judgement, repeated, scattered))
     pairs = max((rule["pairs"] for rule in repeated["rules"]), default=0)
     return Verification(entry, differs, pairs, _evidence(settings, entry))
 

@@ -12,9 +12,12 @@ from scorer.dead_letters.reasons import Poison
 from scorer.decoding.schema_formats.schema import LookUpFailed, Schema, SchemaId
 from scorer.decoding.schema_formats.schema_registry import (
     ATTEMPTS,
+    EXCEPTION_SECONDS,
     FAILED_SECONDS,
     LOOK_UP_BUDGET,
     LOOK_UPS,
+    SINGLE_BUDGET,
+    SKIPPED_SECONDS,
     UNKNOWN_SECONDS,
     SchemaRegistry,
 )
@@ -74,9 +77,9 @@ def error_of(schemas: SchemaRegistry, number: int) -> str:
     return str(caught.value)
 
 
-def look_up_all(schemas: SchemaRegistry, numbers: Iterable[int]) -> None:
-    """Look up these ids, and repeat the call as long as look-ups are pending."""
-    requested = [of(number) for number in numbers]
+def look_up_all(schemas: SchemaRegistry, numbers: Iterable[int], events: int = 1) -> None:
+    """Look up these ids of a batch with so many events of each id, and repeat the call as long as look-ups are pending."""
+    requested = dict.fromkeys(map(of, numbers), events)
     while True:
         try:
             schemas.look_up(requested)
@@ -101,7 +104,7 @@ def test_an_id_that_fails_is_looked_up_again_and_then_a_dead_letter() -> None:
         schemas = registry(stub, clock)
         for _ in range(ATTEMPTS - 1):
             with pytest.raises(LookUpsPending):
-                schemas.look_up([of(7)])
+                schemas.look_up({of(7): 1})
             clock.now += 1.0
         assert error_of(schemas, 7) == f"the schema registry fails {ATTEMPTS} times at schema 7: {failure}"
         assert stub.asked[7] == ATTEMPTS
@@ -114,7 +117,7 @@ def test_an_id_that_fails_once_costs_no_event() -> None:
     stub, clock = Stub({7: LookUpFailed("oops", 503)}), Clock()
     schemas = registry(stub, clock)
     with pytest.raises(LookUpsPending):
-        schemas.look_up([of(7)])
+        schemas.look_up({of(7): 1})
     del stub.answers[7]
     clock.now += 1.0
     assert schemas.schema(of(7), "avro") == GOOD
@@ -151,8 +154,8 @@ def test_a_registry_that_rejects_everything_ends_the_service_only_at_the_start()
 def test_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
     stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 41)}), Clock()
     schemas = registry(stub, clock)
-    look_up_all(schemas, range(1, 81))
-    look_up_all(schemas, range(1, 81))
+    look_up_all(schemas, range(1, 81), events=2)
+    look_up_all(schemas, range(1, 81), events=2)
     assert stub.asked == Counter(range(1, 81))
     assert stub.probes == 1
     assert error_of(schemas, 2) == "the schema registry does not know schema 2: none"
@@ -162,25 +165,79 @@ def test_unknown_ids_are_asked_for_once_each_with_one_probe() -> None:
     assert schemas.schema(of(2), "avro") == GOOD
 
 
-def test_a_flood_of_unknown_ids_costs_a_bounded_number_of_requests_and_is_asked_for_again_later() -> None:
-    stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
+def flood(numbers: Iterable[int]) -> tuple[Stub, Clock, SchemaRegistry]:
+    """Return a registry that does not know these ids, after its cache has spent the budget of failed look-ups on them."""
+    stub, clock = Stub({number: LookUpFailed("none", 404) for number in numbers}), Clock()
     schemas = registry(stub, clock)
     assert schemas.schema(of(5_000), "avro") == GOOD
-    look_up_all(schemas, range(1, 3_101))
-    look_up_all(schemas, range(3_101, 3_201))
-    assert LOOK_UP_BUDGET < stub.asked.total() <= LOOK_UP_BUDGET + LOOK_UPS + 3
-    assert schemas.schema(of(3_101), "avro") == GOOD  # the first of a call: the id with the most events of a batch
-    assert "schema 3050 was not looked up, because 50 look-ups of other ids failed within 10 s" in error_of(schemas, 3_050)
+    look_up_all(schemas, stub.answers)
+    return stub, clock, schemas
+
+
+def test_a_flood_of_unknown_ids_costs_a_bounded_number_of_requests_and_is_asked_for_again_later() -> None:
+    stub, clock, schemas = flood(range(1, 3_001))
+    look_up_all(schemas, range(3_001, 3_201))
+    assert stub.asked.total() == 1 + SINGLE_BUDGET
+    assert stub.probes <= 2
+    assert "schema 3050 was not looked up, because 16 look-ups of other ids failed within 10 s" in error_of(schemas, 3_050)
     assert schemas.schema(of(5_000), "avro") == GOOD
     clock.now += UNKNOWN_SECONDS
     assert schemas.schema(of(3_050), "avro") == GOOD
+
+
+def test_ids_with_several_events_of_a_batch_have_a_larger_budget() -> None:
+    stub, _, schemas = flood(range(1, 3_001))
+    look_up_all(schemas, range(3_001, 3_101), events=2)
+    assert all(stub.asked[number] == 1 for number in range(3_001, 3_101))
+    stub.answers |= dict.fromkeys(range(4_001, 4_201), LookUpFailed("none", 404))
+    look_up_all(schemas, range(4_001, 4_201), events=2)
+    assert sum(stub.asked[number] for number in range(4_001, 4_201)) == LOOK_UP_BUDGET - SINGLE_BUDGET + 1
+
+
+def test_the_id_with_the_most_events_of_a_batch_is_looked_up_during_a_flood() -> None:
+    stub, _, schemas = flood(range(1, 3_001))
+    look_up_all(schemas, range(1_001, 2_001), events=2)
+    assert stub.asked.total() == 1 + LOOK_UP_BUDGET + 1
+    schemas.look_up({of(3_001): 2, of(3_002): 2, of(3_003): 3})
+    assert [stub.asked[number] for number in (3_001, 3_002, 3_003)] == [0, 0, 1]
+    assert schemas.schema(of(3_003), "avro") == GOOD
+
+
+def test_an_id_that_repeats_is_looked_up_during_a_flood_before_ids_that_occur_first() -> None:
+    stub, clock, schemas = flood(range(1, 3_001))
+    error_of(schemas, 3_001)
+    clock.now += SKIPPED_SECONDS
+    schemas.look_up({of(3_002): 1, of(3_001): 1, of(3_003): 1})
+    assert [stub.asked[number] for number in (3_001, 3_002, 3_003)] == [1, 0, 0]
+    assert schemas.schema(of(3_001), "avro") == GOOD
+
+
+def test_a_skipped_id_is_looked_up_at_once_when_a_batch_has_more_of_its_events() -> None:
+    _, _, schemas = flood(range(1, 3_001))
+    error_of(schemas, 3_001)
+    schemas.look_up({of(3_001): 1})
+    error_of(schemas, 3_001)
+    schemas.look_up({of(3_001): 2})
+    assert schemas.schema(of(3_001), "avro") == GOOD
+
+
+def test_a_single_event_with_an_unknown_id_is_looked_up_some_time_after_the_last_failure() -> None:
+    stub, clock, schemas = flood(range(1, 3_001))
+    clock.now += 2 * EXCEPTION_SECONDS
+    assert schemas.schema(of(3_001), "avro") == GOOD
+    clock.now += 2 * SKIPPED_SECONDS
+    stub.answers[4_001] = LookUpFailed("none", 404)
+    assert error_of(schemas, 4_001) == "the schema registry does not know schema 4001: none"
+    for number in (3_002, 1_001):  # the next exception is due so long after this failure, also for an id that was skipped
+        error_of(schemas, number)
+        assert stub.asked[number] == 0
 
 
 def test_failures_that_have_become_old_count_for_no_flood() -> None:
     stub, clock = Stub({number: LookUpFailed("none", 404) for number in range(1, 3_001)}), Clock()
     schemas = registry(stub, clock)
     for first in range(1, 1_001, 40):
-        look_up_all(schemas, range(first, first + 40))
+        look_up_all(schemas, range(first, first + 40), events=2)
         clock.now += UNKNOWN_SECONDS
     assert stub.asked.total() == 1_000
 
@@ -189,7 +246,7 @@ def test_a_caller_does_not_wait_longer_than_a_slice_and_goes_on_where_it_was() -
     stub, opened = Stub(), threading.Event()
     stub.gate = opened.wait
     schemas = registry(stub)
-    requested = [of(number) for number in range(1, 21)]
+    requested = dict.fromkeys(map(of, range(1, 21)), 1)
     for _ in range(2):
         with pytest.raises(LookUpsPending):
             schemas.look_up(requested)

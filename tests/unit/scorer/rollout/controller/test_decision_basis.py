@@ -140,6 +140,14 @@ class Topics:
         for topic in (SCORES, SHADOW, DEAD):
             self.logs[topic, lane].high += 1
 
+    def copy_answer(self) -> None:
+        """Write a copy of an answer with another key and another score to another partition, as no scorer does."""
+        topic = self.chance.choice([SCORES, SHADOW])
+        lane = self.chance.randrange(WIDTH)
+        if answers := self.logs[topic, lane].records:
+            value = json.loads(self.chance.choice(answers).value or b"") | {"decision": "other"}
+            self.logs[topic, (lane + 1) % WIDTH].append(b"another", json.dumps(value, separators=(",", ":")).encode())
+
     def label(self) -> None:
         """Write labels of scored and of later events, among them newer, withdrawn and unusable labels."""
         for _ in range(self.chance.randint(1, 25)):
@@ -263,7 +271,7 @@ def verify(topics: Topics, settings: Settings, rollout: Rollout, entry: LogEntry
     stops = obstacles(rollout.plan, judge.pairs.sample, entry.obstacles)
     repeated = judge.judged(rollout, sums, stops, entry.judgement)
     differs = list(differences(entry.judgement, json.loads(json.dumps(repeated))))
-    return (uncertainties(basis, entry.judgement, repeated) if differs else []), differs
+    return (uncertainties(basis, entry.judgement, repeated, judge.pairs.scattered) if differs else []), differs
 
 
 def repeat_analysis(topics: Topics, settings: Settings, basis: DecisionBasis, ends: Offsets) -> Judge:
@@ -314,6 +322,32 @@ def test_a_decision_is_reproduced_regardless_of_later_records(kind: str, name: s
     reasons, differs = verify(topics, changed, rollout, entry)
     assert not differs
     assert all("is based on" in line for line in reasons)
+
+
+@examples(max_examples=50)
+@given(seed=st.integers(0, 2**32))
+def test_a_difference_due_to_copies_of_answers_in_other_partitions_names_them_as_the_reason(seed: int) -> None:
+    topics, settings = Topics(Random(seed)), minimal(name="one", labels={"topic": LABELS}, dead_letter={"topic": DEAD})
+    for _ in range(6):
+        topics.answer(topics.chance.randrange(WIDTH), several=False)
+        topics.copy_answer()
+    rollout = story(RULES["flips"]).rollout
+    reasons, differs = verify(topics, settings, rollout, decide(topics, settings, rollout, names))
+    assert bool(reasons) == bool(differs)
+    assert all("several partitions of one topic have answers to events of in[" in line for line in reasons)
+
+
+def test_answers_in_another_partition_than_before_are_scattered() -> None:
+    topics, settings = Topics(Random(3)), minimal(name="one", dead_letter={"topic": DEAD})
+    topics.answer(0, several=False)
+    topics.answer(1, several=False)
+    ends = {at: topics.logs[at].high for at in ANSWERS}
+    judge = Judge(topics, settings, dict.fromkeys(ANSWERS, 0), DecidedOutputs(names))
+    judge.read(ends)
+    assert judge.pairs.scattered == []
+    topics.logs[SCORES, 1].append(b"another", topics.logs[SCORES, 0].records[0].value)
+    judge.read({at: topics.logs[at].high for at in ANSWERS})
+    assert judge.pairs.scattered == [("in", 0)]
 
 
 def test_an_entry_of_a_program_version_that_recorded_no_reasons_is_reproduced() -> None:
