@@ -40,8 +40,8 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- /* The rest of the volume is room for one version while it is unpacked from a container image, and for the file system's blocks. */ -}}
 {{- $cache := div (mul 7 (int64 (include "scorestream.mebibytes" .Values.cache.size))) 10 -}}
 {{- $model := dict "cache" "/var/cache/scorestream" "cache_bytes" (printf "%dMiB" $cache) -}}
-{{- /* The cache holds the version in use, the one before it and the next one. */ -}}
-{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 3))) -}}
+{{- /* The cache holds the version in use, the one before it, the next one and a canary. */ -}}
+{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 4))) -}}
 {{- $_ := set $model "device" (ternary "cuda" "cpu" .Values.gpu.enabled) -}}
 {{- if or .Values.registry.ca.secret .Values.registry.ca.configMap -}}
 {{- $_ := set $model "ca_file" (printf "/run/secrets/registry-ca/%s" .Values.registry.ca.key) -}}

@@ -226,12 +226,12 @@ def test_names_in_kafka_are_derived_from_namespace_and_release() -> None:
 
 
 @needs_helm
-def test_three_versions_of_the_largest_size_fit_into_the_cache_and_a_fourth_into_its_volume() -> None:
+def test_four_versions_of_the_largest_size_fit_into_the_cache_and_a_fifth_into_its_volume() -> None:
     for size, mebibytes in (("2Gi", 2_048), ("40Gi", 40_960), ("300Mi", 300)):
         things = render([CPU], {"cache.size": size})
         model = settings_of(things)["model"]
         cache, version = (TypeAdapter(ByteSize).validate_python(model[key]) for key in ("cache_bytes", "max_bytes"))
-        assert 3 * version <= cache
+        assert 4 * version <= cache
         assert cache + version < mebibytes * MIB
         pod = pod_of(of_kind(things, "StatefulSet")["flight-delay-scorer"])
         limits = {volume["name"]: volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume}
