@@ -105,6 +105,16 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
+{{- fail "monitoring.podMonitor and monitoring.serviceMonitor are both enabled, so that each pod would be scraped twice: disable one" -}}
+{{- end -}}
+{{- $relays := list -}}
+{{- range .Values.relays -}}
+{{- if has .name $relays -}}
+{{- fail (printf "relays: two relays are named %s: give each its own name" .name) -}}
+{{- end -}}
+{{- $relays = append $relays .name -}}
+{{- end -}}
 {{- if hasKey .Values.files "scorer.yaml" -}}
 {{- fail "files has scorer.yaml, which the chart writes: put its settings into config" -}}
 {{- end -}}

@@ -102,6 +102,8 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"registry.ca.secret": "a", "registry.ca.configMap": "b"}, "set the one that has the certificate authority"),
         ({"autoscaling.maxReplicas": None}, "set it to the number of partitions"),
         ({"autoscaling.minReplicas": 20}, "lower minReplicas"),
+        ({"monitoring.serviceMonitor.enabled": True}, "would be scraped twice: disable one"),
+        ({"relays": [{"name": "b", "config": {}}, {"name": "b", "config": {}}]}, "give each its own name"),
         ({"files": {"scorer.yaml": "name: a"}}, "put its settings into config"),
         ({"training.enabled": True}, "config.labels.topic is empty: set it to"),
         ({"training.enabled": True, "config.labels.topic": "outcomes"}, "training.signing.secret is empty: set it to"),
@@ -295,6 +297,37 @@ def test_keda_logs_in_with_the_mechanism_of_the_scorers() -> None:
         "mechanism": "SCRAM-SHA-512",
         "password_file": "/run/secrets/kafka/password",
     }
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("authentication", "is_encrypted", "protocol", "parameters"),
+    [
+        ("tls", True, "SSL", ["ca", "cert", "key"]),
+        ("none", True, "SSL", ["ca"]),
+        ("none", False, "PLAINTEXT", None),
+        ("plain", True, "SASL_SSL", ["ca", "username", "password"]),
+        ("scram-sha-256", False, "SASL_PLAINTEXT", ["username", "password"]),
+    ],
+)
+def test_scorers_and_keda_connect_in_the_same_way(
+    authentication: str, is_encrypted: bool, protocol: str, parameters: list[str] | None
+) -> None:
+    things = render([CPU], {"kafka.authentication": authentication, "kafka.encryption": is_encrypted})
+    security = settings_of(things)["kafka"]["security"]
+    assert security["protocol"] == protocol
+    assert security.get("mechanism") == (authentication.upper() if protocol.startswith("SASL") else None)
+    (scaled,) = of_kind(things, "ScaledObject").values()
+    (trigger,) = scaled["spec"]["triggers"]
+    assert ("tls" in trigger["metadata"]) == is_encrypted
+    credentials = of_kind(things, "TriggerAuthentication")
+    if parameters is None:
+        assert credentials == {}
+        assert "authenticationRef" not in trigger
+        assert not any(secret.endswith("-kafka") for secret in secrets_of(things))
+    else:
+        targets = credentials["flight-delay-autoscaler"]["spec"]["secretTargetRef"]
+        assert [target["parameter"] for target in targets] == parameters
 
 
 @needs_helm
