@@ -263,6 +263,8 @@ def test_a_change_of_the_configuration_restarts_the_scorers_and_a_change_of_the_
 def test_autoscaling_can_be_paused_at_zero() -> None:
     (scaled,) = of_kind(render([CPU], {"autoscaling.pausedReplicas": 0}), "ScaledObject").values()
     assert scaled["metadata"]["annotations"] == {"autoscaling.keda.sh/paused-replicas": "0"}
+    arguments = ("flight-delay", CHART, "--kube-version", KUBERNETES, "--values", CPU, "--set", "autoscaling.pausedReplicas=0")
+    assert "autoscaling.keda.sh/paused-replicas" in helm("template", *arguments)
     (running,) = of_kind(rendered("cpu"), "ScaledObject").values()
     assert "annotations" not in running["metadata"]
 
