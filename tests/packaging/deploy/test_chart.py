@@ -270,6 +270,22 @@ def test_autoscaling_can_be_paused_at_zero() -> None:
 
 
 @needs_helm
+def test_large_numbers_are_written_without_an_exponent() -> None:
+    files = [EXAMPLES / f"{name}.yaml" for name in ("cpu", "training", "training-on-labels")]
+    numbers = (
+        "autoscaling.lagThreshold",
+        "training.onLabels.count",
+        "training.activeDeadlineSeconds",
+        "config.input.expanded_bytes",
+    )
+    things = render(files, dict.fromkeys(numbers, 30000000) | {"strimzi.retentionMs": 3_024_000_000})
+    assert not re.search(r"\de\+\d", yaml.safe_dump_all(thing for thing in things if thing["kind"] != "ConfigMap"))
+    assert settings_of(things)["input"]["expanded_bytes"] == 30_000_000
+    (scaled,) = of_kind(things, "ScaledObject").values()
+    assert scaled["spec"]["triggers"][0]["metadata"]["lagThreshold"] == "30000000"
+
+
+@needs_helm
 def test_network_policies_follow_the_configuration() -> None:
     policy = of_kind(rendered("sasl"), "NetworkPolicy")["flight-delay-scorer"]["spec"]
     ports = {port["port"]: rule.get("to") for rule in policy["egress"] for port in rule["ports"]}
