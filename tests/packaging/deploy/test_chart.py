@@ -286,6 +286,14 @@ def test_large_numbers_are_written_without_an_exponent() -> None:
 
 
 @needs_helm
+def test_names_that_look_like_numbers_stay_texts() -> None:
+    values = {"config.input.topics": ["2024"], "config.name": "7", "strimzi.enabled": True, "strimzi.cluster": "events"}
+    for thing in render([CPU], values | {"strimzi.inputs": True}, namespace="1234"):
+        manifests.validate(thing)
+        assert thing["metadata"]["namespace"] == "1234"
+
+
+@needs_helm
 def test_network_policies_follow_the_configuration() -> None:
     policy = of_kind(rendered("sasl"), "NetworkPolicy")["flight-delay-scorer"]["spec"]
     ports = {port["port"]: rule.get("to") for rule in policy["egress"] for port in rule["ports"]}
