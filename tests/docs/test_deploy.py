@@ -64,6 +64,27 @@ def test_the_values_on_the_page_are_those_of_the_example(name: str) -> None:
     assert textwrap.dedent(block[1]) == (FOLDER / name).read_text()
 
 
+def values_on_pages() -> list[tuple[str, str]]:
+    """Return the page and text of each YAML block in deploy/ that has values of the chart: `config` or `relays`."""
+    known = set(yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text()))
+    listed = []
+    for page in sorted((ROOT / "deploy").rglob("*.md")):
+        for block in re.findall(r"^ *```yaml\n(.*?)^ *```$", page.read_text(), re.DOTALL | re.MULTILINE):
+            text = textwrap.dedent(block)
+            values = yaml.safe_load(text)
+            if isinstance(values, dict) and {"config", "relays"} & set(values) and set(values) <= known:
+                listed.append((str(page.relative_to(ROOT)), text))
+    return listed
+
+
+@needs_helm
+@pytest.mark.parametrize("text", [text for _, text in values_on_pages()], ids=[page for page, _ in values_on_pages()])
+def test_values_on_the_pages_render(text: str, tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(text)
+    for thing in render([FOLDER / "cpu.yaml", tmp_path / "values.yaml"]):
+        validate(thing)
+
+
 @needs_helm
 def test_the_application_of_argo_cd_renders(tmp_path: Path) -> None:
     block = re.search(r"^<!-- values: application -->\n```yaml\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)

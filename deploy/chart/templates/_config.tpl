@@ -37,11 +37,11 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- define "scorestream.config" -}}
 {{- $config := include "scorestream.withoutNulls" .Values.config | fromYaml -}}
 {{- $name := $config.name | default (printf "%s.%s" .Release.Namespace .Release.Name) -}}
-{{- /* A quarter of the volume is room for a version that is unpacked from a container image and for the file system's blocks. */ -}}
-{{- $cache := div (mul 3 (int64 (include "scorestream.mebibytes" .Values.cache.size))) 4 -}}
+{{- /* The rest of the volume is room for one version while it is unpacked from a container image, and for the file system's blocks. */ -}}
+{{- $cache := div (mul 7 (int64 (include "scorestream.mebibytes" .Values.cache.size))) 10 -}}
 {{- $model := dict "cache" "/var/cache/scorestream" "cache_bytes" (printf "%dMiB" $cache) -}}
-{{- /* The version in use and the next one are in the cache together. */ -}}
-{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 2))) -}}
+{{- /* The cache holds the version in use, the one before it, the next one and a canary. */ -}}
+{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 4))) -}}
 {{- $_ := set $model "device" (ternary "cuda" "cpu" .Values.gpu.enabled) -}}
 {{- if or .Values.registry.ca.secret .Values.registry.ca.configMap -}}
 {{- $_ := set $model "ca_file" (printf "/run/secrets/registry-ca/%s" .Values.registry.ca.key) -}}
@@ -104,6 +104,16 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- fail (printf "autoscaling.minReplicas is %v, but maxReplicas is %v: lower minReplicas" .minReplicas .maxReplicas) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}
+{{- fail "monitoring.podMonitor and monitoring.serviceMonitor are both enabled, so that each pod would be scraped twice: disable one" -}}
+{{- end -}}
+{{- $relays := list -}}
+{{- range .Values.relays -}}
+{{- if has .name $relays -}}
+{{- fail (printf "relays: two relays are named %s: give each its own name" .name) -}}
+{{- end -}}
+{{- $relays = append $relays .name -}}
 {{- end -}}
 {{- if hasKey .Values.files "scorer.yaml" -}}
 {{- fail "files has scorer.yaml, which the chart writes: put its settings into config" -}}

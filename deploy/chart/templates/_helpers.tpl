@@ -29,7 +29,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Metadata of an object: name, namespace and labels. Arguments: root, component; optionally name. */}}
 {{- define "scorestream.metadata" -}}
 name: {{ .name | default (include "scorestream.name" .) }}
-namespace: {{ .root.Release.Namespace }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "scorestream.labels" . | nindent 2 }}
 {{- end -}}

@@ -2,9 +2,9 @@
 
 {{/* Metadata of a trigger of the type kafka. Arguments: root, config, group, topic, start. */}}
 {{- define "scorestream.trigger" -}}
-bootstrapServers: {{ .config.kafka.bootstrap_servers }}
-consumerGroup: {{ .group }}
-topic: {{ .topic }}
+bootstrapServers: {{ .config.kafka.bootstrap_servers | quote }}
+consumerGroup: {{ .group | quote }}
+topic: {{ .topic | quote }}
 offsetResetPolicy: {{ .start }}
 {{- if .root.Values.kafka.encryption }}
 tls: enable

@@ -6,6 +6,7 @@ The spec of a pod with one container. Arguments:
   pod                   the values of the component: resources, placement, extra variables and volumes
   container             name, image, command, env, ports, probes, mounts and volumes of the container
   spec                  further fields of the pod's spec
+  graceSeconds          the time from SIGTERM to SIGKILL; default: 30
 */}}
 {{- define "scorestream.podSpec" -}}
 {{- $root := .root -}}
@@ -24,7 +25,7 @@ imagePullSecrets:
 {{- with $pod.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-terminationGracePeriodSeconds: 30
+terminationGracePeriodSeconds: {{ .graceSeconds | default 30 }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 10001

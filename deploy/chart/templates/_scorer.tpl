@@ -32,6 +32,9 @@ transactional ids, so that its start fences transactions that its predecessor le
 {{- $image := include "scorestream.image" (dict "root" $root "image" $root.Values.image "variant" (ternary "gpu" "cpu" $gpu.enabled)) -}}
 {{- $container := dict "name" "scorer" "image" $image "command" $command "env" $env "port" 9464 "startSeconds" 600 -}}
 {{- $container = merge $container (dict "resources" $resources "mounts" $storage.mounts "volumes" $storage.volumes) -}}
+{{- /* A scorer that hangs ends itself after two transaction timeouts (10 s each by default). */ -}}
+{{- $timeout := dig "kafka" "transaction_timeout_ms" 10000 (fromYaml $config) | int -}}
+{{- $grace := max 30 (add 10 (div (mul 2 $timeout) 1000)) -}}
 {{- $watched := print $config (toYaml $root.Values.files) -}}
 {{- include "scorestream.service" (dict "root" $root "component" .component "port" 9464) }}
 ---
@@ -54,7 +57,7 @@ spec:
     metadata:
       {{- include "scorestream.podMetadata" (dict "root" $root "component" .component "pod" $pod "config" $watched) | nindent 6 }}
     spec:
-      {{- include "scorestream.podSpec" (dict "root" $root "component" .component "pod" $pod "container" $container "spread" true "affinity" $affinity "tolerations" $tolerations) | nindent 6 }}
+      {{- include "scorestream.podSpec" (dict "root" $root "component" .component "pod" $pod "container" $container "spread" true "affinity" $affinity "tolerations" $tolerations "graceSeconds" $grace) | nindent 6 }}
 {{- if $root.Values.podDisruptionBudget.enabled }}
 ---
 {{ include "scorestream.disruptionBudget" . }}

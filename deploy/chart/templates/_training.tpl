@@ -46,7 +46,7 @@
 {{- $container = merge $container (dict "resources" $resources "mounts" $mounts "volumes" $volumes) -}}
 # Waits between retries: 10 s, 20 s, 40 s and so on, at most 6 min: half an hour without Kafka or the registry.
 backoffLimit: 10
-activeDeadlineSeconds: {{ $pod.activeDeadlineSeconds }}
+activeDeadlineSeconds: {{ $pod.activeDeadlineSeconds | int64 }}
 # The next pod starts after the last one has ended: both use one folder.
 podReplacementPolicy: Failed
 podFailurePolicy:

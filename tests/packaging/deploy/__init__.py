@@ -1,1 +1,1 @@
-"""Everything in deploy/kubernetes, held against schemas, against the product's own settings and metrics, and against itself."""
+"""The chart and the Kubernetes objects of deploy/ agree with schemas, with the product, and with each other."""

@@ -56,7 +56,7 @@ Object = dict[str, Any]
 
 
 class Invalid(Exception):
-    """An object that an API server would not take as it is; the message names it, the place and the fault."""
+    """The schema rejects an object; the message has the object, the place and the fault."""
 
 
 @cache
@@ -79,15 +79,17 @@ def priority_classes() -> dict[str, Object]:
 
 
 def file_of(name: str) -> Path:
+    """Return the file with the stored objects of a folder of topics and users."""
     return RENDERED / f"{name.replace('/', '-')}.jsonl"
 
 
 def lines(text: str) -> str:
-    """What kustomize prints, as it is kept. Pure."""
+    """Return the output of kustomize as it is stored: one JSON object per line."""
     return "".join(json.dumps(thing, separators=(",", ":"), sort_keys=True) + "\n" for thing in yaml.safe_load_all(text))
 
 
 def digest_of(folder: Path) -> str:
+    """Return the SHA-256 digest (hexadecimal) of the names and contents of all files in a folder."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -96,7 +98,7 @@ def digest_of(folder: Path) -> str:
 
 
 def validate(thing: Object) -> None:
-    """Hold an object against its kind's schema; unknown fields are faults. Raises Invalid."""
+    """Validate an object by the schema of its kind, with unknown fields rejected. Raises Invalid."""
     group, _, version = thing["apiVersion"].rpartition("/")
     schema = SCHEMAS / f"{thing['kind']}-{group}-{version}.json"
     try:
@@ -111,7 +113,7 @@ def validate(thing: Object) -> None:
 
 
 def embedded(thing: Object) -> Sequence[Object]:
-    """The Jobs in an object of a custom kind, as objects of their own. Pure."""
+    """Return the Jobs in an object of a custom kind, as separate objects."""
     found: list[Any] = [thing] if thing["kind"] in EMBEDDED else []
     for step in EMBEDDED.get(thing["kind"], ()):
         found = [part for whole in found for part in (whole if step == "*" else [whole[step]])]
@@ -119,15 +121,17 @@ def embedded(thing: Object) -> Sequence[Object]:
 
 
 def title(thing: Object) -> str:
+    """Return the kind and name of an object: `Service/a`."""
     return f"{thing['kind']}/{thing['metadata']['name']}"
 
 
 def of_kind(things: Sequence[Object], kind: str) -> dict[str, Object]:
+    """Return the objects of a kind by name."""
     return {thing["metadata"]["name"]: thing for thing in things if thing["kind"] == kind}
 
 
 def workloads(things: Sequence[Object]) -> dict[str, Object]:
-    """What runs pods, by name."""
+    """Return the StatefulSets and Deployments by name."""
     return of_kind(things, "StatefulSet") | of_kind(things, "Deployment")
 
 
@@ -142,6 +146,7 @@ def matches(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def pod_of(workload: Object) -> Object:
+    """Return the spec of the pods of a workload."""
     spec: Object = workload["spec"]["template"]["spec"]
     return spec
 

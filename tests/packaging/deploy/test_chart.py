@@ -102,6 +102,8 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"registry.ca.secret": "a", "registry.ca.configMap": "b"}, "set the one that has the certificate authority"),
         ({"autoscaling.maxReplicas": None}, "set it to the number of partitions"),
         ({"autoscaling.minReplicas": 20}, "lower minReplicas"),
+        ({"monitoring.serviceMonitor.enabled": True}, "would be scraped twice: disable one"),
+        ({"relays": [{"name": "b", "config": {}}, {"name": "b", "config": {}}]}, "give each its own name"),
         ({"files": {"scorer.yaml": "name: a"}}, "put its settings into config"),
         ({"training.enabled": True}, "config.labels.topic is empty: set it to"),
         ({"training.enabled": True, "config.labels.topic": "outcomes"}, "training.signing.secret is empty: set it to"),
@@ -226,12 +228,13 @@ def test_names_in_kafka_are_derived_from_namespace_and_release() -> None:
 
 
 @needs_helm
-def test_two_versions_of_the_largest_size_fit_into_the_cache_and_the_cache_into_its_volume() -> None:
+def test_four_versions_of_the_largest_size_fit_into_the_cache_and_a_fifth_into_its_volume() -> None:
     for size, mebibytes in (("2Gi", 2_048), ("40Gi", 40_960), ("300Mi", 300)):
         things = render([CPU], {"cache.size": size})
         model = settings_of(things)["model"]
         cache, version = (TypeAdapter(ByteSize).validate_python(model[key]) for key in ("cache_bytes", "max_bytes"))
-        assert 2 * version <= cache <= 0.75 * mebibytes * MIB
+        assert 4 * version <= cache
+        assert cache + version < mebibytes * MIB
         pod = pod_of(of_kind(things, "StatefulSet")["flight-delay-scorer"])
         limits = {volume["name"]: volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume}
         assert limits["cache"] == size
@@ -260,8 +263,34 @@ def test_a_change_of_the_configuration_restarts_the_scorers_and_a_change_of_the_
 def test_autoscaling_can_be_paused_at_zero() -> None:
     (scaled,) = of_kind(render([CPU], {"autoscaling.pausedReplicas": 0}), "ScaledObject").values()
     assert scaled["metadata"]["annotations"] == {"autoscaling.keda.sh/paused-replicas": "0"}
+    arguments = ("flight-delay", CHART, "--kube-version", KUBERNETES, "--values", CPU, "--set", "autoscaling.pausedReplicas=0")
+    assert "autoscaling.keda.sh/paused-replicas" in helm("template", *arguments)
     (running,) = of_kind(rendered("cpu"), "ScaledObject").values()
     assert "annotations" not in running["metadata"]
+
+
+@needs_helm
+def test_large_numbers_are_written_without_an_exponent() -> None:
+    files = [EXAMPLES / f"{name}.yaml" for name in ("cpu", "training", "training-on-labels")]
+    numbers = (
+        "autoscaling.lagThreshold",
+        "training.onLabels.count",
+        "training.activeDeadlineSeconds",
+        "config.input.expanded_bytes",
+    )
+    things = render(files, dict.fromkeys(numbers, 30000000) | {"strimzi.retentionMs": 3_024_000_000})
+    assert not re.search(r"\de\+\d", yaml.safe_dump_all(thing for thing in things if thing["kind"] != "ConfigMap"))
+    assert settings_of(things)["input"]["expanded_bytes"] == 30_000_000
+    (scaled,) = of_kind(things, "ScaledObject").values()
+    assert scaled["spec"]["triggers"][0]["metadata"]["lagThreshold"] == "30000000"
+
+
+@needs_helm
+def test_names_that_look_like_numbers_stay_texts() -> None:
+    values = {"config.input.topics": ["2024"], "config.name": "7", "strimzi.enabled": True, "strimzi.cluster": "events"}
+    for thing in render([CPU], values | {"strimzi.inputs": True}, namespace="1234"):
+        manifests.validate(thing)
+        assert thing["metadata"]["namespace"] == "1234"
 
 
 @needs_helm
@@ -294,6 +323,37 @@ def test_keda_logs_in_with_the_mechanism_of_the_scorers() -> None:
         "mechanism": "SCRAM-SHA-512",
         "password_file": "/run/secrets/kafka/password",
     }
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("authentication", "is_encrypted", "protocol", "parameters"),
+    [
+        ("tls", True, "SSL", ["ca", "cert", "key"]),
+        ("none", True, "SSL", ["ca"]),
+        ("none", False, "PLAINTEXT", None),
+        ("plain", True, "SASL_SSL", ["ca", "username", "password"]),
+        ("scram-sha-256", False, "SASL_PLAINTEXT", ["username", "password"]),
+    ],
+)
+def test_scorers_and_keda_connect_in_the_same_way(
+    authentication: str, is_encrypted: bool, protocol: str, parameters: list[str] | None
+) -> None:
+    things = render([CPU], {"kafka.authentication": authentication, "kafka.encryption": is_encrypted})
+    security = settings_of(things)["kafka"]["security"]
+    assert security["protocol"] == protocol
+    assert security.get("mechanism") == (authentication.upper() if protocol.startswith("SASL") else None)
+    (scaled,) = of_kind(things, "ScaledObject").values()
+    (trigger,) = scaled["spec"]["triggers"]
+    assert ("tls" in trigger["metadata"]) == is_encrypted
+    credentials = of_kind(things, "TriggerAuthentication")
+    if parameters is None:
+        assert credentials == {}
+        assert "authenticationRef" not in trigger
+        assert not any(secret.endswith("-kafka") for secret in secrets_of(things))
+    else:
+        targets = credentials["flight-delay-autoscaler"]["spec"]["secretTargetRef"]
+        assert [target["parameter"] for target in targets] == parameters
 
 
 @needs_helm

@@ -12,6 +12,7 @@ from publisher.relay.checkpoints import TOPIC_CONFIG
 from scorer import settings, topics
 from scorer.topics import DEFAULT_MAX_BYTES, DescribedTopic
 from tests.integration.security import rights
+from tests.packaging.deploy import chart
 from tests.packaging.deploy.chart import needs_helm
 from tests.packaging.deploy.manifests import (
     EXAMPLES,
@@ -273,3 +274,29 @@ def test_the_product_accepts_the_login(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("SCORER_KAFKA__SECURITY__USERNAME", "scorer")
     security = settings.load(path).settings.kafka.security
     assert [security.protocol, security.mechanism, security.username] == ["SASL_SSL", "SCRAM-SHA-512", "scorer"]
+
+
+@needs_helm
+@pytest.mark.parametrize("timeout_ms", [5_000, 60_000])
+def test_a_scorer_has_the_time_to_end_itself(timeout_ms: int) -> None:
+    things = chart.render([chart.EXAMPLES / "cpu.yaml"], {"config.kafka.transaction_timeout_ms": timeout_ms})
+    pod = pod_of(of_kind(things, "StatefulSet")["flight-delay-scorer"])
+    assert pod["terminationGracePeriodSeconds"] > 2 * timeout_ms / 1_000
+
+
+@needs_helm
+@pytest.mark.parametrize("name", ["flight-delay-rollout-controller", "flight-delay-toolbox-auditor"])
+def test_pods_without_a_gpu_run_models_on_the_cpu(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [chart.EXAMPLES / f"{part}.yaml" for part in ("cpu", "gpu", "rollouts")]
+    things = chart.render(files, {"config.model.devices": [0]})
+    container = pod_of(of_kind(things, "Deployment")[name])["containers"][0]
+    assert "nvidia.com/gpu" not in container["resources"]["limits"]
+    values = yaml.safe_load(configuration(things, of_kind(things, "StatefulSet")["flight-delay-scorer"]))
+    assert values["model"]["device"] == "cuda"
+    del values["kafka"]["security"]
+    path = tmp_path / "scorer.yaml"
+    path.write_text(yaml.safe_dump(values))
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    model = settings.load(path).settings.model
+    assert [model.device, model.devices] == ["cpu", "all"]
