@@ -17,6 +17,7 @@ from functools import partial
 from math import inf
 
 from publisher.errors import Abandoned, Aborted, Fatal
+from publisher.kafka.certificate_expiry import CertificateExpiry
 from publisher.kafka.connection import connect
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
@@ -131,6 +132,7 @@ class Service:
         self._progress = WorkerProgress(time.monotonic())
         skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, skipped)
+        self._metrics.registry.register(CertificateExpiry("scorer", settings.certificate_files))
         self._waiter = DependencyWaiter(
             partial(connect, settings.kafka, settings.owner, preflight.ANSWER_SECONDS),
             self._report_alive,
@@ -216,6 +218,7 @@ class Service:
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
+        metrics.input_retentions(start.input_retention)
         load = self._waiter.wait_for(loading_library)
         traces = configured_traces(settings)
 

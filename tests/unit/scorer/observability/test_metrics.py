@@ -19,3 +19,9 @@ def test_batches_are_counted_by_label() -> None:
     assert value("scorer_stage_seconds_total", {"stage": "decode"}) == 1.0
     assert value("scorer_stage_seconds_total", {"stage": "commit"}) == 0.0, "a counter never falls"
     assert b"# TYPE scorer_stage_seconds_total counter" in generate_latest(metrics.registry)
+
+
+def test_retention_is_exported_by_input_topic() -> None:
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    metrics.input_retentions({"flights": 604_800.0})
+    assert metrics.registry.get_sample_value("scorer_input_retention_seconds", {"topic": "flights"}) == 604_800
