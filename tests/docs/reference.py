@@ -27,7 +27,8 @@ from publisher.cli import app as publisher
 from publisher.kafka import client_properties
 from scorer.cli import app as scorer
 from scorer.settings import Settings, registry_properties
-from tests.packaging.deploy.exporters import exporters, rules
+from tests.packaging.deploy.alert_rules import alert_rules
+from tests.packaging.deploy.exporters import exporters
 
 FOREIGN = ("builtins", "pydantic")
 WORDS = {
@@ -163,8 +164,8 @@ def metrics(registry: CollectorRegistry) -> str:
 def alerts() -> str:
     """One row an alert, with a link to its runbook."""
     rows = []
-    for rule in rules():
-        name, said = rule["alert"], rule["annotations"]["description"]
+    for rule in alert_rules():
+        name, said = rule["alert"], rule["annotations"]["summary"]
         rows.append([f"[{name}](runbooks/{name}.md)", rule["labels"]["severity"], re.sub(r"\{\{.*?\}\}", "…", said)])
     return _table(["alert", "severity", ""], rows)
 

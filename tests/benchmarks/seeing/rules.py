@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from tests.packaging.deploy.manifests import of_kind, rendered
+from tests.packaging.deploy.alert_rules import groups
 
 SPEED = 30
 UNITS = {"s": 1, "m": 60, "h": 3_600}
@@ -19,8 +19,7 @@ def shortened(duration: str) -> str:
 
 def fast() -> dict[str, Any]:
     """The groups of rules as Prometheus reads them."""
-    spec: dict[str, Any] = of_kind(rendered("overlays/cpu"), "PrometheusRule")["scorestream"]["spec"]
-    return {"groups": [{**group, "rules": [_fast(rule) for rule in group["rules"]]} for group in spec["groups"]]}
+    return {"groups": [{**group, "rules": [_fast(rule) for rule in group["rules"]]} for group in groups()]}
 
 
 def _fast(rule: dict[str, Any]) -> dict[str, Any]:
