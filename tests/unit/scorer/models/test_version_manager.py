@@ -239,7 +239,7 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
 
 def test_model_cache_that_cannot_be_written_is_an_outage_of_the_disk(site: Site) -> None:
     with site.manager() as manager:
-        versions = site.settings.model.cache / "versions"
+        versions = site.registry.with_name("cache") / "versions"
         aside = versions.with_name("aside")
         versions.rename(aside)
         versions.write_text("a file in place of the folder")
