@@ -191,7 +191,7 @@ class Metrics:
             "scanner" if native_library().library else "msgspec", "columns" if librdkafka_plugin() else "messages"
         ).set(1)
 
-    def input_retentions(self, seconds: Mapping[str, float]) -> None:
+    def set_input_retentions(self, seconds: Mapping[str, float]) -> None:
         """Set the retention of each input topic that deletes events by age, in seconds."""
         for topic, topic_seconds in seconds.items():
             self._input_retention.labels(topic).set(topic_seconds)

@@ -218,7 +218,7 @@ class Service:
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
-        metrics.input_retentions(start.input_retention)
+        metrics.set_input_retentions(start.input_retention)
         load = self._waiter.wait_for(loading_library)
         traces = configured_traces(settings)
 

@@ -34,7 +34,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     skipped = SkippedRecords(logging.getLogger(__name__))
     skipped.skip("n.swaps", 0, 1, "a record of every label")
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
-    metrics.input_retentions({"flights": 604_800.0})
+    metrics.set_input_retentions({"flights": 604_800.0})
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1)
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)

@@ -23,5 +23,5 @@ def test_batches_are_counted_by_label() -> None:
 
 def test_retention_is_exported_by_input_topic() -> None:
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
-    metrics.input_retentions({"flights": 604_800.0})
+    metrics.set_input_retentions({"flights": 604_800.0})
     assert metrics.registry.get_sample_value("scorer_input_retention_seconds", {"topic": "flights"}) == 604_800
