@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from model_registry import suggestions
-from model_registry.errors import BadFile, Corrupt, Unreachable
+from model_registry.errors import BadFile, Corrupt, DiskFailed
 
 
 @contextlib.contextmanager
@@ -101,14 +101,14 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Convert an OSError raised in the context to Unreachable with a message that names `subject` and the file."""
+    """Convert an OSError raised in the context to DiskFailed with a message that names `subject` and the file."""
     try:
         yield
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         question = suggestions.file_question(Path(error.filename)) if isinstance(error, FileNotFoundError) and where else ""
         hint = question or "check the path, its permissions and the space left"
-        raise Unreachable(f"{subject}: {error.strerror}{where}", hint) from error
+        raise DiskFailed(f"{subject}: {error.strerror}{where}", hint) from error
 
 
 def read_named(description: str, path: Path, limit: int = 1 << 30) -> bytes:

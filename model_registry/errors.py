@@ -66,5 +66,9 @@ class Unreachable(RegistryError):
     transient = True
 
 
+class DiskFailed(Unreachable):
+    """A local file or folder cannot be read or written, for example because the disk is full."""
+
+
 class Denied(Unreachable):
     """The registry denies the request to this account. The error is transient, because access may be granted at any time."""

@@ -36,12 +36,15 @@ class DescribedTopic:
         max_bytes: The largest accepted record batch in bytes; Apache Kafka's default if the limit is unknown.
         limit_known: Whether the broker returned `max_bytes`. This requires the permission to describe the topic's
             configuration.
+        retention_seconds: How long the topic retains records; None if it does not delete records by age, or if the client may
+            not describe its configuration.
     """
 
     name: str
     partitions: int
     max_bytes: int
     limit_known: bool = True
+    retention_seconds: float | None = None
 
 
 def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, Operations]) -> dict[str, DescribedTopic]:
@@ -62,9 +65,17 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     broker = kafka_topics.Topics(settings, "scorer", "the broker", BROKER_SECONDS, admin)
     with retriable_as_fatal("see its log; try again"):
         existing = broker.allowed(needed)
-        limits = {name: config.get("max.message.bytes") for name, config in broker.configs(existing).items()}
+        configs = broker.configs(existing)
+    retention = kafka_topics.retention_seconds(configs)
+    limits = {name: config.get("max.message.bytes") for name, config in configs.items()}
     return {
-        name: DescribedTopic(name, existing[name].partitions, int(limits[name] or DEFAULT_MAX_BYTES), limits[name] is not None)
+        name: DescribedTopic(
+            name,
+            existing[name].partitions,
+            int(limits[name] or DEFAULT_MAX_BYTES),
+            limits[name] is not None,
+            retention.get(name),
+        )
         for name in needed
         if name in existing
     }

@@ -1,7 +1,7 @@
 """Build PromQL expressions, panels and dashboards with grafana-foundation-sdk.
 
-Each expression contains the full name of its metric with its labels, as Prometheus reads it. The variable `$namespace` also
-matches metrics without a namespace, so that the dashboards work outside Kubernetes.
+Each expression contains the full name of its metric with its labels, as Prometheus reads it. The variables `$namespace` and
+`$service` also match metrics without these labels, so that the dashboards work with any scrape configuration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ Query = tuple[str, str]
 """A PromQL expression, and the legend of its series."""
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${source}")
-WHERE = 'namespace=~"$namespace"'
+WHERE = 'namespace=~"$namespace", service=~"$service"'
 HALF = 12
 THIRD = 8
 SIXTH = 4
@@ -41,6 +41,11 @@ def changes(metric: str) -> str:
 def now(metric: str) -> str:
     """Return an expression for the current value of a metric, in the namespaces that the dashboard shows."""
     return f"{metric}{{{WHERE}}}"
+
+
+def expiry(metric: str) -> str:
+    """Return an expression for the seconds until certificates expire, by the setting of their file."""
+    return f"min by (setting) ({now(metric)} - time())"
 
 
 def quantile(share: float, histogram: str) -> str:
@@ -95,8 +100,8 @@ def board(
 ) -> dashboard.Dashboard:
     """Create a dashboard. `rows` maps the title of each row to the panels of the row.
 
-    The dashboard has two variables: the Prometheus data source, and the namespace. A user chooses among the namespaces in which
-    Prometheus has the metric `namespace_metric`.
+    The dashboard has three variables: the Prometheus data source, the namespace, and the service. A user chooses among the
+    namespaces in which Prometheus has the metric `namespace_metric`, and among the services of these namespaces.
     """
     built = (
         dashboard.Dashboard(title)
@@ -113,6 +118,15 @@ def board(
             .label("Namespace")
             .datasource(SOURCE)
             .query(f"label_values({namespace_metric}, namespace)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .include_all(True)
+            .all_value(".*")
+        )
+        .with_variable(
+            dashboard.QueryVariable("service")
+            .label("Service")
+            .datasource(SOURCE)
+            .query(f'label_values({namespace_metric}{{namespace=~"$namespace"}}, service)')
             .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
             .include_all(True)
             .all_value(".*")

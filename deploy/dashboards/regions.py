@@ -6,7 +6,7 @@ route therefore join other metrics with this metric.
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.builders.timeseries import Panel
-from panels import HALF, THIRD, board, changes, figure, lines, now, rate
+from panels import HALF, THIRD, board, changes, expiry, figure, lines, now, rate
 
 ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('publisher_relay_info')}"
 
@@ -132,6 +132,12 @@ TROUBLE = [
             (f"sum({now('publisher_partition_stopped')}) or vector(0)", "partitions stopped"),
         ],
         width=THIRD,
+    ),
+    lines(
+        "Certificates",
+        "Time until the certificates in the configured files expire.",
+        "s",
+        [(expiry("publisher_certificate_expiry_timestamp_seconds"), "{{setting}}")],
     ),
 ]
 

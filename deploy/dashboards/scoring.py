@@ -1,7 +1,7 @@
 """Build the dashboard of the scorers: flow, latency by stage, lag, versions and swaps, dead letters, transactions."""
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
-from panels import THIRD, board, changes, figure, lines, mean, now, quantile, rate
+from panels import THIRD, board, changes, expiry, figure, lines, mean, now, quantile, rate
 
 POD = "{{pod}} {{instance}}"
 PARTITION = "{{topic}}[{{partition}}]"
@@ -111,6 +111,24 @@ LAG = [
             (f"sum({now('scorer_partition_paused')}) or vector(0)", "partitions"),
             (changes("scorer_unreadable_records_total"), "unreadable records"),
         ],
+    ),
+    lines(
+        "Used of what the input keeps",
+        "Lag divided by the retention of the input topic. At 1 Kafka deletes events that are not scored yet.",
+        "percentunit",
+        [
+            (
+                f"max by (topic) ({now('scorer_lag_seconds')}) / on (topic)"
+                f" min by (topic) ({now('scorer_input_retention_seconds')})",
+                "{{topic}}",
+            )
+        ],
+    ),
+    lines(
+        "Certificates",
+        "Time until the certificates in the configured files expire.",
+        "s",
+        [(expiry("scorer_certificate_expiry_timestamp_seconds"), "{{setting}}")],
     ),
 ]
 VERSIONS = [

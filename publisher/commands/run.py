@@ -10,6 +10,7 @@ import threading
 from prometheus_client import CollectorRegistry
 
 from model_registry import stack_dump
+from publisher.kafka.certificate_expiry import CertificateExpiry
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.relay import Relay
 from publisher.relay.settings import load
@@ -37,6 +38,9 @@ def run(path: Config, flags: Set = None, log_level: LogLevel = None) -> None:
     registry = CollectorRegistry()
     register_process_metrics(registry, "publisher")
     registry.register(RelayMetrics(relay.state, settings.source.region, settings.destination.region))
+    certificates = settings.source.security.certificate_files("source.security")
+    certificates |= settings.destination.security.certificate_files("destination.security")
+    registry.register(CertificateExpiry("publisher", certificates))
     health = HealthServer(settings.http.listen, registry, lambda: relay.state.not_live(stuck_seconds), relay.state.not_ready)
     log.info(
         "copying %s from %s to %s; health and metrics on http://%s",

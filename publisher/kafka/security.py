@@ -77,6 +77,11 @@ class SecuritySettings(BaseModel):
         """Whether the connection is encrypted and the broker has a certificate."""
         return self.protocol.endswith("SSL")
 
+    def certificate_files(self, section: str) -> dict[str, Path]:
+        """Return the certificate files by the full name of their setting. `section` is for example `kafka.security`."""
+        files = {f"{section}.ca_file": self.ca_file, f"{section}.certificate_file": self.certificate_file}
+        return {name: path for name, path in files.items() if path is not None}
+
     @model_validator(mode="after")
     def _can_work(self) -> Self:
         if self.login:

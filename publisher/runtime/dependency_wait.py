@@ -20,11 +20,12 @@ log = logging.getLogger(__name__)
 
 BROKERS = "brokers"
 COMMITS = "commits"
+DISK = "disk"
 MODEL = "model"
 MODEL_REGISTRY = "model-registry"
 MODEL_SERVERS = "model-servers"
 SCHEMA_REGISTRY = "schema-registry"
-KINDS = (BROKERS, COMMITS, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
+KINDS = (BROKERS, COMMITS, DISK, MODEL, MODEL_REGISTRY, MODEL_SERVERS, SCHEMA_REGISTRY)
 
 PROBE_INTERVAL_SECONDS = 5.0  # between probes of the brokers during a wait
 RETRY_SECONDS = 1.0

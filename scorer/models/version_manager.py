@@ -23,13 +23,13 @@ from model_registry.channels import channel, roles
 from model_registry.channels.channel import Resolution
 from model_registry.channels.roles import CHAMPION, Role
 from model_registry.channels.signed_move import move_admission
-from model_registry.errors import NotFound, RegistryError
+from model_registry.errors import DiskFailed, NotFound, RegistryError
 from model_registry.oci import tags
 from model_registry.signing.admission import admission
 from model_registry.stores.base import Store
 from publisher.errors import USAGE, Fatal
 from publisher.runtime.abandonable_call import ABANDON_SECONDS
-from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import DISK, MODEL, MODEL_REGISTRY, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import version_policy
 from scorer.models.channel_follower import ChannelFollower
@@ -85,6 +85,11 @@ class _Shared:
     refused: dict[str, VersionRefusal] = field(default_factory=dict)
     delayed: dict[str, VersionRefusal] = field(default_factory=dict)
     moving: bool = False
+
+
+def _failed_dependency(error: RegistryError) -> str:
+    """Return the dependency whose failure a transient error of the registry or of the model cache reports."""
+    return DISK if isinstance(error, DiskFailed) else MODEL_REGISTRY
 
 
 class VersionManager:
@@ -150,7 +155,7 @@ class VersionManager:
         except RegistryError as error:
             error_text = f"no model version to serve: {error}"
             if error.transient:
-                raise DependencyUnavailable(MODEL_REGISTRY, error_text, error.hint) from error
+                raise DependencyUnavailable(_failed_dependency(error), error_text, error.hint) from error
             raise Fatal(error_text, error.hint, exit_code=error.exit_code) from error
         self.serve_aspired()
         if not self._shared.serving:
@@ -324,8 +329,9 @@ class VersionManager:
                     self._load_again()
                 self._follow()
                 self._outages.end(MODEL_REGISTRY)
+                self._outages.end(DISK)
             except RegistryError as error:
-                self._outages.begin(MODEL_REGISTRY, error, optional=True)
+                self._outages.begin(_failed_dependency(error), error, optional=True)
             except DependencyUnavailable as error:
                 log.warning("the channel's new version is not ready yet, %s stays in service: %s", self.champion.label, error)
             except Exception:

@@ -169,6 +169,8 @@ class Metrics:
         self.lag_records = Gauge("scorer_lag_records", "Records not yet answered.", of_partition, registry=at)
         lag = "Time since the partition last had no waiting records; 0 while none wait."
         self.lag_seconds = Gauge("scorer_lag_seconds", lag, of_partition, registry=at)
+        retention = "How long the input topic retains events, if it deletes them by age, as of the start of the scorer."
+        self._input_retention = Gauge("scorer_input_retention_seconds", retention, ["topic"], registry=at)
         self.model = Gauge(
             "scorer_model_info", "The served versions by role.", ["model", "version", "digest", "role"], registry=at
         )
@@ -195,6 +197,11 @@ class Metrics:
         native_info.labels(
             "scanner" if native_library().library else "msgspec", "columns" if librdkafka_plugin() else "messages"
         ).set(1)
+
+    def set_input_retentions(self, seconds: Mapping[str, float]) -> None:
+        """Set the retention of each input topic that deletes events by age, in seconds."""
+        for topic, topic_seconds in seconds.items():
+            self._input_retention.labels(topic).set(topic_seconds)
 
     def loading(self, age_seconds: Callable[[], float]) -> None:
         """Set the function that returns the duration of the current load of a version, in seconds."""

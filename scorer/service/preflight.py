@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException, Message
 from confluent_kafka.admin import AdminClient
@@ -41,11 +41,13 @@ class StartCheck:
         output: the topic of scores.
         dead_letter: the topic of dead letters.
         dead_members: the ids of group members with this worker's client id that are dead, but not expired yet.
+        input_retention: the retention in seconds of each input topic that deletes events by age; empty if it is not known.
     """
 
     output: Target
     dead_letter: Target
     dead_members: Set[str] = frozenset()
+    input_retention: Mapping[str, float] = field(default_factory=dict)
 
 
 def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
@@ -56,9 +58,12 @@ def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
             broker answers.
     """
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
-    output, dead_letter = _describe_targets(settings, admin)
+    described = _describe_topics(settings, admin)
+    output, dead_letter = _targets(settings, described)
     groups.check_right_to_join(admin, settings.kafka, settings.name)
-    return StartCheck(output, dead_letter, _wait_for_replica(settings, admin, stopping))
+    retentions = {name: described[name].retention_seconds for name in settings.input.topics}
+    input_retention = {name: seconds for name, seconds in retentions.items() if seconds is not None}
+    return StartCheck(output, dead_letter, _wait_for_replica(settings, admin, stopping), input_retention)
 
 
 def check_rights(settings: Settings) -> None:
@@ -88,8 +93,8 @@ def current_targets(settings: Settings) -> tuple[Target, Target] | None:
     return _targets(settings, described) if len(described) == len(names) else None
 
 
-def _describe_targets(settings: Settings, admin: AdminClient) -> tuple[Target, Target]:
-    """Return the output and dead-letter topics. Raises Fatal if a topic is missing or unfit."""
+def _describe_topics(settings: Settings, admin: AdminClient) -> dict[str, topics.DescribedTopic]:
+    """Return the topics that `scorer run` needs, by name. Raises Fatal if a topic is missing or unfit."""
     described = topics.describe(admin, settings.kafka, topics.required(settings))
     if topics.faults(settings, described):  # a broker that has just started may not have all metadata yet
         time.sleep(RETRY_SECONDS)
@@ -97,7 +102,7 @@ def _describe_targets(settings: Settings, admin: AdminClient) -> tuple[Target, T
     if topics.faults(settings, described):
         faults = topics.faults(settings, described, topics.names(admin, settings.kafka))
         raise Fatal("; ".join(faults), topics.CREATE_HINT, USAGE)
-    return _targets(settings, described)
+    return described
 
 
 def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic]) -> tuple[Target, Target]:

@@ -17,6 +17,7 @@ from functools import partial
 from math import inf
 
 from publisher.errors import Abandoned, Aborted, Fatal
+from publisher.kafka.certificate_expiry import CertificateExpiry
 from publisher.kafka.connection import connect
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.runtime import watchdog
@@ -132,6 +133,7 @@ class Service:
         self._progress = WorkerProgress(time.monotonic())
         skipped = SkippedRecords(log)
         self._metrics = Metrics(Counters(), settings.model, skipped)
+        self._metrics.registry.register(CertificateExpiry("scorer", settings.certificate_files))
         self._waiter = DependencyWaiter(
             partial(connect, settings.kafka, settings.owner, preflight.ANSWER_SECONDS),
             self._report_alive,
@@ -217,6 +219,7 @@ class Service:
         loading_library = call_in_thread("backend", lambda: loader(settings))  # while the brokers answer
         progress.state = "asking the brokers for the topics"
         start = self._waiter.retry_until_available(lambda: brokers.check_start(self._stopping))
+        metrics.set_input_retentions(start.input_retention)
         began = time.monotonic()
         start_up = StartUpReporter(brokers.open_status_producer, settings, lambda: self._waits_for(began))
         stop.callback(start_up.close)

@@ -152,6 +152,18 @@ class Settings(Configuration):
         return f"{self.name}.shadow"
 
     @property
+    def certificate_files(self) -> dict[str, Path]:
+        """The configured certificate files of all connections, by the full name of their setting."""
+        server = self.model.server_tls
+        files = {
+            "model.ca_file": self.model.ca_file,
+            "model.server_tls.ca_file": server.ca_file,
+            "model.server_tls.certificate_file": server.certificate_file,
+        }
+        configured = {name: path for name, path in files.items() if path is not None}
+        return self.kafka.security.certificate_files("kafka.security") | configured
+
+    @property
     def offsets_command(self) -> str:
         """The command line, for messages, that shows and moves the offsets of the consumer group."""
         return "scorer offsets CONFIG"

@@ -32,7 +32,8 @@ from publisher.runtime.dependency_wait import Outages
 from publisher.runtime.logs import JsonLines, log_fatal
 from scorer.cli import app as scorer
 from scorer.settings import Settings, registry_properties
-from tests.packaging.deploy.exporters import exporters, rules
+from tests.packaging.deploy.alert_rules import alert_rules
+from tests.packaging.deploy.exporters import exporters
 from tests.support.environment import ROOT
 
 LOGGED_AT = 1_764_936_000.0  # the time of the first example of a log line, in Unix seconds
@@ -170,8 +171,8 @@ def metrics(registry: CollectorRegistry) -> str:
 def alerts() -> str:
     """One row an alert, with a link to its runbook."""
     rows = []
-    for rule in rules():
-        name, said = rule["alert"], rule["annotations"]["description"]
+    for rule in alert_rules():
+        name, said = rule["alert"], rule["annotations"]["summary"]
         rows.append([f"[{name}](runbooks/{name}.md)", rule["labels"]["severity"], re.sub(r"\{\{.*?\}\}", "…", said)])
     return _table(["alert", "severity", ""], rows)
 

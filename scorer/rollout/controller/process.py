@@ -7,6 +7,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from publisher.kafka.certificate_expiry import CertificateExpiry
 from publisher.runtime import logs
 from publisher.runtime.health import HealthServer
 from publisher.runtime.malloc_tuning import limit_malloc_arenas, start_gc_thread
@@ -81,6 +82,7 @@ def run(settings: Settings, config: Path, flags: Sequence[str]) -> None:
     registry = CollectorRegistry()
     register_process_metrics(registry, "scorer_rollout")
     registry.register(RolloutMetrics(status.state))
+    registry.register(CertificateExpiry("scorer", settings.certificate_files))
     health = HealthServer(settings.rollout.listen, registry, status.not_live, status.not_ready)
     log.info("controlling the rollouts of %s; health and metrics on http://%s", settings.name, health.address)
     start_gc_thread()

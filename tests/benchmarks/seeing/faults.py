@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from publisher.transactions.transactional_ids import transactional_ids
 from tests.benchmarks.seeing.fleet import RATE, Fleet
+from tests.benchmarks.seeing.rules import SPEED
 from tests.integration.registry.hostile import Reply, hostile
 from tests.integration.scorer.rig import ScorerProcess, until
 from tests.support.waiting import within
@@ -22,8 +23,77 @@ DAY = 86_400
 
 @contextmanager
 def nobody_scores(fleet: Fleet) -> Iterator[None]:
+    """No scorer of the service runs, and one of the same service in another namespace does, as Prometheus sees it."""
+    with hostile() as exporter:
+        exporter.always(_metrics('scorer_assigned_partitions{namespace="other",service="flight-delay"} 6\n'))
+        fleet.prometheus.scrape(exporter.address)
+        yield
+        fleet.start("scorer-0")
+        fleet.prometheus.clears("ScorerAbsent", "ScorerReplicasMissing")
+        fleet.prometheus.forget(exporter.address)
+
+
+@contextmanager
+def healthy_hour(fleet: Fleet) -> Iterator[None]:
+    """An hour of these clocks without a fault, after the alerts of the faults before it have cleared. Nothing fires."""
+    fleet.want("scorer", len(fleet.scorers))
+    until(lambda: not within(fleet.prometheus.firing, 30.0), "the end of all alerts")
+    assert not within(fleet.prometheus.firing, 3_600 / SPEED), f"{fleet.prometheus.firing()} in a healthy hour"
     yield
-    fleet.start("scorer-0")
+
+
+@contextmanager
+def missing_scorer(fleet: Fleet) -> Iterator[None]:
+    """A pod of the StatefulSet is not scheduled, and another target cannot be reached."""
+    fleet.want("scorer", len(fleet.scorers) + 1)
+    fleet.show("unreachable-0", "127.0.0.1:1")
+    yield
+    fleet.prometheus.forget("127.0.0.1:1")
+    fleet.want("scorer", len(fleet.scorers))
+
+
+@contextmanager
+def foreign_member(fleet: Fleet) -> Iterator[None]:
+    """Another program consumes with the group of the scorers, and gets a partition because there are fewer scorers."""
+    if "scorer-1" in fleet.scorers:
+        fleet.stop("scorer-1")
+    consumer = Consumer(
+        {
+            "bootstrap.servers": fleet.here.bootstrap_servers,
+            "group.id": fleet.rig.name,
+            "client.id": "reporting-job",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": 6_000,
+        }
+    )
+    ended = threading.Event()
+
+    def poll() -> None:
+        while not ended.is_set():
+            consumer.poll(0.1)
+        consumer.close()
+
+    consumer.subscribe([fleet.rig.events_topic])
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        fleet.start("scorer-1")
+
+
+@contextmanager
+def registry_away(fleet: Fleet) -> Iterator[None]:
+    """The registry of the scorers is gone."""
+    registry = fleet.rig.folder / "registry"
+    aside = registry.with_name("aside")
+    registry.rename(aside)
+    try:
+        yield
+    finally:
+        aside.rename(registry)
 
 
 @contextmanager
@@ -37,9 +107,14 @@ def two_versions(fleet: Fleet) -> Iterator[None]:
 
 @contextmanager
 def nothing_to_own(fleet: Fleet) -> Iterator[None]:
-    """A third scorer, for two partitions, in a namespace of its own."""
-    fleet.start("spare-0", namespace="spare")
+    """Prometheus sees only a third scorer, which gets none of the two partitions."""
+    fleet.start("spare-0")
+    scorers = [pod for pod in fleet.scorers if pod != "spare-0"]
+    for pod in scorers:
+        fleet.hide(pod)
     yield
+    for pod in scorers:
+        fleet.show(pod, fleet.scorers[pod].endpoint)
     fleet.stop("spare-0")
 
 
@@ -125,8 +200,10 @@ def newer_revision(fleet: Fleet) -> Iterator[None]:
     for pod in list(fleet.scorers):
         fleet.stop(pod)
     fleet.mark(0, revision=99_999)
+    fleet.rig.alter(fleet.rig.events_topic, "retention.ms", "45000")
     for pod in ("scorer-0", "scorer-1"):
         fleet.start(pod)
+    fleet.rig.alter(fleet.rig.events_topic, "retention.ms", "-1")
     yield
 
 
@@ -136,9 +213,8 @@ def no_card(fleet: Fleet) -> Iterator[None]:
     if shutil.which("nvidia-smi") is None:
         refused = fleet.rig.start("gpu-0", "--set", "model.device=cuda")
         assert refused.wait() == 2, refused.said
-    series = (
-        'kube_pod_container_resource_requests{namespace="scoring",pod="gpu-0",container="scorer",resource="nvidia_com_gpu"} 1\n'
-    )
+    labels = 'namespace="scoring",pod="flight-delay-scorer-9",container="scorer",resource="nvidia_com_gpu"'
+    series = f"kube_pod_container_resource_requests{{{labels}}} 1\n"
     with hostile() as exporter:
         exporter.always(_metrics(series))
         fleet.prometheus.scrape(exporter.address)
@@ -160,10 +236,17 @@ def refused_runs(fleet: Fleet) -> Iterator[None]:
 
 
 @contextmanager
-def destination_away(fleet: Fleet) -> Iterator[None]:
-    """The cluster that a relay writes to stands still, and the source keeps records for a minute only."""
+def no_relay(fleet: Fleet) -> Iterator[None]:
+    """A relay is wanted and does not run. Then it starts, and the source keeps records for a minute only."""
+    fleet.want("relay-us-east", 1)
+    yield
     fleet.rig.alter(fleet.rig.scores_topic, "retention.ms", "60000")
     fleet.start_relay()
+
+
+@contextmanager
+def destination_away(fleet: Fleet) -> Iterator[None]:
+    """The cluster that a relay writes to stands still."""
     until(lambda: fleet.relay.copied(fleet.rig.scores_topic) > 0, "copies")
     fleet.there.pause()
     try:
@@ -178,9 +261,10 @@ def _metrics(series: str) -> Reply:
 
 def _told(times: Mapping[str, int]) -> Reply:
     """Of the CronJob and of two Jobs, one that ended well and one that failed. `times`: Unix seconds."""
-    good, bad = 'namespace="scoring",job_name="training-1"', 'namespace="scoring",job_name="training-2"'
+    good = 'namespace="scoring",job_name="flight-delay-training-1"'
+    bad = 'namespace="scoring",job_name="flight-delay-training-2"'
     lines = (
-        f'kube_cronjob_created{{namespace="scoring",cronjob="training"}} {times["created"]}',
+        f'kube_cronjob_created{{namespace="scoring",cronjob="flight-delay-training"}} {times["created"]}',
         f"kube_job_status_completion_time{{{good}}} {times['good']}",
         f"kube_job_status_start_time{{{bad}}} {times['bad']}",
         f'kube_job_failed{{{bad},condition="true"}} 1',
@@ -194,8 +278,12 @@ def _held(scorer: ScorerProcess) -> bool:
 
 
 FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[str, ...]]] = {
-    "nobody-scores": (nobody_scores, ("ScorerAbsent",)),
+    "nobody-scores": (nobody_scores, ("ScorerAbsent", "ScorerReplicasMissing")),
     "two-versions": (two_versions, ("ScorerVersionSkew",)),
+    "healthy-hour": (healthy_hour, ()),
+    "missing-scorer": (missing_scorer, ("ScorerTargetDown", "ScorerReplicasMissing")),
+    "foreign-member": (foreign_member, ("ScorerForeignMembers",)),
+    "registry-away": (registry_away, ("ScorerRegistryAway",)),
     "nothing-to-own": (nothing_to_own, ("ScorerNothingAssigned",)),
     "unfit-events": (unfit_events, ("ScorerDeadLetters",)),
     "wrong-version": (wrong_version, ("ScorerVersionRefused",)),
@@ -204,10 +292,14 @@ FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[s
     "nobody-leads": (nobody_leads, ("ScorerRolloutControllerAway",)),
     "troubled-rollout": (troubled_rollout, ("ScorerRolloutJudgeBehind", "ScorerRolloutRegistryAway", "ScorerRolloutWaits")),
     "stolen-ids": (stolen_ids, ("ScorerFenced", "ScorerAborts")),
-    "brokers-away": (brokers_away, ("ScorerOpenTransaction",)),
-    "newer-revision": (newer_revision, ("ScorerPartitionStalled", "ScorerLag", "ScorerRevisionNotReached")),
+    "brokers-away": (brokers_away, ("ScorerOpenTransaction", "ScorerDependencyAway")),
+    "newer-revision": (
+        newer_revision,
+        ("ScorerPartitionStalled", "ScorerLag", "ScorerLagNearsRetention", "ScorerRevisionNotReached"),
+    ),
     "no-card": (no_card, ("ScorerGpuMissing",)),
     "refused-runs": (refused_runs, ("TrainingFailed", "TrainingStale")),
+    "no-relay": (no_relay, ("RelayAbsent",)),
     "destination-away": (destination_away, ("RelayStopped", "RelayLag", "RelayLagNearsRetention")),
 }
 """Each fault is there inside its block, and brings about these alerts, in this order. The first one starts the scorers that the

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.demo.broker.embedded import EmbeddedBroker
@@ -18,14 +18,17 @@ from tests.support import hostile_models, models
 from tests.support.processes import Service
 
 NAMESPACE = "scoring"
-RELAY = "publisher-from-us-east-0"
-CONTROLLER = "rollout-controller-0"
+SERVICE = "flight-delay"
+RELAY = "flight-delay-relay-us-east-0"
+CONTROLLER = "flight-delay-rollout-controller-0"
 RATE = 50.0  # events a second
 
 
 class Fleet:
-    """One scorers' region (namespace `scoring`) and a relay that copies its scores into a second cluster. `rollout` is what a
-    controller tells of itself: that of a leader, made up, for nothing is rolled out by a plan here."""
+    """Scorers of the service `flight-delay` in the namespace `scoring`, and a relay that copies their scores.
+
+    `rollout` is the state that the metrics of a controller report: that of a leader, because no rollout plan runs here.
+    """
 
     def __init__(self, here: EmbeddedBroker, there: EmbeddedBroker, folder: Path, prometheus: Prometheus) -> None:
         self.here, self.there, self.prometheus = here, there, prometheus
@@ -44,19 +47,37 @@ class Fleet:
         registry.register(RolloutMetrics(self.rollout, lambda: self.rollout.iterated_at))
         self._controller, _ = start_http_server(0, "127.0.0.1", registry)
         self.lead()
+        registry = CollectorRegistry()
+        name = "kube_statefulset_replicas"
+        self._replicas = Gauge(name, "Wanted pods.", ["namespace", "statefulset"], registry=registry)
+        self.want("scorer", 1)
+        self._state, _ = start_http_server(0, "127.0.0.1", registry)
+        self.prometheus.scrape(f"127.0.0.1:{self._state.server_port}")
+
+    def want(self, component: str, replicas: int) -> None:
+        """Export the wanted replicas of a StatefulSet of the service, as kube-state-metrics does."""
+        self._replicas.labels(NAMESPACE, f"{SERVICE}-{component}").set(replicas)
+
+    def show(self, pod: str, endpoint: str) -> None:
+        """Let Prometheus scrape a pod of the service."""
+        self.prometheus.scrape(endpoint, namespace=NAMESPACE, service=SERVICE, pod=pod)
+
+    def hide(self, pod: str) -> None:
+        """Let Prometheus forget a pod."""
+        self.prometheus.forget(self.addresses[pod])
 
     def lead(self) -> None:
         """The controller is there."""
-        self.prometheus.scrape(f"127.0.0.1:{self._controller.server_port}", namespace=NAMESPACE, pod=CONTROLLER)
+        self.show(CONTROLLER, f"127.0.0.1:{self._controller.server_port}")
 
     def leave(self) -> None:
         """It is gone."""
         self.prometheus.forget(f"127.0.0.1:{self._controller.server_port}")
 
-    def start(self, pod: str, *flags: str, namespace: str = NAMESPACE) -> ScorerProcess:
+    def start(self, pod: str, *flags: str) -> ScorerProcess:
         scorer = self.rig.start(pod, *flags).ready()
         self.scorers[pod], self.addresses[pod] = scorer, scorer.address
-        self.prometheus.scrape(scorer.endpoint, namespace=namespace, pod=pod)
+        self.show(pod, scorer.endpoint)
         return scorer
 
     def stop(self, pod: str) -> None:
@@ -67,7 +88,7 @@ class Fleet:
     def start_relay(self) -> Service:
         relay = self.relay.start().ready()
         self.addresses[RELAY] = relay.address
-        self.prometheus.scrape(relay.endpoint, namespace=NAMESPACE, pod=RELAY)
+        self.show(RELAY, relay.endpoint)
         return relay
 
     def mark(self, partition: int, revision: int) -> None:
@@ -82,5 +103,7 @@ class Fleet:
     def close(self) -> None:
         self._controller.shutdown()
         self._controller.server_close()
+        self._state.shutdown()
+        self._state.server_close()
         self.rig.close()
         self.relay.close()

@@ -3,12 +3,14 @@
 import re
 from typing import Any
 
-from tests.packaging.deploy.exporters import rule_groups
+from tests.packaging.deploy.alert_rules import groups
 
 SPEED = 30
 UNITS = {"s": 1, "m": 60, "h": 3_600}
 DURATION = re.compile(r"\b(\d+)([smh])\b")
-THRESHOLD = re.compile(r"(_seconds(?:\{[^}]*\})?\)? > )(\d+)\b")
+WINDOW = re.compile(r"\[[^]]*\]|\boffset \w+")
+"""The range of a range vector, or an offset."""
+THRESHOLD = re.compile(r"(_seconds(?::max)?(?:\{[^}]*\})?(?:\[\w+\])?\)? > )(\d+)\b")
 """A metric in seconds that is compared with a number."""
 
 
@@ -19,10 +21,10 @@ def shortened(duration: str) -> str:
 
 def fast() -> dict[str, Any]:
     """The groups of rules as Prometheus reads them."""
-    return {"groups": [{**group, "rules": [_fast(rule) for rule in group["rules"]]} for group in rule_groups()["groups"]]}
+    return {"groups": [{**group, "rules": [_fast(rule) for rule in group["rules"]]} for group in groups()]}
 
 
 def _fast(rule: dict[str, Any]) -> dict[str, Any]:
-    expression = re.sub(r"\[[^]]*\]", lambda found: shortened(found[0]), rule["expr"])
-    expression = THRESHOLD.sub(lambda found: f"{found[1]}{int(found[2]) / SPEED:g}", expression)
+    expression = THRESHOLD.sub(lambda match: f"{match[1]}{int(match[2]) / SPEED:g}", rule["expr"])
+    expression = WINDOW.sub(lambda match: shortened(match[0]), expression)
     return {**rule, "expr": expression, **({"for": shortened(rule["for"])} if "for" in rule else {})}

@@ -105,3 +105,9 @@ def test_a_version_without_a_signature_scores_one_array_field(make_rig: MakeRig,
     until(lambda: rig.answered() == 1, "the score")
     assert rig.scores()[0]["score"] == 6.0
     assert "derived" in scorer.said
+
+
+def test_retention_of_the_input_is_exported(make_rig: MakeRig) -> None:
+    rig = make_rig().stocked(1)
+    rig.alter(rig.events_topic, "retention.ms", "3600000")
+    assert rig.start().ready().metric("scorer_input_retention_seconds") == 3_600

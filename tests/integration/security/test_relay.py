@@ -2,6 +2,7 @@
 ends. One broker stands for both clusters, as two users of it: what either may do is told apart by the user."""
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -145,6 +146,7 @@ def test_a_relay_and_its_auditor_work_with_the_least_rights_until_its_password_e
     relay = rig.start().ready()
     servers = rig.destination
     rig.wait_copied(400, COPIES)
+    assert relay.metric('publisher_certificate_expiry_timestamp_seconds{setting="destination.security.ca_file"}') > time.time()
     assert rig.json("status")["source_answers"]
     assert compare(list(auditor.read(servers, rig.topic)), list(auditor.read(servers, COPIES))) == CLEAN
     audits_with_the_least_rights(secured, rig)

@@ -4,6 +4,7 @@ names the right, the resource and the way out."""
 import contextlib
 import json
 import re
+import time
 
 import httpx
 import pytest
@@ -104,6 +105,7 @@ def test_everything_works_with_the_least_rights(secured: Secured) -> None:
     """Scores, dead letters, a swap, a killed scorer's transactions fenced, status, replay, audit; nobody may do more."""
     rig = secured.as_user("scorer")
     first, second = rig.start("a").ready(), rig.start("b").ready()
+    assert first.metric('scorer_certificate_expiry_timestamp_seconds{setting="kafka.security.ca_file"}') > time.time()
     emit(secured, [*events(50), {"id": "bad", "key": "k", "a": "one", "b": 0}])
     until(lambda: scored(secured) == 50, "the scores")
     first.kill()
@@ -152,6 +154,7 @@ def test_a_rollout_goes_its_way_with_the_least_rights(secured: Secured) -> None:
     with contextlib.closing(contextlib.ExitStack()) as undo:
         undo.callback(controller.kill)
         controller.ready()
+        assert controller.metric('scorer_certificate_expiry_timestamp_seconds{setting="kafka.security.ca_file"}') > time.time()
         secured.broker.users({"starter": [*rights.operator(NAME).values(), rights.judge(NAME)["scores.shadow"]]})
         secured.as_user("starter").run("scorer", "rollout", "start", "scorer.yaml", str(path))
         until(lambda: "moved: the rollout starts" in controller.said, "the first move")

@@ -18,12 +18,14 @@ class Asked(NamedTuple):
 
 
 def asked(interval: str) -> list[Asked]:
-    """Every query, over all namespaces, with rates over `interval`, `2m` for instance."""
+    """Every query, over all namespaces and services, with rates over `interval`, `2m` for instance."""
     found = []
     for path in FILES:
         for panel in panels(path.stem):
             for target in panel.get("targets", ()):
-                expression = target["expr"].replace("$__rate_interval", interval).replace("$namespace", ".*")
+                expression = (
+                    target["expr"].replace("$__rate_interval", interval).replace("$namespace", ".*").replace("$service", ".*")
+                )
                 found.append(Asked(path.stem, panel["title"], expression))
     return found
 

@@ -1,12 +1,15 @@
-"""What is exported, and the alerts that look at it."""
+"""The registries of each kind of process, with a sample of each metric."""
 
 import logging
 from collections import Counter
-from typing import Any
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-import yaml
+import trustme
 from prometheus_client import CollectorRegistry
 
+from publisher.kafka.certificate_expiry import CertificateExpiry
 from publisher.kafka.skipped_records import SkippedRecords
 from publisher.relay.metrics import RelayMetrics
 from publisher.relay.relay_state import RelayState
@@ -15,18 +18,16 @@ from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
 from scorer.settings.model import ModelSettings
-from tests.support.environment import ROOT
 
-RULES = ROOT / "deploy" / "kubernetes" / "components" / "monitoring" / "alerts.yaml"
-
-
-def rule_groups() -> dict[str, Any]:
-    spec: dict[str, Any] = yaml.safe_load(RULES.read_text())["spec"]
-    return spec
+FOLDER = TemporaryDirectory()
 
 
-def rules() -> list[dict[str, Any]]:
-    return [rule for group in rule_groups()["groups"] for rule in group["rules"]]
+@cache
+def _certificate() -> Path:
+    """Return a certificate file. It exists until the interpreter ends."""
+    path = Path(FOLDER.name) / "tls.crt"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    return path
 
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
@@ -34,6 +35,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     skipped = SkippedRecords(logging.getLogger(__name__))
     skipped.skip("n.swaps", 0, 1, "a record of every label")
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
+    metrics.set_input_retentions({"flights": 604_800.0})
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1, ["cpu"])
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
@@ -55,4 +57,10 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     controller.register(
         RolloutMetrics(RolloutState(is_leader=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1)))
     )
+    for registry, prefix, name in (
+        (metrics.registry, "scorer", "kafka.security.certificate_file"),
+        (relays, "publisher", "source.security.certificate_file"),
+        (controller, "scorer", "kafka.security.certificate_file"),
+    ):
+        registry.register(CertificateExpiry(prefix, {name: _certificate()}))
     return metrics.registry, relays, controller

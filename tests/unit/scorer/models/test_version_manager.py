@@ -23,7 +23,7 @@ from model_registry.signing import keys, signatures
 from model_registry.signing.keys import PrivateKey
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Fatal
-from publisher.runtime.dependency_wait import MODEL, MODEL_REGISTRY, MODEL_SERVERS, DependencyUnavailable, Outages
+from publisher.runtime.dependency_wait import DISK, MODEL, MODEL_REGISTRY, MODEL_SERVERS, DependencyUnavailable, Outages
 from scorer.backends.base import ModelRefused
 from scorer.models import channel_follower as tag_module
 from scorer.models.load_guard import Superseded
@@ -266,6 +266,22 @@ def test_a_registry_that_is_away_stops_nobody(site: Site) -> None:
     site.registry.rename(away)
     with site.manager() as manager:
         assert version(manager) == ("1.0.0", 1)
+
+
+def test_model_cache_that_cannot_be_written_is_an_outage_of_the_disk(site: Site) -> None:
+    with site.manager() as manager:
+        versions = site.registry.with_name("cache") / "versions"
+        aside = versions.with_name("aside")
+        versions.rename(aside)
+        versions.write_text("a file in place of the folder")
+        site.promote("2.0.0")
+        until(lambda: site.outages.is_unavailable(DISK), "the outage")
+        assert not site.outages.is_unavailable(MODEL_REGISTRY)
+        assert version(manager) == ("1.0.0", 1)
+        versions.unlink()
+        aside.rename(versions)
+        until(manager.serve_aspired, "the second version")
+        until(lambda: not site.outages.is_unavailable(DISK), "its end")
 
 
 @pytest.mark.parametrize(("exists", "raised"), [(True, Fatal), (False, DependencyUnavailable)])

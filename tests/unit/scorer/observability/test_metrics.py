@@ -36,3 +36,9 @@ def test_the_build_names_the_libraries_that_are_installed() -> None:
     (sample,) = (s for family in metrics.registry.collect() for s in family.samples if s.name == "scorer_build_info")
     assert sample.labels["onnxruntime"] == onnxruntime.__version__
     assert sample.labels["librdkafka"] == confluent_kafka.libversion()[0]
+
+
+def test_retention_is_exported_by_input_topic() -> None:
+    metrics = Metrics(Counters(), ModelSettings(source="oci:registry"))
+    metrics.set_input_retentions({"flights": 604_800.0})
+    assert metrics.registry.get_sample_value("scorer_input_retention_seconds", {"topic": "flights"}) == 604_800
