@@ -154,6 +154,7 @@ VERSIONS = [
             (changes("scorer_swaps_total"), "swaps"),
             (changes("scorer_versions_refused_total"), "refused"),
             (f"sum({now('scorer_channel_refused')})", "scorers that refuse the channel"),
+            (f"sum({now('scorer_channel_younger')})", "scorers with a channel younger than its partitions"),
             (changes("scorer_revision_fence_timeouts_total"), "revision not reached"),
         ],
     ),

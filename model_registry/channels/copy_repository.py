@@ -332,23 +332,33 @@ class _Planner:
         return copied
 
 
-def copy(source: Store, destination: Store, plan: CopyPlan) -> None:
+def copy(source: Store, destination: Store, plan: CopyPlan, report: Callable[[str], None] = lambda _: None) -> None:
     """Write the content of a plan to the destination. A copy that was interrupted is finished by a new plan.
+
+    Args:
+        source: The repository that was planned to be copied.
+        destination: The copy.
+        plan: The result of `plan_copy` for both.
+        report: Called with a line for people when a step begins.
 
     Raises:
         Refused: The destination does not allow a tag to move, or accepts no referrers.
         Conflict: Another client changed the source or the destination meanwhile.
         Corrupt, NotFound, Unreachable: As the stores raise them.
     """
+    report(f"copying {len(plan.blobs)} files with {plan.size} bytes")
     mounted = _map(destination.mount_blob, plan.blobs.values())
     missing = [content for content, is_mounted in zip(plan.blobs.values(), mounted, strict=True) if not is_mounted]
     parallel_transfer.upload(destination, [(content, partial(_open, source, content)) for content in missing])
+    report(f"writing {len(plan.manifests)} manifests and {len(plan.versions)} version tags")
     for data in plan.manifests.values():
         destination.push_manifest(data)
     _write_tags(destination, plan.versions, {})
     _write_tags(destination, plan.signature_tags, plan.replaced)
+    report(f"writing {len(plan.referrers) + len(plan.signature_tags)} signatures and attestations")
     for data in plan.referrers.values():
         referrers.refer(destination, data)
+    report(f"writing {len(plan.history)} history entries and {len(plan.channels)} channels")
     _write_tags(destination, plan.history, {})
     for channel in plan.channels:
         _check_unmoved(destination, channel)

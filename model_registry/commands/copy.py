@@ -50,7 +50,7 @@ def copy(
         if plan.signed and parsed_source.name != parsed_destination.name:
             _warn_of_name(parsed_source.name, destination)
         if not dry_run:
-            copy_repository.copy(origin, target, plan)
+            copy_repository.copy(origin, target, plan, print_message if progress else lambda _: None)
     print_result(json, _document(plan, origin.repository, target.repository, dry_run), _text(plan, dry_run))
 
 

@@ -307,7 +307,7 @@ class LineageReader:
                 lineage.missing.append(f"the move: channel {model.tag} has no entry of revision {revision}")
             elif _is_of_other_history(move, lineage.swap):
                 lineage.missing.append(
-                    f"the move: channel {model.tag} was recreated, and revision {revision} of its earlier history is not stored"
+                    f"the move: revision {revision} belongs to another history of channel {model.tag}, which is not stored here"
                 )
             else:
                 lineage.move = move

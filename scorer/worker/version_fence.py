@@ -143,8 +143,9 @@ class VersionFence:
                 in_ranges(late),
             )
             self._timeouts.inc(len(late))
-            absent = [partitions.metadata(p).revision for p in late if partitions.metadata(p).revision > polled]
-            self._absent_revision = max([self._absent_revision, *absent])
+            absent = {p for p in late if partitions.metadata(p).revision > polled}
+            self._absent_revision = max([self._absent_revision, *(partitions.metadata(p).revision for p in absent)])
+            self._report_older(absent, revision)
         self._intake.resume(reached | late, "revision")
         for partition in reached | late:
             del self._until[partition]

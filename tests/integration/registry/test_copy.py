@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import pty
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -166,6 +167,22 @@ def test_content_is_mounted_within_one_registry(registry: DockerRegistry, make_p
     mounts = [line for line in requests if "POST" in line and "mount=" in line and '" 201 ' in line]
     assert len(mounts) >= 5
     assert not [line for line in requests if "PATCH" in line or ('"PUT /v2/' in line and "/blobs/" in line)]
+
+
+def test_a_terminal_shows_the_steps_and_a_bar(registry: DockerRegistry, make_package: MakePackage) -> None:
+    source, target = (f"{registry.address}/{name}{uuid.uuid4().hex[:8]}/x" for name in ("from", "to"))
+    folder = make_package("large", model=onnx_bytes(os.urandom(WHOLE_BYTES).hex().encode()))
+    run("push", str(folder), f"{source}:1.0.0")
+    ours, theirs = pty.openpty()
+    copied = [*COMMAND, "copy", source, "oci:" + str(folder.parent / "x")]
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        done = subprocess.run(copied, stdout=subprocess.PIPE, stderr=theirs, check=True, env=os.environ | {"TERM": "xterm"})
+        os.close(theirs)
+        drawn = terminal.read(1 << 16)
+    assert b"writing" in drawn
+    assert b"sha256:" in drawn
+    assert b"copied: 1 versions" in done.stdout
+    assert run("copy", source, target).stderr == ""
 
 
 @pytest.fixture

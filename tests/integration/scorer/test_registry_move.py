@@ -1,5 +1,7 @@
 """A scorer that moves to another registry: a copied channel changes nothing visible, a recreated channel is reported."""
 
+import json
+
 from tests.integration.scorer.rig import MakeRig, Rig, ScorerProcess, events, until
 
 NEW = "oci:./elsewhere/model"
@@ -61,3 +63,8 @@ def test_a_recreated_channel_is_reported_without_a_wait_and_without_regressions(
     until(lambda: rig.answered() == 1200, "the scores of a scorer that still uses the old registry")
     assert older.metric("scorer_model_revision") == 5
     rig.assert_audited(events=1200, scored=1200, version_regressions=0)
+
+    rig.configure(model={"source": "oci:./registry/model"})
+    shown = json.loads(rig.run("scorer", "lineage", "scorer.yaml", "e400", "--json").stdout)
+    assert (shown["cut_over"]["revision"], shown["move"]) == (1, None)
+    assert [reason for reason in shown["not_known"] if "revision 1 belongs to another history of channel prod" in reason]

@@ -125,7 +125,9 @@ def test_a_copy_that_is_interrupted_anywhere_shows_no_channel_without_its_versio
         except Unreachable:
             interruptions += 1
         for name in {"prod", "canary"} & set(target.tags() if target.exists else ()):
-            digest = channel.resolve(target, name).digest
+            resolution = channel.resolve(target, name)
+            assert resolution.revision == channel.resolve(stocked, name).revision
+            digest = resolution.digest
             assert all(target.has_blob(blob.digest) for blob in manifest.parse_version(target.manifest(digest)).blobs)
         if interruptions % 5 == 0:
             target.writes_left = 1000

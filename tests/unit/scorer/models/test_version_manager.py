@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -142,6 +143,19 @@ def test_a_version_is_served_once_it_is_ready_and_a_way_back_needs_no_load(site:
         site.promote("3.0.0")
         until(manager.serve_aspired, "the third version")
         until(lambda: site.open == ["1.0.0", "3.0.0"], "one idle version alone stays in memory")
+
+
+def test_the_revision_in_the_registry_is_unknown_while_the_registry_does_not_answer(site: Site) -> None:
+    site.fails["2.0.0"] = ModelRefused("wrong scores")
+    with site.manager() as manager:
+        site.promote("2.0.0")
+        until(lambda: manager.registry_revision == 2, "the revision of the refused version")
+        assert version(manager) == ("1.0.0", 1)
+        away = site.registry.with_name("away")
+        site.registry.rename(away)
+        until(lambda: manager.registry_revision == math.inf, "a poll that fails")
+        away.rename(site.registry)
+        until(lambda: manager.registry_revision == 2, "the next poll")
 
 
 def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site: Site) -> None:

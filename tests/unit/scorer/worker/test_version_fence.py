@@ -137,6 +137,7 @@ def test_another_history_does_not_admit_a_revision_that_was_never_accepted() -> 
 def test_partitions_wait_once_for_a_revision_that_the_registry_does_not_have() -> None:
     fenced = Fenced()
     fenced.paused_after(WAIT_SECONDS, polled=4)
+    assert fenced.younger() == 1
     assert fenced.take_over(2, polled=4) == set()
     assert (fenced.timeouts(), fenced.younger()) == (1, 1)
     assert fenced.take_over(3, polled=5) == {3}, "the registry has the revision now"
