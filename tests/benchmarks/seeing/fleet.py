@@ -7,6 +7,7 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
+from publisher.runtime.process_metrics import register_process_metrics
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.demo.broker.embedded import EmbeddedBroker
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
@@ -44,6 +45,7 @@ class Fleet:
         self.addresses: dict[str, str] = {}
         self.rollout = RolloutState(is_leader=True, running=True, behind_seconds=0.0, decisions=Counter(promote=1))
         registry = CollectorRegistry()
+        register_process_metrics(registry, "scorer_rollout")
         registry.register(RolloutMetrics(self.rollout, lambda: self.rollout.iterated_at))
         self._controller, _ = start_http_server(0, "127.0.0.1", registry)
         self.lead()

@@ -20,6 +20,7 @@ def copy_more(rig: RelayRig, count: int, base: BaseVersion | None) -> None:
     assert relay.stop() == 0
 
 
+@pytest.mark.debian("cc")
 def test_an_upgrade_of_a_relay_and_its_rollback_continue_at_the_checkpoints(make_relay: MakeRelay, base: BaseVersion) -> None:
     rig = make_relay(lanes=2)
     rig.create(rig.source)

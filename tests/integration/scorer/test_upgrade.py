@@ -82,6 +82,7 @@ def running(status: dict[str, Any]) -> set[str]:
     return {row["scorer"] for row in status["scorers"] if row["state"] == "running"}
 
 
+@pytest.mark.debian("cc")
 def test_a_rolling_upgrade_and_its_rollback_lose_double_and_reorder_nothing(make_rig: MakeRig, base: BaseVersion) -> None:
     rig = make_rig().stocked(6, versions=2)
     group = Group(rig, base)
