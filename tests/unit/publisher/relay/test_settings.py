@@ -11,6 +11,7 @@ import publisher
 from publisher.kafka.security import SecuritySettings
 from publisher.relay.settings import DestinationSettings, HttpSettings, RelaySettings, SourceSettings, load
 from publisher.runtime.configuration import SettingsError
+from publisher.runtime.log_settings import LogSettings
 
 GIVEN: dict[str, Any] = {
     "name": "r",
@@ -34,7 +35,12 @@ def test_flags_go_over_the_environment_and_that_over_the_file(tmp_path: Path, mo
 
 def test_every_setting_stands_in_the_documentation() -> None:
     page = (Path(publisher.__file__).parent / "docs" / "relay-reference.md").read_text()
-    sections: dict[str, type[BaseModel]] = {"source": SourceSettings, "destination": DestinationSettings, "http": HttpSettings}
+    sections: dict[str, type[BaseModel]] = {
+        "source": SourceSettings,
+        "destination": DestinationSettings,
+        "http": HttpSettings,
+        "log": LogSettings,
+    }
     names = {f"{section}.{name}" for section, model in sections.items() for name in model.model_fields}
     names |= set(RelaySettings.model_fields) - set(sections)
     names |= {f"security.{name}" for name in SecuritySettings.model_fields}
