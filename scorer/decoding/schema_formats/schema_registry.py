@@ -42,11 +42,11 @@ UNKNOWN_SECONDS = 10.0
 FAILED_SECONDS = 60.0
 """Time until an id is looked up again. UNKNOWN_SECONDS: the registry does not know the id. FAILED_SECONDS: other failures."""
 LOOK_UP_BUDGET = 50
-SINGLE_BUDGET = 16
+SINGLE_BUDGET = LOOK_UPS
 """Number of look-ups that may fail within UNKNOWN_SECONDS, before a look-up of a further id starts only as an exception.
 
-SINGLE_BUDGET is the limit for an id with a single event in the batch: 16 failed look-ups take two rounds of LOOK_UPS requests.
-LOOK_UP_BUDGET is the limit for all other ids.
+SINGLE_BUDGET is the limit for an id with a single event in the batch, so that a flood of ids that all differ delays a batch by
+one round of concurrent look-ups. LOOK_UP_BUDGET is the limit for all other ids.
 """
 SKIPPED_SECONDS = 1.0
 """Time until an id that was not looked up because of the budget may be looked up as an exception, if it occurs again."""

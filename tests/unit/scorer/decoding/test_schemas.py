@@ -111,6 +111,17 @@ def test_avro_schemas_change_within_a_batch() -> None:
     assert shelf.asked[-1] == 4
 
 
+def test_a_schema_with_several_events_in_a_batch_is_looked_up_beside_a_flood_of_unknown_ids() -> None:
+    schema = record(("id", "string"), ("a", "float"))
+    shelf = Shelf({1: Schema("avro", json.dumps(schema))})
+    decoder = decoder_of(shelf, "avro")
+    assert len(decoder.decode([framed(number, b"") for number in range(100, 200)]).rejected) == 100
+    good = framed(1, avro_encoder(schema)({"id": "one", "a": 1.0}))
+    decoded = decoder.decode([*(framed(number, b"") for number in range(200, 300)), good, good])
+    assert decoded.rows == [100, 101]
+    assert len(shelf.asked) < 20
+
+
 def test_protobuf_messages_are_found_by_their_path() -> None:
     inside = "message B { float b = 1; optional float a = 2; string id = 3; }"
     text = f'syntax = "proto3"; message A {{ {inside} }} message C {{ float a = 1; }}'
