@@ -11,8 +11,9 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from publisher.errors import REFUSED, Fatal, Retriable
 from publisher.failover.offset_translation import CopiedRecord, ReadCopy
+from publisher.kafka import acls, error_codes, source_position
 from publisher.kafka import clients as kafka
-from publisher.kafka import source_position
+from publisher.kafka.acls import READ, Right
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import END
 from publisher.kafka.headers import headers_of_one
@@ -38,6 +39,7 @@ class CopyReader:
             "fetch.wait.max.ms": 10,
         }
         self._consumer: Consumer = kafka.reader(settings, client_id, **fetching)
+        self._settings = settings
         self._seconds = answer_seconds
 
     def close(self) -> None:
@@ -93,6 +95,8 @@ class CopyReader:
                 return message
             if error in END:
                 return None
+            if error_codes.REFUSED.reason(error) == acls.TOPIC:
+                raise acls.refused(self._settings, [Right(READ, acls.TOPIC, partition[0])])
             if not kafka.is_group_auth_noise(error):
                 raise Fatal(
                     f"{partition[0]}[{partition[1]}] cannot be read at offset {offset}: {error.str()}", exit_code=REFUSED

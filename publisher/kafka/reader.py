@@ -242,7 +242,7 @@ class TopicReader:
             messages = consumer.consume(most, CALL_SECONDS)
             if messages and most > 1:
                 most = max(2, min(CALL_RECORDS, CALL_BYTES * len(messages) // (1 + sum(map(len, messages)))))
-            batches, reached = _group_records(messages, remaining)
+            batches, reached = _group_records(self._settings, messages, remaining)
             del messages
             yield from batches
             if reached:
@@ -289,7 +289,9 @@ def _refused(answer: BaseException | None) -> bool:
     return isinstance(answer, KafkaException) and answer.args[0] in REFUSED
 
 
-def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[PartitionBatch], list[Partition]]:
+def _group_records(
+    settings: kafka.KafkaSettings, messages: list[Message], remaining: Offsets
+) -> tuple[list[PartitionBatch], list[Partition]]:
     """Group messages by partition, and drop records at or after the stop offset of their partition.
 
     Returns:
@@ -305,7 +307,7 @@ def _group_records(messages: list[Message], remaining: Offsets) -> tuple[list[Pa
         elif error in END:
             ends[cast("Partition", partition)] = cast("int", message.offset())
         elif not kafka.is_group_auth_noise(error):
-            raise _broken(*partition, error)
+            raise _broken(settings, *partition, error)
     batches = []
     for partition, records in cast("dict[Partition, list[Message]]", by_partition).items():
         offsets = cast("list[int]", [message.offset() for message in records])
@@ -320,7 +322,7 @@ def _log_unread(partition: Partition, offsets: Range) -> None:
     log.warning("%s[%d]: the batch at offsets %d to %d cannot be read and is skipped", *partition, offsets[0], offsets[1] - 1)
 
 
-def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
+def _broken(settings: kafka.KafkaSettings, topic: str | None, number: int | None, error: KafkaError) -> Fatal:
     name = "the consumer" if topic is None else f"{topic}[{number}]"
     if error in OUT_OF_RANGE:
         return Fatal(
@@ -330,4 +332,6 @@ def _broken(topic: str | None, number: int | None, error: KafkaError) -> Fatal:
         )
     if error in UNDECODABLE and topic is not None and number is not None:
         return UnreadablePartition((topic, number), error.str())
+    if topic is not None and REFUSED.reason(error) == acls.TOPIC:
+        return acls.refused(settings, [Right(READ, acls.TOPIC, topic)])
     return Fatal(f"{name} cannot be read: {error.str()}", exit_code=3 if error in REFUSED else 4)

@@ -6,9 +6,17 @@ import pytest
 
 from tests.integration.security.conftest import Secured
 from tests.integration.security.rights import WRITE
-from tests.integration.security.shipped import HOME, REGIONS, SCORES_RELAY, ShippedRegions, rights_of, shipped_regions
+from tests.integration.security.shipped import (
+    HOME,
+    REGIONS,
+    SCORER,
+    SCORES_RELAY,
+    ShippedRegions,
+    rights_of,
+    shipped_regions,
+)
 from tests.packaging.deploy.manifests import of_kind, rendered
-from tests.support.runbooks import RunbookCommand, commands, users_by_place
+from tests.support.runbooks import RunbookCommand, commands, parse, users_by_place
 
 ALL = commands()
 OWN = {(step.context, step.place, step.words): step for step in reversed(ALL) if step.place is not None}
@@ -38,6 +46,24 @@ def test_every_command_of_the_runbooks_has_the_rights_that_it_needs(regions: Shi
     assert code in (0, WITH_FINDINGS.get((step.words[0], step.words[1]), 0)), (
         f"{step.page}: {step.line}\nended with {code}: {text}"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "role"),
+    [
+        ("scorer audit scorer.yaml", "auditor"),
+        ("scorer tail scorer.yaml --no-follow", "auditor"),
+        ("scorer replay scorer.yaml --dry-run", "auditor"),
+        ("scorer replay scorer.yaml", "replayer"),
+    ],
+)
+def test_a_command_with_the_user_of_the_scorers_is_refused_with_the_role_that_may_run_it(
+    regions: ShippedRegions, line: str, role: str
+) -> None:
+    code, text = regions.run(parse("", f"kubectl exec {SCORER} -- {line}"))
+    assert code == 3, text
+    assert f"run it as the {role} (deploy/rights.md), or grant" in text
+    assert f"User:{HOME}.scorer" not in text
 
 
 def test_a_relay_with_its_rights_detects_truncated_copies(regions: ShippedRegions) -> None:
