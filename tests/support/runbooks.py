@@ -61,6 +61,8 @@ def parse(page: str, line: str) -> RunbookCommand:
     at = command.index("exec")
     separator = command.index("--")
     target = next(word for word in command[at + 1 : separator] if not word.startswith("-"))
+    if command[separator + 1] not in PROGRAMS:
+        return RunbookCommand(page, line, None, context, ())
     return RunbookCommand(page, line, re.sub("^deploy/", "deployment/", target), context, command[separator + 1 :])
 
 
