@@ -53,12 +53,6 @@ def test_it_holds_every_file_of_its_packages_and_of_nothing_else(wheel: Path) ->
     assert set(names) - {"scorer/native/libscorestream.so"} == set(filter(None, tracked.decode().split("\0")))
 
 
-def test_the_version_of_the_deployed_image_is_that_of_the_project() -> None:
-    overlays = sorted((ROOT / "deploy" / "kubernetes" / "overlays").glob("*/kustomization.yaml"))
-    tags = {tag for path in overlays for tag in re.findall(r"newTag: (\S+?)-(?:cpu|gpu)\b", path.read_text())}
-    assert tags == {PROJECT["version"]}
-
-
 def test_the_extra_all_has_every_extra_that_fits_beside_the_others() -> None:
     extras = PROJECT["optional-dependencies"]
     (names,) = re.findall(r"^scorestream\[(.*)\]$", extras["all"][0])

@@ -59,7 +59,8 @@ def test_every_value_of_the_schema_has_a_default_and_unknown_values_are_rejected
 
 def test_the_chart_has_the_version_of_the_product() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["appVersion"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert [chart["version"], chart["appVersion"]] == [version, version]
 
 
 def test_templates_name_no_model() -> None:
