@@ -33,6 +33,8 @@ from tests.support.waiting import STEP_SECONDS, until
 __all__ = ["STEP_SECONDS", "MakeRig", "Rig", "ScorerProcess", "command", "events", "until"]
 
 LOG_TAIL = 6_000  # characters
+COORDINATOR_STARTS = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR}
+"""The errors of a coordinator that has not yet loaded a group, for example after a restart of its broker."""
 PASSING = {KafkaError.TOPIC_ALREADY_EXISTS, KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
 
 
@@ -225,10 +227,21 @@ class Rig:
         settle(self.admin.delete_records(partitions))
 
     def marks(self) -> dict[int, dict[str, Any]]:
-        """The metadata of each partition's committed offset, with the offset."""
-        answer = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])[self.name].result()
-        found = answer.topic_partitions or []
-        return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in found}
+        """Return the metadata of each partition's committed offset, with the offset, once the coordinator has loaded them."""
+        answers: list[ConsumerGroupTopicPartitions] = []
+
+        def is_answered() -> bool:
+            request = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name)])
+            try:
+                answers.append(request[self.name].result())
+            except KafkaException as error:
+                if error.args[0].code() not in COORDINATOR_STARTS:
+                    raise
+            return bool(answers)
+
+        until(is_answered, f"the coordinator of group {self.name}")
+        partitions = answers[0].topic_partitions or []
+        return {p.partition: {"offset": p.offset, **json.loads(p.metadata or "{}")} for p in partitions}
 
     def ends(self) -> dict[int, int]:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": f"{self.name}.ends"})
