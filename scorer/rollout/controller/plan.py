@@ -175,7 +175,7 @@ class RolloutPlan(Section):
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:
-        """Return how long a step may stay undecided while the rules `lacking` do not pass, in seconds."""
+        """Return how many seconds a step may stay undecided. `lacking` has the names of the rules that do not pass."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 
