@@ -1,6 +1,6 @@
 """Scanning of JSON objects and arrays by scanner.c, which returns rows of float32 and ids.
 
-An event is uncertain if the scanner cannot decide that it has read the event correctly. Another decoder must read uncertain
+An event is uncertain if the scanner cannot be sure that it has read the event correctly. Another decoder must read uncertain
 events. `scanner.c` documents which events are uncertain, and the ownership of memory. This module keeps the arrays that C uses
 alive until a call returns.
 """
