@@ -183,9 +183,7 @@ class VersionManager:
             if error.transient:
                 if (known_good := self._tag.known_good()) is None:
                     raise
-                log.warning(
-                    "the registry does not answer (%s); starting with the last version known good, %s", error, known_good
-                )
+                log.warning("the registry does not answer (%s); starting with the last good version, %s", error, known_good)
                 self._aspire(known_good, KNOWN_GOOD)
         self._execute_actions()
         self._aspire_to_earlier()

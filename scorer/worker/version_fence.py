@@ -128,7 +128,8 @@ class VersionFence:
         held_back = {p for p in late if partitions.metadata(p).revision > trusted}
         if held_back:
             log.error(
-                "the newer revision was not served within %d s, and its move is not accepted; these partitions still wait: %s",
+                "the newer revision was not served within %d s, and this scorer has not accepted its channel move; "
+                "these partitions still wait: %s",
                 WAIT_SECONDS,
                 in_ranges(held_back),
             )

@@ -224,9 +224,7 @@ class PairSums:
         rows = part.rows[~np.isin(part.rows, np.fromiter(faults, np.int64, len(faults)))]
         if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
             topic, partition = part.partition
-            raise Fatal(
-                f"{unreadable:,} records of {topic}[{partition}] and others were read, and none is a score", HINT, USAGE
-            )
+            raise Fatal(f"none of {unreadable:,} records is a score; the last one is in {topic}[{partition}]", HINT, USAGE)
         return rows
 
     def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:

@@ -93,7 +93,7 @@ class PlanStep(Section):
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
             raise ValueError(f"bake is for the steps shadow and canary; a {self.kind} step has none")
         if self.watch and self.kind is not StepKind.PROMOTE:
-            raise ValueError(f"watch is for the step promote; the time of a {self.kind} step is bake")
+            raise ValueError(f"watch is for the step promote, not for {self.kind}; bake is for the steps shadow and canary")
         return self
 
     @property
