@@ -98,7 +98,7 @@ class Scanner:
         library: the native library.
         fields: the fields, in the order of a row.
         id_name: the name of the field with the id; None if events have no id.
-        bare: whether each event is a JSON array, which is the only field, and not an object.
+        bare: whether each event is a JSON array instead of a JSON object. The array is the only field in this case.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.

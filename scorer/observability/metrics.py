@@ -61,7 +61,7 @@ class LabelledCounter(Collector):
         registry.register(self)
 
     def add(self, counts: Mapping[str, float]) -> None:
-        """Increase the counter, for each label value, by its amount in `counts`. Negative amounts are ignored."""
+        """Increase the counter by the amounts in `counts`, one per label value. Negative amounts are ignored."""
         for value, count in counts.items():
             self._totals[value] += max(count, 0.0)
 

@@ -215,8 +215,8 @@ class PairSums:
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
         """Return the indices of a partition's rows that are scores, (n,); other rows are counted and logged.
 
-        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read: the configuration then names a wrong
-        topic or format.
+        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read. The cause is a wrong topic or format
+        in the configuration.
         """
         faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():

@@ -150,7 +150,7 @@ class PairDifferences:
     def ordered(
         self, rows: Sequence[int], answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]
     ) -> list[tuple[VersionAnswer, VersionAnswer]]:
-        """Return for each of the pairs `rows` the champion's answer and the candidate's answer."""
+        """Return the champion's answer and the candidate's answer of each pair at the indices `rows`."""
         swapped = self.where(lambda kind: kind.swapped)
         return [(shadow[row], answered[row]) if swapped[row] else (answered[row], shadow[row]) for row in rows]
 
