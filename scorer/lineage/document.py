@@ -61,7 +61,7 @@ class Lineage:
         instead_of: The cut-over record of the canary that should have answered but failed; None if there is none.
         move: The channel move that deployed the version; None if it is unknown.
         signer: The signer of the version; None if it is unknown.
-        bucket: The number of the bucket, of 10,000, that the traffic split assigns to the event's key; None without a canary.
+        bucket: The bucket of the event's key in the traffic split, a number from 0 to 9,999; None without a canary.
         corrections: The corrections of the answer.
         missing: For each value that could not be read, its name and the reason, as a text.
     """

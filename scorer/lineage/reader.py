@@ -60,21 +60,21 @@ _records = DocumentDecoder(dict[str, Any])
 
 
 def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> bool:
-    """Return whether the ids of both histories of the channel are known and differ."""
+    """Return whether the move and the cut-over record name different histories of the channel; False if one names none."""
     history = swap.get("history") if swap else None
     return bool(move.history and history and move.history != history)
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Narrow a range of offsets by binary search to a short range with the answer to the event at offset `wanted`.
+    """Narrow a range of offsets by binary search until it is short and still holds the answer to the event `wanted`.
 
     Answers must be in the order of their events; otherwise the range may not contain the answer.
 
     Args:
         start: The first offset of the range.
         end: The end of the range.
-        probe: Returns the position of the next answer at or after an offset, and the offset of its event; None if none is
-            close.
+        probe: Called with an offset. Returns the position of the next answer at or after this offset, and the offset of the
+            answered event; None if no answer is close.
         wanted: The offset of the event.
     """
     while end - start > STRETCH:
@@ -199,8 +199,8 @@ class LineageReader:
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
         """Return the dead letter of the event, or else its score; None if neither is found.
 
-        The score is first looked up by a binary search, which relies on the order of the events, and then searched in all
-        offsets since the event's time.
+        The score is first searched in a short range that a binary search finds. The binary search relies on the order of the
+        events. If the range does not hold the score, all offsets since the event's time are searched.
         """
         letters = self._settings.dead_letter.topic
         scores = self._settings.output.topic
@@ -293,7 +293,7 @@ class LineageReader:
         return list(last.values())
 
     def _registry(self, lineage: Lineage) -> None:
-        """Add the channel move and the signer of the version to the lineage; name in `missing` what the registry lacks."""
+        """Add the channel move and the signer of the version to the lineage. Name unreadable values in `missing`."""
         answer = lineage.answer
         model = self._settings.model
         if answer is None:

@@ -173,7 +173,10 @@ def check_golden(loaded: LoadedModel, golden: Sequence[GoldenExample]) -> None:
 
 
 def check_batches(model: Model, golden: Sequence[GoldenExample], settings: Settings) -> None:
-    """Check that no score depends on the other events in the same batch; see `check_batch_independence`. Raises Refused."""
+    """Check that no score depends on the other events in the same batch.
+
+    The check is skipped if a golden example cannot be decoded. Raises Refused; see `check_batch_independence`.
+    """
     signature = model.signature()
     decoded = decode_golden(signature, golden) if golden else None
     if decoded is None or not decoded.rejected:

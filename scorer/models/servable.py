@@ -38,7 +38,7 @@ class Servable:
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def in_place_of_canary(self, reason: str) -> "Servable":
-        """Return this champion for events of the canary, which the champion answers in place of the candidate.
+        """Return this champion as the substitute for a candidate that does not answer the events of the canary.
 
         `reason` states why the candidate does not answer. The records contain this reason.
         """
@@ -50,7 +50,10 @@ class Servable:
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return this servable as a shadow for the events of `arm`. `reason` states why it cannot score; None if it can."""
+        """Return this servable as a shadow for the events of an arm, which is champion or canary.
+
+        `reason` states why the servable cannot score the events; None if it can.
+        """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
 
@@ -74,7 +77,7 @@ class Servable:
 
 @dataclass(frozen=True, slots=True)
 class CanaryArm:
-    """The share of the keys that belongs to the channel's candidate, and the version that answers these keys.
+    """The arm of the channel's candidate: the candidate's share of the keys, and the version that answers these keys.
 
     Attributes:
         digest: the candidate's manifest digest.
@@ -82,7 +85,7 @@ class CanaryArm:
         split: determines the keys that belong to the candidate.
         servable: the candidate; None if this scorer does not serve it.
         version: the candidate's version.
-        pairs: the percentage of keys that a shadow also scores; 0 if the setting of the shadow determines the percentage.
+        pairs: the percentage of keys that a shadow also scores; 0 if the shadow's own setting determines the percentage.
         alike: whether the candidate decodes each event to the same tensors as the champion.
     """
 
@@ -96,9 +99,9 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the arm for the channel's role `role`. The weight of a shadow is 0, so a shadow answers no keys.
+        """Create the arm for a role of the channel. The weight of a shadow is 0, so a shadow answers no keys.
 
-        `servable` is the version in this role; None if this scorer does not serve it. `champion` is the served champion.
+        `servable` is the version in the role `role`; None if this scorer does not serve it. `champion` is the served champion.
         """
         alike = servable is not None and servable.decodes_like(champion)
         split = TrafficSplit.of(role.digest, role.weight)

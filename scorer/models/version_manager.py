@@ -3,11 +3,11 @@
 A separate thread does all slow work. The scoring thread calls `serve_aspired`, which only exchanges references. An unavailable
 registry never stops scoring: a running scorer keeps the served version, and a starting scorer serves the last good version.
 
-If the channel names a champion that is refused, or was moved in a way that the policy does not accept, a scorer serves the
+If the channel names a champion that is refused, or if the policy does not accept the move of the channel, a scorer serves the
 newest good revision in the channel's history. A running scorer usually serves this revision already; a starting scorer loads
 it. A revision is good if its champion is good. If only its candidate is refused, the champion answers the candidate's share
-(see `version_policy.py`). Therefore all scorers write the same records, and no partition returns to an older revision when its
-owner changes.
+(see `version_policy.py`). These rules lead all scorers to the same revision. All scorers therefore write the same records, and
+no partition returns to an older revision when its owner changes.
 """
 
 import logging
@@ -183,9 +183,7 @@ class VersionManager:
             if error.transient:
                 if (known_good := self._tag.known_good()) is None:
                     raise
-                log.warning(
-                    "the registry does not answer (%s); starting with the last version known good, %s", error, known_good
-                )
+                log.warning("the registry does not answer (%s); starting with the last good version, %s", error, known_good)
                 self._aspire(known_good, KNOWN_GOOD)
         self._execute_actions()
         self._aspire_to_earlier()
@@ -218,9 +216,10 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest trusted revision. A partition that a higher revision has scored is not scored yet.
+        """The highest revision that this scorer trusts: the highest accepted one, or infinity.
 
-        If the policy requires signed channel moves, this is the highest accepted revision, otherwise infinity.
+        It is infinity if the policy requires no signed channel moves. A partition that a higher revision has scored waits until
+        this scorer serves that revision; see `VersionFence`.
         """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
@@ -465,7 +464,8 @@ class VersionManager:
     def _forget_older_refusal(self, aspired: Resolution) -> None:
         """Forget the refusal of a version if it was refused under an older revision, so that the version is tried again.
 
-        A scorer that polled every revision has also tried the version again at the newer revision. The caller holds the lock.
+        A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
+        must have the same result. The caller holds the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
@@ -514,7 +514,7 @@ class VersionManager:
         return True
 
     def _execute_actions(self) -> None:
-        """Execute the actions of the version policy until its next action is neither to load nor to unload a version."""
+        """Execute the actions of the version policy as long as its next action is to load or to unload a version."""
         while not self._closing.is_set():
             with self._lock:
                 action = version_policy.next_action(self._snapshot())

@@ -70,7 +70,7 @@ class Snapshot:
 
 
 def is_refused(now: Snapshot) -> bool:
-    """Return whether the aspired champion is refused, or there are no aspired versions, so that none can be served."""
+    """Return whether no aspired version can be served: the aspired champion is refused, or there are no aspired versions."""
     return not now.aspired or now.states.get(now.aspired[CHAMPION]) is VersionState.REFUSED
 
 

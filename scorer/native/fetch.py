@@ -206,7 +206,10 @@ class _StringArrays:
 
 
 class _HeaderArrays:
-    """Arrays into which C code writes the headers of `count` messages. The addresses of the arrays are stored in `at`."""
+    """Arrays into which C code writes the headers of `count` messages.
+
+    The addresses of the arrays are stored in the structure `at`.
+    """
 
     def __init__(self, count: int, sizes: CollectedSizes, at: _Columns) -> None:
         self._counts = np.empty(count, np.int64)

@@ -1,9 +1,9 @@
 """Bindings of librdkafka: the functions of `fetch.c` and `produce.c`, and the handles of the Kafka clients.
 
 The native part calls the librdkafka that confluent-kafka has loaded, and uses the clients of confluent-kafka. To get the
-handles of these clients, the shared object is a plugin of librdkafka, which calls its plugins when it creates a client. If the
-loaded librdkafka is incompatible with the shared object, the plugin is not used, and confluent-kafka itself fetches events and
-produces records.
+handles of these clients, the shared object is loaded as a plugin of librdkafka: librdkafka calls each plugin when it creates a
+client. If the loaded librdkafka is incompatible with the shared object, the plugin is not used, and confluent-kafka itself
+fetches events and produces records.
 """
 
 import ctypes

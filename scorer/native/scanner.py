@@ -1,6 +1,6 @@
 """Scanning of JSON objects and arrays by scanner.c, which returns rows of float32 and ids.
 
-An event is uncertain if the scanner cannot decide that it has read the event correctly. Another decoder must read uncertain
+An event is uncertain if the scanner cannot be sure that it has read the event correctly. Another decoder must read uncertain
 events. `scanner.c` documents which events are uncertain, and the ownership of memory. This module keeps the arrays that C uses
 alive until a call returns.
 """
@@ -98,7 +98,7 @@ class Scanner:
         library: the native library.
         fields: the fields, in the order of a row.
         id_name: the name of the field with the id; None if events have no id.
-        bare: whether each event is a JSON array, which is the only field, and not an object.
+        bare: whether each event is a JSON array instead of a JSON object. The array is the only field in this case.
 
     Raises:
         ValueError: A name needs escapes in JSON, or is repeated.

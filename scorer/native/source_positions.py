@@ -1,6 +1,6 @@
 """Scanning of the source positions (topic, partition, offset) of many JSON score records in one call.
 
-A record is uncertain if the scanner cannot decide that it has read the position correctly. source_positions.c documents which
+A record is uncertain if the scanner cannot be sure that it has read the position correctly. source_positions.c documents which
 records are uncertain.
 """
 
@@ -22,9 +22,9 @@ def places(records: ByteColumn, rows: Numbers) -> tuple[Numbers, Numbers] | None
         rows: (n,) the indices of the records to scan.
 
     Returns:
-        Two arrays (n,). The first array has, for each record, the index in `rows` of the first record with the same topic and
-        partition, or UNCERTAIN_PLACE if the record is uncertain. The second array has the offset of the event, which is
-        undefined for an uncertain record.
+        Two arrays (n,) with one entry per record. In the first array, all records with the same topic and partition have the
+        same entry: the index in `rows` of the first of these records. The entry of an uncertain record is UNCERTAIN_PLACE. The
+        second array has the offset of the event, which is undefined for an uncertain record.
     """
     library = native_library().library
     if library is None:

@@ -28,7 +28,7 @@ MOVED_SECONDS = 0.5  # between two calls of `on_move`: many notices must not cau
 
 
 class CallCoalescer:
-    """Merges requested calls, so that there are `seconds` between two calls. Pure: times are monotonic seconds."""
+    """Merges requests for a call, so that at least `seconds` pass between two calls. Pure: times are monotonic seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

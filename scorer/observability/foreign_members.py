@@ -45,10 +45,13 @@ def query_members(settings: Settings) -> list[GroupMember]:
 class ForeignMembers:
     """Detects members of one scorer's consumer group that are not scorers, and reports them in log and metrics.
 
-    The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance, and every
-    RETRY_SECONDS while there are foreign members or the scorer is not in the group, but not while no broker answers. There are
-    no other queries: an administrative client may end the process if the coordinator fails before or during its answer
-    (librdkafka #4605): two of two workers were aborted when their broker returned after 84 s with such queries pending.
+    The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance. The query
+    is repeated every RETRY_SECONDS while there are foreign members or the scorer is not in the group. No query is made while no
+    broker answers.
+
+    There are no other queries, because an administrative client may end the process if the coordinator fails before or during
+    its answer (librdkafka #4605). Two of two workers were aborted when their broker returned after 84 s with such queries
+    pending.
 
     Args:
         group: the name of the consumer group.

@@ -51,7 +51,10 @@ class WorkerProgress:
 
 
 def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] = time.monotonic) -> str | None:
-    """Describe the fault if the main thread made no progress for `limit` seconds; None otherwise, and during the start-up."""
+    """Return a description of the fault if the main thread made no progress for `limit` seconds, otherwise None.
+
+    During the start-up the result is always None.
+    """
     age = clock() - progress.heartbeat
     return f"the scoring thread has not moved for {age:.1f} s" if progress.scoring and age >= limit else None
 
@@ -59,7 +62,7 @@ def not_live(progress: WorkerProgress, limit: float, clock: Callable[[], float] 
 def not_ready(
     outages: Outages, counters: Counters, progress: WorkerProgress, clock: Callable[[], float] = time.monotonic
 ) -> str | None:
-    """Describe why the scorer is not ready; None if it is ready.
+    """Return the reason why the scorer is not ready; None if it is ready.
 
     A scorer is not ready while a dependency is unavailable, while a transaction has been open for more than LONG_SECONDS, and
     while the scorer is not in its group.

@@ -61,7 +61,7 @@ class LabelledCounter(Collector):
         registry.register(self)
 
     def add(self, counts: Mapping[str, float]) -> None:
-        """Increase the counter, for each label value, by its amount in `counts`. Negative amounts are ignored."""
+        """Increase the counter by the amounts in `counts`, one per label value. Negative amounts are ignored."""
         for value, count in counts.items():
             self._totals[value] += max(count, 0.0)
 
@@ -222,7 +222,10 @@ class Metrics:
         self.stage.add(stages)
 
     def canary(self, events: int, fallbacks: Mapping[str, int]) -> None:
-        """Count a batch's events in the canary's share; `fallbacks` counts those answered by the champion, by reason."""
+        """Count a batch's events that belong to the canary.
+
+        `fallbacks` has the number of these events that the champion answered, by reason.
+        """
         self.canaried.labels("none").inc(events - sum(fallbacks.values()))
         for reason, count in fallbacks.items():
             self.canaried.labels(reason).inc(count)

@@ -134,7 +134,7 @@ def _carried(headers: Headers) -> Carried:
 
 
 def _links(carried: list[Carried]) -> Iterator[Link]:
-    """Yield one link for each distinct span in the `traceparent` headers of the events that is marked as sampled."""
+    """Yield one link for each distinct span that is named, and marked as sampled, in a `traceparent` header of the events."""
     for parent in dict.fromkeys(headers[0][1] for headers in carried if headers):
         match = PARENT.fullmatch(_bytes(parent))
         if match is not None and int(match[3], 16) & TraceFlags.SAMPLED:

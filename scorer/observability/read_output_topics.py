@@ -32,7 +32,7 @@ def read_lines(settings: Settings, *, dead: bool = False, from_beginning: bool =
     Args:
         settings: the scorer's settings.
         dead: whether to read dead letters instead of scores.
-        from_beginning: whether to start at the oldest record. Without it, `follow` starts at the end.
+        from_beginning: whether to start at the oldest record. If False, a call with `follow` starts at the end.
         follow: whether to wait for further records without end. Otherwise all records up to the current end are read, and
             yielded in the order of their timestamps.
 
@@ -95,7 +95,7 @@ def _score_line(message: Message, as_json: Callable[[bytes], bytes]) -> bytes:
 
 
 def dead_letter_line(message: Message) -> bytes:
-    """Return a dead letter as JSON: source, reason and error of its headers, and the event's key and value."""
+    """Return a dead letter as JSON: the source, reason and error in its headers, and the event's key and value."""
     facts = dead_letter_headers.dead_letter_facts(headers_of_one(message) or [])
     return printable_json(orjson.dumps({**facts, "key": _text(message.key()), "value": _text(message.value())}))
 

@@ -162,8 +162,8 @@ def rescore(
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """Count the remaining records of the job without scoring or writing.
 
-    In the counts `run` of the result, `corrected` is the number of selected records whose event still exists. This number
-    includes records that scoring would find unfit or refused.
+    The counts are in `run` of the result. Its value `corrected` is the number of selected records whose event still exists.
+    This number includes records that scoring would find unfit or refused.
 
     Raises:
         Fatal: If a topic is missing or the job has another definition.

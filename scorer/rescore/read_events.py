@@ -11,7 +11,7 @@ GAP = 20_000  # offsets between two wanted events that are read rather than skip
 
 
 def spans(wanted: Collection[int]) -> list[tuple[int, int]]:
-    """Return the ranges [from, to) of offsets that a reader of the wanted offsets of a partition must read. Pure."""
+    """Return the offset ranges [from, to) of a partition that must be read to get the wanted offsets. Pure."""
     ranges: list[tuple[int, int]] = []
     for offset in sorted(wanted):
         if ranges and offset - ranges[-1][1] < GAP:

@@ -29,7 +29,8 @@ def create_example_record(signature: Signature, event: Mapping[str, Any]) -> Exa
     """Create the record of one example event.
 
     The record's value is the event as a JSON object. A field whose source is the key, the timestamp or a header is also written
-    to that source. If no field is read from inside the value, a field that is the whole value replaces the JSON object.
+    to that source. A field can also be the whole value. It replaces the JSON object if no other field is read from inside the
+    value.
     """
     record = ExampleRecord(orjson.dumps(event))
     is_whole_value = not field_sources.only_value_fields(signature).fields

@@ -126,7 +126,10 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 
 
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
-    """Return `tails`, which has the common end of the records of each part, and for each row the index of its part."""
+    """Return `tails` unchanged, and for each row the index of its part.
+
+    `tails` has one entry per part: the end that all records of the part have in common.
+    """
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
         indices[part.at] = number
@@ -139,7 +142,7 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the pieces after an event's time in the records: the common end of the version's records, and carried fields."""
+    """Return the pieces that follow the event's time in a record: the common end of a version's records, and carried fields."""
     tails, indices = ends
     if not encoder.carry:
         return [chosen(tails, indices)]
@@ -149,7 +152,7 @@ def _end_pieces(
 
 
 def _id_pieces(ids: FieldIds | ByteColumn, columns: MessageColumns, region: str) -> list[RecordPiece] | None:
-    """Return the pieces with the id of each record, as the content of a JSON string.
+    """Return the pieces that form the id of each record, encoded as the content of a JSON string.
 
     If no event has an id, the ids are the positions of the events.
 

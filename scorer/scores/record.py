@@ -65,12 +65,12 @@ class RecordColumns(NamedTuple):
 
 
 def decision_piece(decision: str | None) -> bytes:
-    """Return the JSON between a record's score and its source, which contains the decision."""
+    """Return the part of a JSON record with the decision. It follows the score and precedes the source."""
     return b',"decision":%b' % orjson.dumps(decision)
 
 
 def source_piece(place: tuple[str, int]) -> bytes:
-    """Return the JSON between a record's decision and its offset, which contains the topic and the partition."""
+    """Return the part of a JSON record with the topic and the partition. It follows the decision and precedes the offset."""
     return b',"source":{"topic":%b,"partition":%d,"offset":' % (orjson.dumps(place[0]), place[1])
 
 

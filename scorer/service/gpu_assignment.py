@@ -38,7 +38,7 @@ def visible_devices(model: ModelSettings, environment: Mapping[str, str] = os.en
 
 
 def select_devices(devices: Sequence[int] | Literal["all"], count: int, visible: str | None) -> list[str]:
-    """Return the selected GPUs as entries of `visible`; if `visible` is None or empty, return their numbers.
+    """Return the selected GPUs as entries of `visible`, or as numbers if `visible` is None or empty.
 
     Args:
         devices: the numbers of the selected GPUs, counted from 0 among the visible GPUs, or "all".

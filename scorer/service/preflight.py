@@ -119,7 +119,7 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 
     Only a lasting membership proves that the process is alive, because the group expires a dead member within `expiry` seconds.
     A status record does not prove it, because other principals can forge one. If no status record arrives for SILENT_SECONDS,
-    the process is dead, even if a busy group has not expired the member yet.
+    the process counts as dead, even if a busy group has not expired the member yet.
 
     Args:
         waited: the seconds since the check began. The member has been in the group during all this time.
@@ -138,7 +138,10 @@ def is_other_process_alive(waited: float, silent: float, unreadable: bool, expir
 
 
 class _Heartbeats:
-    """Tracks the status records with this worker's client id. `at` is the last arrival of one, in monotonic seconds."""
+    """Tracks the status records with this worker's client id.
+
+    `at` is the time at which the last of these records arrived, in monotonic seconds; initially the time of creation.
+    """
 
     def __init__(self, now: float) -> None:
         self.at = now

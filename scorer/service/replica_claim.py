@@ -29,10 +29,13 @@ class ReplicaClaim:
     """Decides whether one process may use its replica name or must end. Pure; times are in monotonic seconds.
 
     A process holds its replica name once a query of the group finds no other member with that name. Processes that join later
-    must end. Several processes may join at the same time. A process then ends if it still finds another member with a smaller
-    member id after `settle_seconds`, because the group would have expired a dead member by that time. If the other member id is
-    greater, the process ends after twice that time, because the other process then holds the name. All processes decide
-    consistently, without messages and without comparing clocks.
+    must end.
+
+    If several processes join at the same time, none of them holds the name at first, and the member ids decide. A process ends
+    if another member with a smaller id is still in the group after `settle_seconds`, because the group would have expired a
+    dead member by that time. If the other member has a greater id, the process ends after twice that time, because the other
+    process would have ended by then if it did not hold the name. All processes decide consistently, without messages and
+    without comparing clocks.
 
     Args:
         settle_seconds: the time after which the group has certainly expired a dead member.

@@ -74,7 +74,7 @@ class StatusReporter:
     def close(self) -> None:
         """Write the record that this worker has stopped.
 
-        Write no record if another process has taken over the replica name, because it writes records with the same key.
+        Write no record if another process has taken over the replica name: that process writes records with the same key.
         """
         if not self._is_replaced():
             self._send(self._current(STOPPED))

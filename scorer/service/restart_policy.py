@@ -24,9 +24,10 @@ class RestartPolicy:
     def ended(self, worker: int, code: int, now: float) -> float | None:
         """Return the time at which to restart a worker that ended; None if all workers must end.
 
-        Until a worker has served, the end of one worker ends all workers, as with a single process. Afterwards, workers are
-        restarted with growing delays. An error that recurs at the next start (LASTING) ends all workers only if no other worker
-        serves. For example, a policy file that was damaged in the meantime does not end the workers that serve.
+        Before any worker has served, the end of one worker ends all workers, as if there were only one process. Afterwards,
+        workers are restarted with growing delays, with one exception: an error that recurs at the next start (exit codes
+        LASTING) ends all workers if no other worker serves. If other workers serve, they continue, for example after a policy
+        file was damaged.
 
         Args:
             worker: the number of the worker.

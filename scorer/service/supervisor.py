@@ -363,7 +363,7 @@ def _run_child(
 
 
 def _limit_exit(code: int) -> None:
-    """End this process with `code` if it has not ended EXIT_SECONDS after its work.
+    """End this process with `code` if it still runs EXIT_SECONDS after its work has ended.
 
     Without this limit, Python would wait for the threads of executors, for all non-daemon threads, and for child processes.
     """

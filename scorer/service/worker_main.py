@@ -179,8 +179,9 @@ class Service:
     def _report_alive(self) -> None:
         """Record a heartbeat, unless the stop was requested more than DRAIN_SECONDS ago.
 
-        Therefore the watchdog ends a worker that does not stop before the supervisor kills the worker: DRAIN_SECONDS, twice the
-        transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the supervisor waits.
+        Without heartbeats, the watchdog ends the worker. This happens before the supervisor kills the worker, because
+        DRAIN_SECONDS, twice the transaction timeout and the watchdog's CHECK_SECONDS together are less than the time that the
+        supervisor waits.
         """
         if not self._is_overdue():
             self._progress.alive()

@@ -112,7 +112,7 @@ def check_record(fields: Sequence[CarriedField], format_: str) -> None:
         if key in by_key:
             alike = "" if one.name == by_key[key].name else ", except for case and underscores"
             raise ValueError(
-                f"{where} has the name of {json_path.format_path(by_key[key].path)!r}{alike}; give another with `as`"
+                f"{where} has the same name as {json_path.format_path(by_key[key].path)!r}{alike}; give another name with `as`"
             )
         by_key[key] = one
         if format_ == "json":

@@ -152,7 +152,7 @@ class ModelSettings(Section):
         if self.devices == "all":
             return self
         if self.device == "cpu":
-            raise ValueError("devices are GPUs and device is cpu: set device to cuda or tensorrt, or leave devices out")
+            raise ValueError("devices lists GPUs, but device is cpu: set device to cuda or tensorrt, or leave devices out")
         if not self.devices or len(set(self.devices)) < len(self.devices):
             raise ValueError("devices is empty or has a GPU twice: list each GPU once, or leave devices out")
         return self

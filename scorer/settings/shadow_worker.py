@@ -8,9 +8,9 @@ LATENCY_TARGET_MS = 1_000.0  # no consumer waits for a shadow's scores, and fewe
 
 
 class ShadowWorkerSettings(Settings):
-    """The settings of a shadow process, which scores a share of the events that the scorer named `shadowed` also scores.
+    """The settings of a shadow process, which also scores a share of a scorer's events. `shadowed` is the scorer's name.
 
-    The process writes its status to the status topic of this scorer, and reads notifications of channel moves from this topic.
+    The process writes its status to the status topic of the scorer, and reads notifications of channel moves from this topic.
     It writes no dead letters and no records of version changes.
     """
 

@@ -37,7 +37,7 @@ class PendingBatch:
         began: when scoring of the batch began, in monotonic seconds.
         scoring: the duration of scoring in seconds.
         version_changes: the version change records that are published with the batch.
-        producing: how long passing all records to the producer took, in seconds, without waits for commits.
+        producing: the seconds that were needed to pass all records to the producer; waits for commits are not included.
         canary: the canary and its share of the keys while the batch was scored; None without a canary.
     """
 

@@ -169,7 +169,7 @@ def _update_estimate(estimate: float, observed: float) -> float:
 
 
 def is_full(end: End, events: int, max_events: int) -> bool:
-    """Return whether a batch is so full that a longer wait before the fetch would not have improved it.
+    """Return whether a batch is full, so that a longer wait before the fetch would have been useless.
 
     A batch is full if its fetch stopped at the limit of bytes. It is also full if the fetch stopped at the limit of events, and
     the batch has at least FEWEST or `max_events` events.

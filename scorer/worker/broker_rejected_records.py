@@ -66,10 +66,11 @@ class _RejectedRecordSearch:
         return [], rows.index(first[1 if new else len(first) // 2])
 
     def _all_rejected(self, rows: list[int], error: RecordRejected) -> bool:
-        """Return whether the broker certainly rejects all of these rows, each of which may be the cause of the rejection.
+        """Return whether the broker certainly rejects all of these rows. Each row is a possible cause of the rejection.
 
-        A single row is certainly the cause. Several rows are rejected if the broker rejects either exactly one row or all rows
-        of a group that contains them, and another row of this group is already known to be rejected.
+        A single row is certainly the cause. For several rows, groups of rows from earlier rejections are used. The broker
+        rejects either exactly one row or all rows of such a group. If a group contains all of these rows, and some row of the
+        group is already known to be rejected, the broker rejects all rows of the group.
         """
         if len(rows) == 1 or not error.one_or_all:
             return len(rows) == 1

@@ -42,7 +42,7 @@ class CanaryResult:
         scored: the results of all rows, of champion and candidate.
         fallbacks: the number of the canary's events that the champion answered, by reason.
         requested: the number of events that were passed to the candidate.
-        failed: the number of these events that the candidate could not answer.
+        failed: how many of the `requested` events the candidate could not answer.
     """
 
     scored: tuple[ScoredRows, ...]

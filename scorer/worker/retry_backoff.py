@@ -78,6 +78,9 @@ def backoff(failures: int) -> float:
 
 
 def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
-    """Return the error for a process whose replica name `owner`, for example "another live process", already uses."""
+    """Return the error for a process whose replica name is already in use.
+
+    `owner` describes the process that uses the name, for example "another live process".
+    """
     message = f"{owner} runs as replica {replica!r} of {name!r}"
     return Fatal(message, "give each process a replica of its own: --set replica=...", 3)

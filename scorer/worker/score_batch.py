@@ -49,7 +49,7 @@ class ScoredBatch:
         packed: all records as columns; None if the records are in `slots`.
         arms: (B,) booleans, whether each event belongs to the canary; None without a canary.
         requested: the number of events that were passed to the candidate.
-        failed: the number of these events that the candidate could not answer, so that the champion answered.
+        failed: how many of the `requested` events the candidate could not answer, so that the champion answered.
         fallbacks: the number of the canary's events that the champion answered, by reason.
     """
 

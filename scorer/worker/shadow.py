@@ -128,9 +128,10 @@ class ShadowScorer(BatchScorer):
 
 
 def _arm_rows(arms: Arms, champion: Servable) -> Iterator[tuple[Servable | None, str, list[int]]]:
-    """Yield (version, arm, rows) for the champion's and the canary's sampled events; `version` scores the rows in the shadow.
+    """Yield (version, arm, rows) for the sampled events of each arm, champion and canary.
 
-    An arm without sampled events is omitted. The version is None if the shadow could not load the candidate.
+    The version is the one that scores the rows in the shadow: the candidate for the champion's events, and the champion for the
+    canary's events. It is None if the shadow could not load the candidate. An arm without sampled events is omitted.
     """
     assert arms.sampled is not None
     for version, arm, own_rows in ((arms.candidate, CHAMPION, ~arms.canary), (champion, CANARY, arms.canary)):

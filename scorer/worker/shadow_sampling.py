@@ -49,7 +49,7 @@ class ShadowSampler(ArmAssigner):
         return Arms(candidate_rows, candidate, "" if candidate else REFUSED, sampled, (canary.version, canary.digest))
 
     def _begin(self, digest: str, share: int) -> None:
-        """Sample `share` percent of the keys from now on, for the candidate with this digest; "" if there is no candidate."""
+        """Sample `share` percent of the keys from now on. `digest` identifies the candidate; "" if there is no candidate."""
         if (digest, share) == self._sampled:
             return
         self._sampled = (digest, share)

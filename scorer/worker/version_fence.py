@@ -1,11 +1,11 @@
-"""Prevent that a partition is scored by an older revision than before.
+"""Prevent a partition from being scored by an older revision than before.
 
 If a newer revision has scored an assigned partition, the partition is paused until this scorer serves that revision, or a time
 limit ends the wait.
 
 A channel can be younger than its partitions: it was created again with revision 1, or the registry was restored from a backup.
-No wait helps then. The fence recognizes a recreated channel by the id of its history, and a restored channel by a first wait in
-vain.
+In this case a wait is useless. The fence recognizes a recreated channel by the id of its history. It recognizes a restored
+channel when the first wait reaches the time limit.
 """
 
 import logging
@@ -31,7 +31,7 @@ class VersionFence:
     Args:
         intake: the consumer.
         poll_registry: polls the registry at once.
-        timeouts: counts the partitions that waited for WAIT_SECONDS although this scorer did not reach their revision.
+        timeouts: counts the partitions that waited for WAIT_SECONDS without this scorer reaching their revision.
         younger: set to 1 while the channel is younger than a partition that this scorer took over.
         clock: returns monotonic seconds.
     """
@@ -82,10 +82,10 @@ class VersionFence:
             self._until |= dict.fromkeys(ahead, self._clock() + WAIT_SECONDS)
 
     def _is_older_than_channel(self, partition: Partition, served: Resolution, polled: float) -> bool:
-        """Return whether no wait makes the channel reach the revision that has scored the partition.
+        """Return whether it is useless to wait until the channel reaches the revision that has scored the partition.
 
-        Either the revision belongs to another history of the channel, or an earlier partition waited for it in vain and the
-        registry still has a lower revision.
+        This is the case if that revision belongs to another history of the channel. It is also the case if an earlier partition
+        waited for this revision, or a higher one, without success and the registry still has a lower revision.
         """
         mark = self._intake.partitions.metadata(partition)
         return mark.is_of_other_history(served.history) or polled < mark.revision <= self._absent_revision
@@ -106,7 +106,7 @@ class VersionFence:
         )
 
     def check(self, revision: int, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Resume paused partitions whose revision the served `revision` has reached, or that have waited for WAIT_SECONDS.
+        """Resume each paused partition that has waited for WAIT_SECONDS, or whose revision is not above the served `revision`.
 
         A partition keeps waiting if its revision is greater than `trusted`, the highest revision that this scorer accepts.
         Another scorer has accepted that revision, but the channel no longer has it, for example because an older state of the
@@ -128,7 +128,8 @@ class VersionFence:
         held_back = {p for p in late if partitions.metadata(p).revision > trusted}
         if held_back:
             log.error(
-                "the newer revision was not served within %d s, and its move is not accepted; these partitions still wait: %s",
+                "the newer revision was not served within %d s, and this scorer has not accepted its channel move; "
+                "these partitions still wait: %s",
                 WAIT_SECONDS,
                 in_ranges(held_back),
             )

@@ -220,10 +220,11 @@ class Worker:
             log.warning("skipped %d events of partitions that lag too far behind: %s", count, in_ranges(late))
 
     def _commit_passed(self) -> None:
-        """Commit positions past transaction markers and aborted records, which no event advances. Raises Aborted.
+        """Commit positions that are past transaction markers and aborted records. Raises Aborted.
 
-        Without this commit, retention could delete a marker after the committed offset, and the partition would seem to have
-        lost events. The commit writes nothing to a topic of events, so scorers that read each other's output become idle.
+        If no event follows these records, no batch commits a position past them. Without this commit, retention could delete a
+        marker after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a
+        topic of events, so scorers that read each other's output become idle.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._await_publish()

@@ -71,8 +71,8 @@ class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The analyzer records the log ends of the topics from time to time. This is the time since the newest recording
-            whose log ends have been read in all partitions, or the time since the start if there is no such recording.
+        behind: The time since the newest recorded log ends up to which all partitions have been read; the time since the start
+            if there are none. The analyzer records the log ends of the topics from time to time.
         pair_age: The time since the newest pair was completed; None if there is no pair.
     """
 
@@ -246,9 +246,10 @@ class CanaryAnalyzer:
     def _left(self) -> Offsets:
         """Return the number of offsets that are still to be read, by partition.
 
-        A slow partition (see `PairSums.slow`) is left out if reading more of it can complete no pair. This is the case if the
-        partitions of the other side (scorers or shadow) are read to their ends, and no answer of the other side waits for an
-        answer of this partition.
+        A pair has an answer of a scorer and an answer of the shadow. A slow partition (see `PairSums.slow`) of scorers' answers
+        is left out if further reading of it can complete no pair. This is the case if the partitions of shadow answers are slow
+        or read to their ends, and no shadow answer waits for an answer of this partition. A slow partition of shadow answers is
+        left out under the same conditions, with the two kinds of answers exchanged.
         """
         left = self._missing()
         return {
@@ -264,7 +265,7 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: those read to the end offset, and slow ones while the other side may catch up."""
+        """Return the partitions to pause: partitions read to the end offset, and slow partitions whose partners are unread."""
         left = self._missing()
         return {
             each
@@ -273,9 +274,9 @@ class CanaryAnalyzer:
         }
 
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
-        """Return whether the other side (scorers or shadow) still has unread partitions that are not slow.
+        """Return whether the waiting answers of `partition` may still get partners from unread partitions.
 
-        If so, the waiting answers of `partition` may still get partners.
+        The partners of scorers' answers are shadow answers, and the reverse. Slow partitions are not taken into account.
         """
         is_shadow = partition[0] == self._settings.shadow_topic
         slow = self._pairs.slow

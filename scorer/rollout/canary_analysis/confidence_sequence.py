@@ -42,7 +42,7 @@ class ConfidenceInterval:
 
 
 def boundary(variance: float, alpha: float) -> float:
-    """Return a bound on the distance between a sum with this variance and its mean.
+    """Return a bound on the distance between a random sum with this variance and the mean of the sum.
 
     Except with probability `alpha`, the sum is within the bound at every check. The bound is the two-sided normal mixture of
     Robbins (1970); see Howard and others, Time-uniform Chernoff bounds (2021).
@@ -53,7 +53,10 @@ def boundary(variance: float, alpha: float) -> float:
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of all differences: the larger one of the estimates by cell and by pair, plus UNSEEN."""
+    """Return the variance of the sum of all differences, plus UNSEEN.
+
+    The variance is estimated once from the cells and once from the single pairs. The larger estimate is used.
+    """
     pairs = cells.pairs
     active = cells.active
     mean = float(cells.sums.sum()) / pairs

@@ -1,8 +1,9 @@
 """Join the scorers' answers with the shadow's answers to the same events, by source position. Pure.
 
-Both sides arrive in the order of each source partition, so a record waits only while the other side is behind. Failures may
-arrive after the scores of slightly later events: dead letters come from another topic, and the shadow writes the failures of a
-batch last.
+The two sides of the join are the scorers' answers and the shadow's answers. The records of both sides arrive in the order of
+each source partition, so a record waits only until the records of the opposite side have reached its event. Failures may arrive
+after the scores of slightly later events: dead letters come from another topic, and the shadow writes the failures of a batch
+last.
 """
 
 from collections import Counter
@@ -90,8 +91,8 @@ class PendingRecords:
         """Remove the records whose offsets occur in `offsets`.
 
         Returns:
-            Two arrays with a value for each removed record: the first index of the record's offset in `offsets`, and the
-            ticket.
+            Two arrays with one entry for each removed record. The first array has the lowest index at which `offsets` contains
+            the record's offset. The second array has the record's ticket.
         """
         places = np.searchsorted(self.offsets, offsets)
         hits = np.flatnonzero(places < len(self.offsets))
@@ -124,7 +125,7 @@ class _PartitionJoin:
         waiting: The records that wait for a partner.
         last_offsets: The largest offset of each side so far. Records that were added with `late` do not count.
         earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
-        closed: The offset up to which the scorers' answers no longer wait for a shadow answer.
+        closed: Scorers' answers to events up to this offset do not wait: they are dropped unless a shadow answer has arrived.
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
@@ -144,8 +145,8 @@ class MergeJoin:
 
         Args:
             most: The number of records that may wait, on both sides of all partitions together.
-            late: When the shadow has passed an event by this many offsets, a scorer's answer to the event that has no partner
-                is dropped.
+            late: A scorer's answer without a partner is dropped when the shadow has passed the answered event by this many
+                offsets.
         """
         self.late = late
         self._most = most
@@ -182,7 +183,7 @@ class MergeJoin:
             partition: The partition of the records' events.
             offsets: The offsets of the events, (n,).
             records: The tickets of the records, (n,).
-            late: Whether records of earlier events may still follow on this side, as after dead letters.
+            late: Whether records of earlier events may still follow on this side. This is true for dead letters.
         """
         lane = self._joins.setdefault(partition, _PartitionJoin())
         rows, partners = lane.waiting[side.other].pop_matches(offsets)
@@ -206,10 +207,10 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def drop_unmatched(self, side: JoinSide) -> None:
-        """Drop the waiting records of the other side that can no longer get a partner from `side`.
+        """Drop the records that can no longer get a partner from `side`; they are waiting records of the opposite side.
 
-        These are the records whose events `side` had already passed at the previous call. Before this call, the caller must
-        have added all records of `side` that existed at the previous call, failures included.
+        A waiting record is dropped if, at the previous call, `side` had already passed the event of the record. Before this
+        call, the caller must have added all records of `side` that existed at the previous call, failures included.
         """
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:

@@ -1,7 +1,7 @@
 """Pair the answers of champion and candidate in the order of reading, and sum the differences of the pairs. Pure.
 
-The same records give the same sums, in any order of their partitions and in portions of any size. The exception is an event
-with several answers in different partitions: of these answers, the first one that is read counts (see `PairSums.scattered`).
+The same records give the same sums, in any order of their partitions and in portions of any size. There is one exception: if an
+event has several answers in different partitions, the answer that is read first counts (see `PairSums.scattered`).
 """
 
 import logging
@@ -54,8 +54,8 @@ class PairSums:
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The named output that each version decides on.
-        slow: The partitions that the caller must pause, because their answers were read too far ahead of the answers of the
-            other side (scorers or shadow).
+        slow: The partitions that the caller must pause, because their answers were read too far ahead of their partners. The
+            partners of scorers' answers are shadow answers, and the reverse.
         pairs: The number of pairs that count.
     """
 
@@ -153,9 +153,10 @@ class PairSums:
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
-        An answer waits until the other side has passed its event and all records that existed at that time are read, because
-        dead letters and failures of the shadow may follow later scores. The pairs do not depend on how fast the topics are
-        read.
+        An answer waits for its partner: a scorer's answer for a shadow answer, and the reverse. The answer is dropped if the
+        records of the partner's kind were read past the event, and all such records that existed at that time were read, too.
+        The second condition is needed because dead letters and failures of the shadow may follow later scores. The pairs do
+        not depend on how fast the topics are read.
 
         Args:
             reached: The offset after the last record that was added, by partition.
@@ -178,7 +179,7 @@ class PairSums:
                 self.slow.discard(partition)
 
     def is_needed(self, partition: Partition) -> bool:
-        """Return whether answers of the other side wait for answers of this partition of scores or shadow answers."""
+        """Return whether answers wait for partners from this partition, which has scores or shadow answers."""
         other = self._side(partition).other
         return any(self._join.count_waiting(other, lane) for lane in self._source_partitions.get(partition, ()))
 
@@ -214,8 +215,8 @@ class PairSums:
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
         """Return the indices of a partition's rows that are scores, (n,); other rows are counted and logged.
 
-        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read: the configuration then names a wrong
-        topic or format.
+        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read. The cause is a wrong topic or format
+        in the configuration.
         """
         faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():
@@ -223,9 +224,7 @@ class PairSums:
         rows = part.rows[~np.isin(part.rows, np.fromiter(faults, np.int64, len(faults)))]
         if (unreadable := self._skipped.counts.total()) >= MANY_UNREADABLE and not (self._read_any or len(rows)):
             topic, partition = part.partition
-            raise Fatal(
-                f"{unreadable:,} records of {topic}[{partition}] and others were read, and none is a score", HINT, USAGE
-            )
+            raise Fatal(f"none of {unreadable:,} records is a score; the last one is in {topic}[{partition}]", HINT, USAGE)
         return rows
 
     def _readable_pairs(self, of: NDArray[np.intp], lanes: Sequence[Partition], pairs: JoinedPairs) -> NDArray[np.bool_]:

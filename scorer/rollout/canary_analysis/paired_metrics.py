@@ -88,9 +88,14 @@ class PairDifference(NamedTuple):
 def compare_answers(contest: Contest, answered: VersionAnswer, shadow: VersionAnswer) -> PairDifference | None:
     """Return the difference of a pair, or None if the pair does not count.
 
-    A pair does not count in these cases: the two answers are not those of champion and candidate, as around a version change; a
-    status is not an answer of a version; a process died; the shadow did not run the champion. If one version answered because
-    the other failed (`answered.fallback`), the other version counts as failed, whatever it answered in the shadow.
+    A pair does not count in any of these cases:
+    - The two answers are not from champion and candidate. This happens around a version change.
+    - The status of an answer is neither SCORED nor FAILED.
+    - A process died (CRASH), so that a version did not answer.
+    - The shadow did not run the champion.
+
+    If one version answered because the other version failed (`answered.fallback`), that other version counts as failed, even if
+    it answered the same event in the shadow.
     """
     if answered.fallback == CRASH or shadow.fallback == CRASH:
         return None
@@ -145,7 +150,7 @@ class PairDifferences:
     def ordered(
         self, rows: Sequence[int], answered: Sequence[VersionAnswer], shadow: Sequence[VersionAnswer]
     ) -> list[tuple[VersionAnswer, VersionAnswer]]:
-        """Return for each of the pairs `rows` the champion's answer and the candidate's answer."""
+        """Return the champion's answer and the candidate's answer of each pair at the indices `rows`."""
         swapped = self.where(lambda kind: kind.swapped)
         return [(shadow[row], answered[row]) if swapped[row] else (answered[row], shadow[row]) for row in rows]
 

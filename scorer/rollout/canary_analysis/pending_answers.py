@@ -37,7 +37,7 @@ class PendingAnswers:
     """The answers that wait for a partner.
 
     Answers that were stored together form a block. A block is kept until none of its answers waits. If all blocks together
-    exceed MOST_BYTES, the oldest block is replaced by those of its answers that still wait.
+    exceed MOST_BYTES, the oldest block is removed. The answers of that block that still wait are then stored one by one.
     """
 
     def __init__(self) -> None:

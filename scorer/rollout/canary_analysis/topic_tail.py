@@ -120,8 +120,8 @@ class TopicTail:
 class ReadLag:
     """The lag of a reader in seconds.
 
-    The caller records the log ends from time to time. The lag is the time since the newest recording whose ends the reader has
-    reached.
+    The caller records the log ends of all partitions from time to time. The lag is the time since the newest recorded log ends
+    that the reader has reached.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
@@ -134,9 +134,9 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the seconds since the newest recording whose log ends are reached in all partitions.
+        """Return the seconds since the newest recorded log ends that the reader has reached in all partitions.
 
-        If there is none, it is the time since the first recording.
+        If the reader has reached none of the recorded log ends, return the seconds since the first log ends were recorded.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

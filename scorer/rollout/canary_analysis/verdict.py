@@ -1,8 +1,8 @@
 """The verdict on a candidate: promote, roll back or hold, by rules over paired differences. Pure.
 
 A difference is the candidate's figure minus the champion's for one event, so a larger difference is worse. A candidate is
-promoted if every rule passes, and rolled back if one rule is broken. Without data the interval is infinite, which is never a
-pass.
+promoted if every rule passes, and rolled back if one rule is broken. Without data the interval is infinite, and a rule with an
+infinite interval does not pass.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class MetricResult:
     def is_worse(self) -> bool:
         """Whether the rule is broken.
 
-        The estimate is then above the margin, and the candidate is significantly worse than the champion.
+        A rule is broken if the estimate is above the margin, and the candidate is significantly worse than the champion.
         """
         estimate = self.interval.estimate
         margin = self.rule.margin

@@ -28,7 +28,7 @@ RETRY_SECONDS = 1.0  # between the end of a term and the next election
 
 
 class Controller:
-    """A controller of rollouts. Of all controllers that run, one is the leader and acts; the others wait.
+    """A controller of rollouts. If several controllers run, one of them is the leader and acts, and the others wait.
 
     Args:
         settings: The settings.

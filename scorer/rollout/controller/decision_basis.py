@@ -173,9 +173,10 @@ def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]
 
 
 def comparable_reasons(recorded: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
-    """Return the reasons why a rule has no pairs for the rules whose recorded result has such a reason, too.
+    """Return the reasons of the repeated analysis that can be compared with recorded reasons.
 
-    Older program versions recorded no reason for most rules, and the missing text must not count as a difference.
+    Each reason states why a rule has no pairs. The reason of a rule is returned only if the recorded result of this rule has a
+    reason, too. Older program versions recorded no reason for most rules, and a missing text must not count as a difference.
 
     Args:
         recorded: The report in the log entry.

@@ -242,7 +242,7 @@ class LeaderTerm:
         self._write(moved, self._entry(rollout, EntryKind.ENDED, ended, None, seq=moved.seq + 1, revision=move.revision))
 
     def _reject_move(self, rollout: Rollout, reason: str) -> None:
-        """Roll back after the registry has refused a move, or end the rollout if it has moved nothing."""
+        """Roll back after the registry has refused a move. End the rollout instead if it has not moved the channel."""
         action = next_action(rollout, Observation(0, rollout.revision, [reason]))
         if not rollout.moved:
             action = NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.REJECTED)

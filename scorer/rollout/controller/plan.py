@@ -93,7 +93,7 @@ class PlanStep(Section):
         if self.bake and self.kind not in (StepKind.SHADOW, StepKind.CANARY):
             raise ValueError(f"bake is for the steps shadow and canary; a {self.kind} step has none")
         if self.watch and self.kind is not StepKind.PROMOTE:
-            raise ValueError(f"watch is for the step promote; the time of a {self.kind} step is bake")
+            raise ValueError(f"watch is for the step promote, not for {self.kind}; bake is for the steps shadow and canary")
         return self
 
     @property
@@ -175,7 +175,7 @@ class RolloutPlan(Section):
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:
-        """Return how long a step may stay undecided while the rules `lacking` do not pass, in seconds."""
+        """Return how many seconds a step may stay undecided. `lacking` has the names of the rules that do not pass."""
         brier = self.rules.brier
         return max(self.patience, brier.within if brier is not None and lacking == {BRIER} else 0)
 

@@ -42,7 +42,7 @@ class Verification:
         differs: The differences between the recorded and the repeated analysis, one line each; empty if the decision was
             reproduced.
         pairs: The largest number of pairs of a rule in the repeated analysis.
-        evidence: The channel revision that stores the decision as evidence of its move; None if no revision does.
+        evidence: The channel revision whose move has the decision as its evidence; None if there is no such revision.
     """
 
     entry: LogEntry
@@ -149,7 +149,7 @@ def _read_ranges(
 
 
 def _evidence(settings: Settings, entry: LogEntry) -> int | None:
-    """Return the channel revision that stores the entry as evidence of its move; None if no revision does."""
+    """Return the channel revision whose move has the log entry as its evidence; None if there is no such revision."""
     if entry.move is None:
         return None
     digest = digests.from_bytes(log_records.encode(entry))

@@ -56,7 +56,7 @@ def test_a_scorer_loads_only_what_its_policy_admits(make_rig: MakeRig) -> None:
 
     shutil.move(rig.folder / "registry", rig.folder / "away")
     second = rig.start("b").ready()
-    assert "last version known good" in second.said
+    assert "last good version" in second.said
     assert second.stop() == 0
     policy(rig, denied=[digest])
     third = rig.start("c")
@@ -101,5 +101,5 @@ def test_a_scorer_loads_only_what_passed_a_comparison_where_its_policy_asks_for_
 
     shutil.move(rig.folder / "registry", rig.folder / "away")
     second = rig.start("b").ready()
-    assert "last version known good" in second.said
+    assert "last good version" in second.said
     assert second.stop() == 0

@@ -54,7 +54,7 @@ def test_a_scorer_follows_a_registry_when_told_and_goes_on_without_it(make_rig: 
     assert scorer.get("/readyz")[0] == 200
     assert scorer.stop() == 0
     second = rig.start("b").ready()
-    assert "last version known good" in second.said
+    assert "last good version" in second.said
     rig.emit(events(50, start=50))
     until(lambda: rig.answered() == 100, "scores of one that started without the registry")
     assert {record["version"] for record in rig.scores()} == {"2.0.0"}

@@ -56,7 +56,7 @@ def test_a_path_is_the_name_unless_another_is_said() -> None:
         ([r'"\ud800"'], "is not a valid quoted name"),
         (
             ["a", {"path": "b", "as": "a"}],
-            "output.carry (built in): Value error, 'b' has the name of 'a'; give another with `as`",
+            "output.carry (built in): Value error, 'b' has the same name as 'a'; give another name with `as`",
         ),
         ([f"f{number}" for number in range(33)], "at most 32 items"),
     ],
@@ -75,7 +75,7 @@ def test_invalid_carried_field_is_rejected(carry: Any, message: str) -> None:
         ([{"path": "after.id", "type": "long"}], "'after.id' is not a field name in {}; give one of letters, digits and _"),
         (
             [{"path": "a_b", "type": "long"}, {"path": "aB", "type": "long"}],
-            "'aB' has the name of 'a_b', except for case and underscores",
+            "'aB' has the same name as 'a_b', except for case and underscores",
         ),
     ],
 )

@@ -138,7 +138,7 @@ def test_a_device_that_is_not_visible_is_named() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"devices": [0]}, "devices are GPUs and device is cpu"),
+        ({"devices": [0]}, "devices lists GPUs, but device is cpu"),
         ({"device": "cuda", "devices": []}, "devices is empty or has a GPU twice"),
         ({"device": "cuda", "devices": [0, 1, 0]}, "list each GPU once"),
         ({"device": "cuda", "devices": [-1]}, "greater than or equal to 0"),

@@ -105,7 +105,7 @@ def test_log_lines_name_a_thousand_partitions_in_ranges(caplog: pytest.LogCaptur
     fenced.paused_after(WAIT_SECONDS)
     assert caplog.messages == [
         "waiting for a newer revision than 4, because a newer revision has scored events of flights[1-1000]",
-        "the newer revision was not served within 30 s, and its move is not accepted; "
+        "the newer revision was not served within 30 s, and this scorer has not accepted its channel move; "
         "these partitions still wait: flights[1-1000]",
         "the newer revision was not served within 30 s; scoring with revision 4: flights[1-1000]",
     ]
