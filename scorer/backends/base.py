@@ -36,7 +36,7 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails for an event that it scored when it was loaded, so the model and not an event is the cause.
+    """The model fails for an event that it scored when it was loaded. Therefore the model is the cause, not the event.
 
     This process ends with code 70. As after a crash, the next process uses a sandbox to score the events that were in flight.
     """

@@ -161,7 +161,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
 
 
 def _has_positions(settings: Settings, admin: AdminClient) -> bool:
-    """Return whether the consumer group has committed offsets, or its offsets cannot be read."""
+    """Return False if the consumer group has no committed offsets, else True. The result is True if they cannot be read."""
     try:
         return bool(groups.ConsumerGroups(admin, settings.kafka, "the broker", ANSWER_SECONDS).positions(settings.name))
     except (Fatal, Retriable):
@@ -265,7 +265,7 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that events have the fields that scores carry: a misspelt path makes the value null in all scores."""
+    """Check that events have the fields that are copied to scores. If a path is misspelt, the value is null in all scores."""
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
@@ -275,7 +275,7 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
     """Check that events have an id.
 
-    If `input.id` is misspelt, the event's position becomes the id in its score, which other systems do not know.
+    If `input.id` is misspelt, each score has the position of its event as the id. Other systems do not know such ids.
     """
     without = sum(each is None for each in ids)
     if without and field is not None:

@@ -44,9 +44,9 @@ class SandboxedInputPartitions:
         """Return the start offset of each assigned partition that must be read in the sandbox.
 
         The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if `dead` has its name or its member id. An owner with the name of this scorer is dead if this process has never had
-        the owner's member id, because then the owner was an earlier process. Names alone are not sufficient, because a scorer
-        that died may have joined again under its name before the partition is assigned to another scorer.
+        if `dead` has its name or its member id. An owner with the name of this scorer is also dead if its member id was never
+        an id of this process: such an owner was an earlier process. Names alone are not sufficient, because a scorer that died
+        may have joined again under its name before the partition is assigned to another scorer.
 
         Args:
             starts: the start positions of the assigned partitions.

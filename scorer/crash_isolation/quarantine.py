@@ -5,7 +5,7 @@ starts, these events are the suspects. In this case a sandbox process (`sandbox_
 are answered (`bisection.py`). Then the worker process loads the model itself.
 
 If a process dies while a candidate scores events, the death is attributed to the candidate first. The champion alone then
-answers the suspects. Only if deaths continue without the candidate, they are attributed to an event. After two deaths, a
+answers the suspects. Deaths are attributed to an event only if they continue without the candidate. After two deaths, a
 candidate is refused until a new promotion resets the count. In a shadow, the candidate scores the suspects again in the
 sandbox, because no consumer waits for the records. If the sandbox dies, this counts as the second death. Otherwise the
 candidate was not the cause, and its count is reset.

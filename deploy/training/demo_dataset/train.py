@@ -85,7 +85,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
-    """Return the largest difference of a score between the ONNX model and the pipeline that it was converted from.
+    """Return the largest difference between a score of the ONNX model and the same score of its source pipeline.
 
     Both models score the events, and the first 1,000 events again with an unknown delay and new category names.
     """
@@ -98,7 +98,7 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train one version; return its ONNX model, and the largest difference between a score of it and of the pipeline.
+    """Train one version; return its ONNX model, and the largest difference between its scores and the pipeline's scores.
 
     Raises Fatal (exit code 1) if the difference or the size of the model is above its limit.
     """

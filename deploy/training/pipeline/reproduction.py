@@ -67,7 +67,8 @@ def begin(training: TrainingSettings, settings: Settings, version: str, progress
         The run, whose next step is the join, and the recorded version.
 
     Raises:
-        RegistryError: The version has no provenance that a trusted key signed, no configuration in it, or no snapshot.
+        RegistryError: The version has no provenance that a trusted key signed, its provenance contains no configuration, or the
+            version has no snapshot.
         Fatal: The folder or the environment cannot be used.
     """
     this_run = Run(training, settings, training.folder, progress)

@@ -95,7 +95,7 @@ class Trained(msgspec.Struct, frozen=True):
 class ExportResult(msgspec.Struct, frozen=True):
     """The result of the export.
 
-    `parity` is the largest difference between a score of the ONNX model and of the trained model. `files` has the digest of
+    `parity` is the largest difference between the scores of the ONNX model and of the trained model. `files` has the digest of
     each file of the package by name.
     """
 

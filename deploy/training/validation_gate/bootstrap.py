@@ -5,8 +5,9 @@ divided into K blocks of time, and a resample draws K blocks with replacement. R
 (R, K): how often each resample contains each block. Both models are measured on the same resamples.
 
 To sum a column over the rows of every resample, the column is summed over each block, and `draws` is multiplied with these K
-sums. The AUC is computed in the same way: the pairs of a positive in block i that scores above a negative in block j are
-counted once for each pair of blocks, not once for each resample.
+sums. The AUC is computed in a similar way. It depends on the number of pairs in which a positive row scores higher than a
+negative row. For each two blocks i and j, the pairs with the positive row in block i and the negative row in block j are
+counted once, and not again for each resample.
 """
 
 from dataclasses import dataclass

@@ -28,8 +28,8 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
     Raises:
-        Fatal: Exit code 3 if the version cannot be loaded, scores no row, or does not give one number per event, the score of
-            the second class.
+        Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score of an event is not one number
+            (the score of the second class).
     """
     name = f"version {package.version or package.folder.name}"
     try:

@@ -283,7 +283,9 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the device that runs operators of the model: the first one in the order of preference that runs any.
+    """Return the device that runs the model: of the devices that run its operators, the most preferred one.
+
+    The order of preference is `tensorrt`, `cuda`, `cpu`.
 
     A model whose operators are all unsupported on the GPU runs on the CPU, although the session lists the GPU's provider.
     Before ONNX Runtime 1.24, the session does not report the assignment of operators; the result is then the device of its

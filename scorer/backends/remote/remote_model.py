@@ -173,7 +173,8 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    As soon as one server is ready, there is no wait for unavailable servers. They are ejected, and probes readmit them later.
+    As soon as one server is ready, the function no longer waits for unavailable servers. It ejects the unavailable servers, and
+    probes readmit them later.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
