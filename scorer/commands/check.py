@@ -184,9 +184,9 @@ def _topics(
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the session timeout of the group protocol KIP-848, which only the broker sets.
+    """Check the session timeout, which only the broker can set in the group protocol of KIP-848.
 
-    With the broker's default, another scorer takes over only 45 s after a crash.
+    With the broker's default, 45 s pass after a crash until another scorer takes over.
     """
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:

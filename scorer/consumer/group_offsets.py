@@ -134,7 +134,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Repeat a request until the broker answers for every partition; return the answer. Raises the same as `committed`."""
+    """Repeat a request until the broker answers for every partition; return the answer. Raises the errors of `committed`."""
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

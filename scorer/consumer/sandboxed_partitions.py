@@ -114,7 +114,7 @@ class SandboxedInputPartitions:
 
 
 def batch_of(partition: Partition, rows: list[Row]) -> Batch:
-    """Return records that the sandbox has read as a batch. The caller sets the epochs of the batch."""
+    """Convert records that the sandbox has read to a batch. The caller sets the epochs of the batch."""
     topic, number = partition
     return Batch(
         topics=[topic] * len(rows),
@@ -130,7 +130,10 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with one entry, with timestamp `now_ms` (Unix ms), for all records of an unreadable batch of the log."""
+    """Return a batch with one entry, which represents all records of an unreadable batch of the log.
+
+    `now_ms` (Unix ms) is the timestamp of the entry.
+    """
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

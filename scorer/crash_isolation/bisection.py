@@ -38,7 +38,7 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight. Return whether the death marks its only event as failing.
+        """Record a death while this batch was in flight. Return whether the death marks the batch's only event as failing.
 
         The result is False if the batch has several events, or if this is the first death of the event.
         """

@@ -46,7 +46,7 @@ class LoadJournal:
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Record on disk, for the duration of the context, that this version is being loaded. A success clears its deaths."""
+        """Record on disk that this version is being loaded, until the context exits. A success clears its number of deaths."""
         self._began = time.monotonic()
         self._write(identity)
         try:

@@ -74,7 +74,10 @@ class Quarantine:
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events. It may not during a bisection, so that a death has only one cause."""
+        """Return whether a candidate may score events.
+
+        It may not during a bisection, because a death must have only one possible cause.
+        """
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
@@ -103,7 +106,7 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether its only event is marked as failing.
+        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is marked as failing.
 
         If the result is False, the batch must be fetched again.
         """

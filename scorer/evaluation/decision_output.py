@@ -34,7 +34,10 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def select_output(score: Any, name: str | None) -> Any:
-    """Return the output `name` of a score that is an object, None without such an output; return other scores unchanged."""
+    """Return the output `name` of a score that is a JSON object, or None if it has no such output.
+
+    A score that is not an object is returned unchanged.
+    """
     return score.get(name) if isinstance(score, dict) else score
 
 

@@ -151,8 +151,7 @@ class OnnxRuntime:
         """Return the options of TensorRT: the cache of engines and timings, and the batch sizes that its engines support.
 
         The cache is separate for each model version, GPU, driver and release of ONNX Runtime. If a signing policy is
-        configured, there is no cache, because a cached engine is an unsigned model, and a replaced engine would not be
-        detected.
+        configured, there is no cache: a cached engine is not signed, so a replaced engine would not be detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"

@@ -159,7 +159,10 @@ class EmbeddedBroker:
         self._owner = 0
 
     def stop(self) -> None:
-        """Stop the broker and remove its folder; do nothing if it is stopped, after `detach`, or in a forked child."""
+        """Stop the broker and remove its folder.
+
+        Do nothing if the broker is stopped already or was detached, or if this process is a forked child.
+        """
         if self._owner != os.getpid():
             return
         self._end(signal.SIGTERM)

@@ -137,7 +137,7 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     """Return the jar paths that an earlier start wrote to the file `note`.
 
     Returns:
-        The paths; empty unless all of these jars still exist with their sizes.
+        The paths; empty unless the file lists all `jars`, and each jar still exists with its size.
     """
     if not note.is_file():
         return ()
