@@ -62,7 +62,9 @@ def month_range(text: str) -> range:
     match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
-        raise typer.BadParameter(f"{text!r}: give months before September, such as 1-8; September on is held out")
+        raise typer.BadParameter(
+            f"{text!r}: give months before September, such as 1-8; September and later months are held out"
+        )
     return range(first, last + 1)
 
 

@@ -146,7 +146,9 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
     own_schema = schema(settings)
     if stated["schema"] != own_schema:
         hint = "name that schema in input.schema_file"
-        raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {own_schema}", hint)
+        raise Refused(
+            f"the events were read with the schema {stated['schema']}, but the configured schema is {own_schema}", hint
+        )
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),

@@ -41,7 +41,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
     Raises:
         NotFound: There is no version with this digest.
-        Refused: There are too many files, or file names that some systems cannot write.
+        Refused: There are too many files, or a file has a name that some systems cannot write.
         Corrupt: A file has changed since it was copied.
         Conflict: The artifact is stored, but other processes keep overwriting the list of the version's artifacts.
         Unreachable: The store is unreachable.
@@ -114,17 +114,17 @@ def _check(layers: dict[str, Descriptor]) -> None:
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
         raise Corrupt(f"the dataset has no {MANIFEST} of at most {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
-        raise Corrupt(f"the dataset has the file {odd!r:.200}, whose name is not that of a dataset's file")
+        raise Corrupt(f"the dataset has the file {odd!r:.200}, but a dataset cannot contain a file with this name")
     atomic_files.check_paths(layers)
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
-    """Parse the manifest of the snapshot and check that it names exactly the files in `layers`. Raises Corrupt."""
+    """Parse the manifest of the snapshot, and check its paths, sizes and digests against `layers`. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
     layer_files = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
     if named != layer_files or digest_of(copied.files) != copied.digest:
-        raise Corrupt(f"the {MANIFEST} of the dataset {digest} names other files than it has")
+        raise Corrupt(f"the {MANIFEST} of the dataset {digest} does not match the files of the dataset")
     return copied
 
 
