@@ -104,7 +104,8 @@ def _broker(
     """Check topics, rights and group settings.
 
     Returns:
-        The topics that this user may describe, an empty dict if a check failed; and the topics that this user may not describe.
+        The topics that this user may describe, and the topics that this user may not describe. Both are empty if a check
+            failed.
     """
     try:
         used = topics.all_topics(settings)

@@ -137,8 +137,8 @@ class EventConsumer:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
 
-        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first, or if
-        no recent poll of the topic ids has confirmed that its topic still has the same id.
+        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first. It is
+        also omitted unless a recent poll of the topic ids has confirmed that the topic still has the same id.
         """
         positions = self.partitions.positions_without_events(owner)
         if not positions:
@@ -427,7 +427,8 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
-        Partitions without a committed offset and without a leader are omitted. Raises MemberLost if a new client must join.
+        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if a new client must
+        join.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -2,7 +2,7 @@
 
 `next_state` is the transition function. It is pure, and defined for every state and every event. If `pause_reasons` change, the
 consumer pauses or resumes the partition in its client. Offsets are not part of the state: assignment.py has the position of
-each partition whose state has `has_position`.
+each partition for which `has_position` is true.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -248,7 +248,10 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage, paused as "unclaimed"; return the partitions to pause in the client."""
+        """Add assigned partitions in this stage, paused for the reason "unclaimed".
+
+        Returns the partitions to pause in the client.
+        """
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))

@@ -2,11 +2,11 @@
 
 A partition is suspect, and is read in the sandbox, in three cases:
 - Its last owner died, possibly because a decompressed batch did not fit in memory. Such a crash happens before any event is in
-  flight, so the in-flight journal does not show it. The owner's name in the metadata of the committed offset shows it, because
-  the metadata survives the process, its container and its disk.
+  flight, so the in-flight journal does not show the crash. The owner's name in the metadata of the committed offset does,
+  because the metadata survives the process, its container and its disk.
 - The client cannot decompress a batch of the log.
-- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox, and lost it in a rebalance
-  before the sandbox had passed the suspect batch.
+- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox. It lost the partition in a
+  rebalance before the sandbox had passed the suspect batch.
 """
 
 import time

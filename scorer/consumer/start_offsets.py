@@ -90,7 +90,7 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
         committed_id: the id of the topic that the offset belongs to; "" if unknown.
         topic_id: the current id of the topic.
         scored_ids: the ids that the topic of this name had when the partition was scored.
-        visited: whether the group has read any partition of this topic, or of a deleted topic of its name.
+        visited: whether the group has read any partition of this topic, or of a deleted topic with the same name.
     """
     if offset >= 0 and committed_id in ("", topic_id):
         return "position"

@@ -3,8 +3,8 @@
 The load journal is stored in the in-flight journal (`in_flight_journal.py`).
 
 A trial process (`trial_load.py`) protects a worker from a version whose load crashes the process. This journal covers the
-deaths that a trial does not prevent: the whole container is killed because it has no memory left, or the version crashes only
-the serving process.
+deaths that a trial does not prevent. Such a death occurs if the whole container is killed because it has no memory left, or if
+the version crashes the serving process but not the trial process.
 """
 
 import contextlib

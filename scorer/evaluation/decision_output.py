@@ -55,7 +55,7 @@ class DecidedOutputs:
         """Start with the known deciding outputs.
 
         Args:
-            find: Returns the name of the deciding output of the version with a digest, or None if it is unknown.
+            find: Returns the name of the deciding output of a version, given the version's digest; None if the name is unknown.
             names: The names of deciding outputs that are known already, by digest.
         """
         self._find = find

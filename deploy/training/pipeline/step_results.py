@@ -38,8 +38,8 @@ class RunPlan(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """One part of the split rows: training, validation or hold-out.
 
-    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms), `classes` is the number of rows by
-    class, and `digest` is the result of `LabelledRows.digest`.
+    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms). `classes` is the number of rows by
+    class. `digest` is the result of `LabelledRows.digest`.
     """
 
     part: str

@@ -1,7 +1,8 @@
-"""Store the snapshot that a version was trained on as an OCI artifact: the files are layers, the version is the subject.
+"""Store the snapshot of a version's training data as an OCI artifact: its files are layers, and the version is the subject.
 
-`model-registry prune` deletes the artifact with the version. The same snapshot of the same version has the same digest. For
-another version only the small manifest differs, and the layers are shared. Files of any size are streamed.
+When `model-registry prune` deletes a version, it also deletes the artifact. The same snapshot of the same version has the same
+digest. If two versions have the same snapshot, only their small manifests differ, and they share the layers. Files of any size
+are streamed.
 """
 
 import contextlib

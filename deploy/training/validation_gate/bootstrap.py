@@ -115,9 +115,9 @@ class Blocks:
 
         The interval is unknown if there are fewer than two blocks, if the figure is undefined on the original rows, or if the
         figure is defined in less than the share `DRAWN` of the resamples. The standard error is the standard deviation of the
-        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used: with few blocks
-        they give too narrow intervals, and with many slices they are too coarse for the high confidence that each slice needs
-        (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
+        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used. With few blocks
+        they give too narrow intervals. With many slices, each slice needs a high confidence, for which percentiles are too
+        coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
         """
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):

@@ -78,7 +78,8 @@ class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
     If a package contains files for a server (in the folder FILES), this process writes them to the folder that the servers load
-    from, and loads and unloads the version. A package without such files names a version that is already on the servers.
+    from. It then loads the version on the servers, and unloads it later. A package without such files names a version that is
+    already on the servers.
     """
 
     NAME: ClassVar[str]

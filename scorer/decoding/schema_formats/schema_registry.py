@@ -3,10 +3,10 @@
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
 
-A flood of ids that no registry knows would delay all other events by one request for each id, because the records of a
-partition are answered in order. Therefore, after some failed look-ups, events with further unknown ids are dead-lettered
-without a look-up. The ids of a flood differ from event to event, but the id of a registered schema repeats: an id that repeats
-is looked up during a flood, too.
+The records of a partition are answered in order. A flood of ids that no registry knows would therefore delay all other events
+by one request for each id. To prevent this, events with further unknown ids are dead-lettered without a look-up after some
+look-ups have failed. The ids of a flood differ from event to event, but the id of a registered schema repeats. Therefore an id
+that repeats is looked up even during a flood.
 
 The HTTP requests are made by `schema_registry_client.py`.
 """

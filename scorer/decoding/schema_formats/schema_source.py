@@ -123,7 +123,7 @@ def create_schema_source(settings: Settings) -> SchemaSource:
 class SchemaFileSource:
     """Source of one schema from a file. All events have this schema, and no prefix with a schema id.
 
-    In the format protobuf, a file is a descriptor set unless its name ends with .proto.
+    In the format protobuf, a file whose name ends with .proto is source text; any other file is a descriptor set.
     """
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:

@@ -38,8 +38,8 @@ JAVA_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLA
 class EmbeddedBroker:
     """One broker that can be started, stopped, killed, paused and restarted. Use it from one thread.
 
-    If this process ends in any way, the broker is killed and its folder is removed (see `orphan_reaper.py`), unless the broker
-    was detached.
+    When this process ends in any way, the broker is killed and its folder is removed (see `orphan_reaper.py`). A detached
+    broker is an exception: it continues to run.
     """
 
     def __init__(

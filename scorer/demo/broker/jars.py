@@ -118,7 +118,7 @@ def classpath(
     """Return the paths of the jars, by default those of the embedded broker; download the missing ones.
 
     Raises:
-        BrokerUnavailable: If a jar is neither on this machine nor can be downloaded.
+        BrokerUnavailable: If a jar is not on this machine and cannot be downloaded.
     """
     sources = sources or user_sources()
     jars = jars or jar_list()
