@@ -164,7 +164,7 @@ class TrainingSettings(Configuration):
         if sum(spans.values()) >= snapshot.window:
             shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
             raise ValueError(
-                f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make the window longer"
+                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; make it longer"
             )
         return snapshot
 
