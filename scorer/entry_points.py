@@ -95,7 +95,7 @@ def _imported() -> Path | None:
 
 
 def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Find the files that both distributions install with different content, and check whose content is on the disk.
+    """Find the files that both distributions install with different content; check which of the contents is on the disk.
 
     Returns:
         The files with the content of `other`, and the files with the content of `own`.

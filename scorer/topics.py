@@ -183,8 +183,9 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
     letters, get as many partitions as the existing input topic with the most partitions, or `partitions` if no input topic
     exists. All other topics get one partition.
 
-    An input topic whose name ends with the name of another input topic, such as eu.flights beside flights, is taken for a
-    relay's copy. It accepts records that are larger by the headers that the relay adds, as `publisher check` requires.
+    If the name of an input topic ends with the name of another input topic, such as eu.flights beside flights, the topic is
+    assumed to be a relay's copy. The limit of the copy is higher by the size of the headers that the relay adds, as `publisher
+    check` requires.
     """
     inputs = [existing[name] for name in settings.input.topics if name in existing]
     width = max([topic.partitions for topic in inputs], default=partitions)
@@ -214,9 +215,10 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 
 
 def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
-    """Return the limit of the topic that an input topic is a relay's copy of; None if the input topic is no copy.
+    """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy.
 
-    The limit at the source, which is another cluster, is unknown. It is taken to be that of the local topic of the same name.
+    The source topic is in another cluster, so its real limit is unknown. It is assumed to be the limit of the local topic with
+    the same name as the source topic.
     """
     originals = [each for each in inputs if each != name and name.endswith(each)]
     if not originals:

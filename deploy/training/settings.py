@@ -155,13 +155,16 @@ class TrainingSettings(Configuration):
     @field_validator("snapshot")
     @classmethod
     def _time_to_train(cls, snapshot: SnapshotSection, info: ValidationInfo) -> SnapshotSection:
-        """Check that the window is longer than `labels.after`, validation and hold-out together: the rest is for training."""
+        """Check that the window is longer than the sum of `labels.after`, validation and hold-out.
+
+        The remaining part of the window is for training.
+        """
         after = info.data["labels"].after if "labels" in info.data else 0
         spans = {"labels.after": after, "validation": snapshot.validation, "hold_out": snapshot.hold_out}
         if sum(spans.values()) >= snapshot.window:
             shares = ", ".join(f"{name} {written(ms)}" for name, ms in spans.items())
             raise ValueError(
-                f"window {written(snapshot.window)} leaves no time to train on besides {shares}; make the window longer"
+                f"{shares} use the whole window {written(snapshot.window)}, so no time is left for training; make it longer"
             )
         return snapshot
 

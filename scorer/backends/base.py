@@ -36,7 +36,7 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails for an event that it scored when it was loaded, so the model and not an event is the cause.
+    """The model fails for an event that it scored when it was loaded. Therefore the model is the cause, not the event.
 
     This process ends with code 70. As after a crash, the next process uses a sandbox to score the events that were in flight.
     """
@@ -73,8 +73,8 @@ class Model(Protocol):
         """Compute the outputs of a batch.
 
         Args:
-            tensors: the input tensors by name, without constant inputs. Each tensor is a (B, n) array with one row per event.
-                A tensor whose rows vary in length is a (B,) object array, and its rows must belong to one run of
+            tensors: the input tensors by name, without constant inputs. Each tensor is a (B, n) array with one row per event. A
+                tensor whose rows vary in length is a (B,) object array. All its rows must belong to the same run of
                 `LengthPlan.plan`. The model adds the constant inputs, and reshapes the rows as the signature declares.
 
         Returns:

@@ -104,7 +104,8 @@ def _broker(
     """Check topics, rights and group settings.
 
     Returns:
-        The topics that this user may describe, an empty dict if a check failed; and the topics that this user may not describe.
+        The topics that this user may describe, and the topics that this user may not describe. Both are empty if a check
+            failed.
     """
     try:
         used = topics.all_topics(settings)
@@ -161,7 +162,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
 
 
 def _has_positions(settings: Settings, admin: AdminClient) -> bool:
-    """Return whether the consumer group has committed offsets, or its offsets cannot be read."""
+    """Return False if the consumer group has no committed offsets, else True. The result is True if they cannot be read."""
     try:
         return bool(groups.ConsumerGroups(admin, settings.kafka, "the broker", ANSWER_SECONDS).positions(settings.name))
     except (Fatal, Retriable):
@@ -184,9 +185,9 @@ def _topics(
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the session timeout of the group protocol KIP-848, which only the broker sets.
+    """Check the session timeout, which only the broker can set in the group protocol of KIP-848.
 
-    With the broker's default, another scorer takes over only 45 s after a crash.
+    With the broker's default, 45 s pass after a crash until another scorer takes over.
     """
     resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
     try:
@@ -265,7 +266,7 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that events have the fields that scores carry: a misspelt path makes the value null in all scores."""
+    """Check that events have the fields that are copied to scores. If a path is misspelt, the value is null in all scores."""
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
@@ -275,7 +276,7 @@ def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[R
 def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iterator[Finding]:
     """Check that events have an id.
 
-    If `input.id` is misspelt, the event's position becomes the id in its score, which other systems do not know.
+    If `input.id` is misspelt, each score has the position of its event as the id. Other systems do not know such ids.
     """
     without = sum(each is None for each in ids)
     if without and field is not None:

@@ -157,7 +157,7 @@ def _rules(report: ComparisonReport) -> Table:
 
 
 def _labelled(assessment: Assessment) -> list[RenderableType]:
-    """Return the quality figures of both versions on labelled events, and the differences of these figures."""
+    """Return the quality figures of both versions on labelled events, and the differences between the two versions."""
     deltas = differences(assessment)
     table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):

@@ -43,7 +43,7 @@ def lineage(
         typer.Option("--recompute", help="Score the event again with the same version. Exit code 1 if the result differs."),
     ] = False,
     tolerance: Annotated[
-        float, typer.Option(help="The largest difference of a number that --recompute accepts.", min=0.0)
+        float, typer.Option(help="The largest difference between two numbers that --recompute accepts.", min=0.0)
     ] = TOLERANCE,
     as_json: Json = False,
 ) -> None:

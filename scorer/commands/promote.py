@@ -1,6 +1,6 @@
 """`scorer promote` and `scorer rollback`: move the channel of a configuration and notify its scorers.
 
-With --wait the commands wait until every scorer serves or refuses the version. `model-registry promote` moves the channel only.
+With --wait the commands wait until every scorer serves or refuses the version. `model-registry promote` only moves the channel.
 """
 
 import contextlib
@@ -143,7 +143,7 @@ def _move(
 
 
 def _print_outcomes() -> Callable[[MoveProgress], None]:
-    """Return a callback that prints on stderr, once per scorer, that it serves or refuses the version."""
+    """Return a callback that prints on stderr, once per scorer, whether the scorer serves or refuses the version."""
     printed: set[tuple[str, str]] = set()
 
     def changed(verdict: MoveProgress) -> None:

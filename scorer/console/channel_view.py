@@ -94,7 +94,10 @@ class ChannelView:
 
 
 def tones(state: ConsoleState) -> dict[str, int]:
-    """Return a colour number for each version, its index in the list of known versions. It is the same on every page."""
+    """Return the colour number of each version, which is the same on every page.
+
+    The number is the index of the version in the list of known versions.
+    """
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}
 

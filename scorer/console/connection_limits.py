@@ -1,7 +1,7 @@
 """Limits of the console's HTTP connections: their number, and the time to send a request.
 
-uvicorn limits neither of them. Its setting `limit_concurrency` counts idle connections, too, and at the limit all requests are
-rejected. Its keep-alive time-out starts only after a first response and stops at the next received byte.
+uvicorn has no suitable limits. Its setting `limit_concurrency` also counts idle connections, and rejects all requests at the
+limit. Its keep-alive time-out starts only after the first response, and ends at the next received byte.
 """
 
 import asyncio

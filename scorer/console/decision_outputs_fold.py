@@ -1,6 +1,7 @@
-"""The decision output of each version: the one of its named outputs that its decision is made from.
+"""The decision output of each version: if scores have several named outputs, the output that determines the decision.
 
-The Kafka feed requests the output of a version and the registry feed looks it up, so neither feed waits for the other.
+The Kafka feed requests the decision output of a version, and the registry feed looks the output up. Therefore neither feed
+waits for the other feed.
 """
 
 from collections import Counter, deque
@@ -17,7 +18,7 @@ WAITING = 5_000  # scores held until their output is known
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Replace scores with several outputs by their decision output, and hold scores until that output is known.
+    """Replace a score with several outputs by its decision output. A score is held until its decision output is known.
 
     Attributes:
         names: The name of the decision output of each version that was looked up, by digest; None if it is unknown.

@@ -21,9 +21,9 @@ NOWHERE = ("labels", 0)
 class LabelQualityFold:
     """Join sampled scores with labels by event id.
 
-    At most `most` scores and `most` labels are kept: those with the lowest hashes of their ids. The same limit of the hash
-    applies to scores and labels, so a late label can still be joined with its score. `unusable` counts labels without an id or
-    an outcome, by reason.
+    At most `most` scores and at most `most` labels are kept. An id is kept if its hash is below a bound, and the bound is
+    lowered when there are too many ids. The bound is the same for scores and labels. Therefore a late label can still be joined
+    with its score. `unusable` counts labels without an id or an outcome, by reason.
     """
 
     most: int = KEPT

@@ -91,7 +91,7 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """Return a record of the dead-letter topic for display; without a time in the headers, it has the record's time."""
+    """Return a record of the dead-letter topic for display. If its headers have no time, the record's timestamp is used."""
     facts = dead_letter_headers.dead_letter_facts(headers)
     value = message.value()
     return DeadLetter(

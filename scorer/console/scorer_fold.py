@@ -46,7 +46,7 @@ class ScorerState:
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return the state in the last record, or `silent` if it is not `stopped` and older than STALE_SECONDS."""
+        """Return the state in the last record, or `silent` if a scorer that has not stopped sent none for STALE_SECONDS."""
         silent = self.status.state in (RUNNING, WAITING) and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 

@@ -108,7 +108,7 @@ class DeadLetterFold:
         self._fit.setdefault((letter.partition, reason), Bitmap()).add(offset)
 
     def add_replayed(self, topic: str, key: bytes | None) -> None:
-        """Add the key of a record of `<dead letters>.replayed`, which is the position of a replayed dead letter."""
+        """Record a replayed dead letter. `key` is its position, the key of a record of the topic `<dead letters>.replayed`."""
         try:
             position = source_position.parse(key or b"")
         except ValueError:

@@ -53,7 +53,7 @@ class ThroughputFold:
     _next: float = 0.0
 
     def add(self, record: CompleteScoreRecord, now: float, *, live: bool) -> None:
-        """Add a score that was read at `now` (Unix seconds); its latency counts only if it is `live`.
+        """Add a score that was read at `now` (Unix seconds). The latency of the score counts only if `live` is true.
 
         A score that is not live was in the topic before the console started.
         """

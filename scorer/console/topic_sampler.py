@@ -10,7 +10,7 @@ from publisher.kafka.partitions import Partition
 
 @dataclass(slots=True)
 class TopicSampler:
-    """Limit the records that are read of a topic: `budget` records at first, then `rate` records per second.
+    """Limit the records that are read from a topic: `budget` records at first, then `rate` records per second.
 
     The caller subtracts 1 from `budget` for each record.
     """

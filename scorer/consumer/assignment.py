@@ -1,8 +1,8 @@
 """The positions of the assigned partitions: assignment epoch, offsets and offset metadata. No Kafka calls.
 
 Every assignment of a partition starts a new epoch. A batch may be published only if each of its partitions still has the epoch
-that it had at the fetch. This check is needed because a broker accepts the offset of a partition also from a member that does
-not own the partition. The metadata of a committed offset is called its mark (`OffsetMetadata`).
+that it had at the fetch. This check is needed because a broker also accepts offsets from a group member that does not own the
+partition. The metadata of a committed offset is called its mark (`OffsetMetadata`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,10 +28,10 @@ class _Owned:
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
         answers_from: the first offsets in the output and dead-letter topics that can hold answers to events of a recreated
-            topic; None if the topic was not recreated, or such an answer is committed.
+            topic; None if the topic was not recreated, or once an answer to one of its events is committed.
         read: the offset after the last fetched event.
         level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
-        suspect: whether the partition is read in the sandbox. The mark of every committed offset has this value too.
+        suspect: whether the partition is read in the sandbox. The mark of every committed offset repeats this value.
     """
 
     epoch: int
@@ -102,7 +102,10 @@ class AssignedPartitions:
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have stayed assigned since the attribute `changes` had the value of this argument."""
+        """Return the partitions that have stayed assigned since an earlier time.
+
+        The argument is the value that the attribute `changes` had at that time.
+        """
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
     def epochs(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
@@ -162,7 +165,7 @@ class AssignedPartitions:
         return {partition: owned.level_ms for partition, owned in self._owned.items()}
 
     def position_or_recorded(self, group_position: TopicPartition) -> TopicPartition:
-        """Return the group's committed position, or the position recorded here if the group has no committed offset."""
+        """Return `group_position`, or the position recorded here if the group has no committed offset of the partition."""
         owned = self._owned.get((group_position.topic, group_position.partition))
         if group_position.offset >= 0 or owned is None:
             return group_position
@@ -171,10 +174,11 @@ class AssignedPartitions:
     def offsets(
         self, batch: Batch, mark: OffsetMetadata, reached: Mapping[Partition, int] | None = None
     ) -> list[TopicPartition]:
-        """Return the positions to commit after a batch. Each position has this mark, with its own topic id and `suspect`.
+        """Return the positions to commit after a batch, each with a copy of `mark` as its metadata.
 
-        The mark also gets the member id of this consumer. If only a part of the batch is published, `reached` has the offset
-        to commit for each partition. If `reached` is None, the whole batch is published.
+        In each copy, the topic id and `suspect` are those of the partition, and the member id is the id of this consumer. If
+        only a part of the batch is published, `reached` has the offset to commit for each partition. If `reached` is None, the
+        whole batch is published.
         """
         marks: dict[tuple[str, bool], str] = {}
         positions = []
@@ -200,10 +204,11 @@ class AssignedPartitions:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        Each position has the partition's mark with this owner. The call is only valid while no event is in flight, because then
-        there is no event between the two offsets. The positions have no leader epoch, because the last event may have an older
-        epoch than the transaction marker behind it. A client that starts at the marker with the older epoch would report a
-        truncated log.
+        Each position has the partition's mark with this owner. The call is only valid while no event is in flight. Otherwise a
+        position could be after an event that is not answered yet.
+
+        The positions have no leader epoch, because the last event may have an older epoch than the transaction marker after the
+        event. A client that starts at the marker with the older epoch would report a truncated log.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
@@ -221,7 +226,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return the positions that commit the same offsets of these partitions again, with this owner in the mark."""
+        """Return positions to commit that write this owner to the marks of these partitions, and keep the committed offsets."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
@@ -235,7 +240,10 @@ class AssignedPartitions:
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the mark with this owner, this consumer's member id and the current `suspect`. No owner means no member id."""
+        """Return the mark with this owner, the current `suspect`, and this consumer's member id.
+
+        If `owner` is empty, the member id is empty too.
+        """
         return replace(owned.metadata, owner=owner, suspect=owned.suspect, member=self.member if owner else "")
 
     def _start(self, start: StartPosition, epoch: int) -> Partition:

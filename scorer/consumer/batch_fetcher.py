@@ -40,7 +40,7 @@ class BatchFetcher:
 
 
 def chunk(events: int, size: int, largest: int) -> int:
-    """Return how many more events to read at once, so that the batch is expected to stay within BATCH_BYTES.
+    """Return how many events to read next. With this number, the batch is expected to stay within BATCH_BYTES.
 
     Args:
         events: the number of events that the batch may still have.

@@ -137,8 +137,8 @@ class EventConsumer:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit past offsets without an event; see `AssignedPartitions.positions_without_events`.
 
-        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first, or if
-        no recent poll of the topic ids has confirmed that its topic still has the same id.
+        The call is only valid while no event is in flight. A position is omitted if its partition must be rewound first. It is
+        also omitted unless a recent poll of the topic ids has confirmed that the topic still has the same id.
         """
         positions = self.partitions.positions_without_events(owner)
         if not positions:
@@ -219,11 +219,11 @@ class EventConsumer:
         return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
-        """Log changes of partitions without a leader, and resume out-of-range partitions whose committed offset was moved.
+        """Check for leaders and moved offsets. Resume each out-of-range partition whose committed offset an operator has moved.
 
-        A partition whose committed offset was not moved stays paused even if its log grows until the offset is in range again,
-        because the records before the offset were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check,
-        the call does nothing.
+        The call logs the partitions that have lost or regained their leader. An out-of-range partition whose committed offset
+        was not moved stays paused. This is so even if its log has grown past the offset, because the records before the offset
+        were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check, the call does nothing.
         """
         if now < self._check_at:
             return
@@ -255,7 +255,7 @@ class EventConsumer:
         self._apply(partitions, Signal.MOVED)
 
     def committed_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
-        """Return the committed offsets of partitions, also of other members; an empty dict if the request fails."""
+        """Return the committed offsets of partitions, which other members may own; an empty dict if the request fails."""
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
@@ -276,7 +276,10 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return events of a sandboxed partition on every second call. The other calls return None, so the group is polled."""
+        """Return events of a sandboxed partition, but only on every second call.
+
+        The other calls return None. The caller then polls the group.
+        """
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
                 suspects.add(partition, self.partitions.next(partition) or 0)
@@ -424,7 +427,8 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
-        Partitions without a committed offset and without a leader are omitted. Raises MemberLost if a new client must join.
+        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if a new client must
+        join.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

@@ -1,7 +1,8 @@
 """Fence dead owners: end the open transaction of a killed scorer before the transaction timeout ends it.
 
-An owner is a scorer that is named in the metadata of a committed offset. A dead owner is no longer a member of the group. If a
-scorer died and has joined again under the same name, it has ended its old transaction itself. Its old member id counts as dead.
+An owner is a scorer that is named in the metadata of a committed offset. A dead owner is an owner that is no longer a member of
+the group. A scorer that died may have joined the group again under the same name. In this case the new process has ended the
+old transaction itself, and only the old member id counts as dead.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ METADATA_SECONDS = 5.0  # the time limit of a request for offsets or topics
 
 
 class DeadOwners(NamedTuple):
-    """The owners in the committed offsets of some partitions that are no longer members of the group.
+    """The dead owners of some partitions: owners in the committed offsets that are no longer members of the group.
 
     Attributes:
         names: the names of these owners, without names that a current member has.

@@ -25,8 +25,8 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: returns the current group metadata if `sends_group` is true, else None. A session that does not send the metadata
-            saves the request, which takes a quarter of the time of a batch of one event.
+        group: returns the current group metadata if `sends_group` is true, else None. The request for the metadata takes a
+            quarter of the time of a batch of one event. A session that does not send the metadata saves this request.
     """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:

@@ -45,9 +45,9 @@ def edges(
 ) -> dict[Partition, int]:
     """Return the first offset or the end offset of each partition, at the isolation level of this consumer.
 
-    If `edge` is OFFSET_BEGINNING, the first offsets are returned. If it is OFFSET_END, the end offsets are returned, which the
-    next records will have. Partitions that have no leader according to `admin` are omitted. Raises the same errors as
-    `committed`.
+    If `edge` is OFFSET_BEGINNING, the first offsets are returned. If `edge` is OFFSET_END, the end offsets are returned. An end
+    offset is the offset that the next record of the partition will have. Partitions that have no leader according to `admin`
+    are omitted. Raises the same errors as `committed`.
     """
 
     def request() -> list[TopicPartition]:
@@ -60,7 +60,7 @@ def edges(
 def partition_bounds(
     consumer: Consumer, partitions: Iterable[Partition], paused: Collection[Partition]
 ) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset and the end offset (of the next record) of each partition.
+    """Return the first offset and the end offset of each partition. The end offset is that of the next record.
 
     The bounds come from the last fetch of a partition. The bounds of paused partitions, which are not fetched, come from a
     request to the broker. Partitions with unknown bounds are omitted.
@@ -97,7 +97,7 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions without those that are known to have no leader."""
+    """Return the partitions, except the partitions that are known to have no leader."""
     without_leader = leaderless(admin, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without_leader]
 
@@ -108,7 +108,7 @@ def moved(consumer: Consumer, positions: Mapping[Partition, int]) -> list[Partit
 
 
 def committed_if_known(consumer: Consumer, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """Return the committed offsets of partitions, also of other members; an empty dict if the request fails."""
+    """Return the committed offsets of partitions, which other members may own; an empty dict if the request fails."""
     requested = [TopicPartition(*partition) for partition in partitions]
     try:
         positions = consumer.committed(requested, timeout=END_SECONDS) if requested else []
@@ -134,7 +134,7 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Repeat a request until the broker answers for every partition; return the answer. Raises the same as `committed`."""
+    """Repeat a request until the broker answers for every partition; return the answer. Raises the errors of `committed`."""
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

@@ -42,11 +42,14 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """The revision and the champion's digest; equal for two offsets if the same versions scored the events before them."""
+        """The revision and the champion's digest. Equal values mean that the same versions scored the events."""
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether both ids of the channel's history are known and differ. The revisions cannot be compared then."""
+        """Return whether the mark and `history` are of different histories of the channel.
+
+        The result is True only if both ids are known and differ. Revisions of different histories cannot be compared.
+        """
         return bool(self.history and history and self.history != history)
 
     def encode(self) -> str:

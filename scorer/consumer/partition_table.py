@@ -2,7 +2,7 @@
 
 `next_state` is the transition function. It is pure, and defined for every state and every event. If `pause_reasons` change, the
 consumer pauses or resumes the partition in its client. Offsets are not part of the state: assignment.py has the position of
-each partition whose state has `has_position`.
+each partition for which `has_position` is true.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,28 +84,28 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The event that the worker pauses the partition for this reason."""
+    """Event: the worker pauses the partition for the reason `hold`."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The event that the worker removes this reason for a pause."""
+    """Event: the worker removes the reason `hold` for a pause."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class LeftRange:
-    """The event that the client found the position out of range. `reason` is a sentence with the remedy."""
+    """Event: the client reports that the position is out of range. `reason` is a sentence with the remedy."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """The event that the client reported an out-of-range error without an offset at this position; see `is_doubtful`."""
+    """Event: at this position, the client reports an out-of-range error without an offset; see `is_doubtful`."""
 
     position: int
 
@@ -170,8 +170,9 @@ class PartitionState:
     def is_doubtful(self, failed: int | None, position: int) -> bool:
         """Return whether an out-of-range error may concern an earlier position than the current `position`.
 
-        `failed` is the offset in the error. After the truncation of a log the client reports no offset (None or negative). An
-        error without an offset is doubtful the first time at each position; the caller records it as `Doubted`.
+        `failed` is the offset in the error. After the truncation of a log the client reports no offset (None or negative). The
+        first error without an offset at a position is doubtful, and the caller applies the event `Doubted`. A further such
+        error at the same position is not doubtful.
         """
         if failed is not None and failed >= 0:
             return failed != position
@@ -247,7 +248,10 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage, paused as "unclaimed"; return the partitions to pause in the client."""
+        """Add assigned partitions in this stage, paused for the reason "unclaimed".
+
+        Returns the partitions to pause in the client.
+        """
         change = PauseChange([], [])
         for partition in partitions:
             self._put(partition, PartitionState(stage, holds=frozenset({"unclaimed"})))

@@ -2,11 +2,11 @@
 
 A partition is suspect, and is read in the sandbox, in three cases:
 - Its last owner died, possibly because a decompressed batch did not fit in memory. Such a crash happens before any event is in
-  flight, so the in-flight journal does not show it. The owner's name in the metadata of the committed offset shows it, because
-  the metadata survives the process, its container and its disk.
+  flight, so the in-flight journal does not show the crash. The owner's name in the metadata of the committed offset does,
+  because the metadata survives the process, its container and its disk.
 - The client cannot decompress a batch of the log.
-- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox, and lost it in a rebalance
-  before the sandbox had passed the suspect batch.
+- The mark of the committed offset has `suspect`: the last owner read the partition in the sandbox. It lost the partition in a
+  rebalance before the sandbox had passed the suspect batch.
 """
 
 import time
@@ -44,9 +44,9 @@ class SandboxedInputPartitions:
         """Return the start offset of each assigned partition that must be read in the sandbox.
 
         The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if `dead` has its name or its member id. An owner with the name of this scorer is dead if this process has never had
-        the owner's member id, because then the owner was an earlier process. Names alone are not sufficient, because a scorer
-        that died may have joined again under its name before the partition is assigned to another scorer.
+        if `dead` has its name or its member id. An owner with the name of this scorer is also dead if its member id was never
+        an id of this process: such an owner was an earlier process. Names alone are not sufficient, because a scorer that died
+        may have joined again under its name before the partition is assigned to another scorer.
 
         Args:
             starts: the start positions of the assigned partitions.
@@ -114,7 +114,7 @@ class SandboxedInputPartitions:
 
 
 def batch_of(partition: Partition, rows: list[Row]) -> Batch:
-    """Return records that the sandbox has read as a batch. The caller sets the epochs of the batch."""
+    """Convert records that the sandbox has read to a batch. The caller sets the epochs of the batch."""
     topic, number = partition
     return Batch(
         topics=[topic] * len(rows),
@@ -130,7 +130,10 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with one entry, with timestamp `now_ms` (Unix ms), for all records of an unreadable batch of the log."""
+    """Return a batch with one entry, which represents all records of an unreadable batch of the log.
+
+    `now_ms` (Unix ms) is the timestamp of the entry.
+    """
     topic, number = unreadable.partition
     return Batch(
         topics=[topic],

@@ -1,4 +1,4 @@
-"""The start position of a partition that has no committed offset, or an offset of a deleted topic of the same name.
+"""The start position of a partition whose committed offset is missing, or belongs to a deleted topic of the same name.
 
 Topic ids distinguish a recreated topic from the deleted topic of the same name. A thread polls the topic ids. The metadata of
 every committed offset (its mark) has the id of the topic that the offset belongs to. The ids are compared because the client
@@ -48,7 +48,7 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The first offset in each partition of the output and dead-letter topics that can hold an answer to a recreated topic."""
+    """For a recreated input topic: the first offset that can hold an answer, in each output and dead-letter partition."""
 
     scores: list[int]
     letters: list[int]
@@ -61,7 +61,8 @@ class StartPosition(NamedTuple):
         reason: how the start offset was determined.
         position: the offset to read first, with its leader epoch if known.
         metadata: the metadata for the committed offset.
-        after: the first offsets that can hold answers to the recreated topic; None if no deleted topic of its name was scored.
+        after: the first offsets that can hold answers to events of the recreated topic; None unless `metadata.is_recreated` is
+            true.
     """
 
     reason: StartReason
@@ -89,7 +90,7 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
         committed_id: the id of the topic that the offset belongs to; "" if unknown.
         topic_id: the current id of the topic.
         scored_ids: the ids that the topic of this name had when the partition was scored.
-        visited: whether the group has read any partition of this topic, or of a deleted topic of its name.
+        visited: whether the group has read any partition of this topic, or of a deleted topic with the same name.
     """
     if offset >= 0 and committed_id in ("", topic_id):
         return "position"
@@ -250,13 +251,13 @@ class StartPositions:
         return reasons
 
     def _with_positions(self, consumer: Consumer, names: Iterable[str]) -> set[str]:
-        """Return each topic of `names` if the group has a committed offset for at least one partition of the topic."""
+        """Return the topics among `names` for which the group has a committed offset in at least one partition."""
         topics = self._topic_poller.found
         every = [TopicPartition(topic, n) for topic in names if topic in topics for n in range(topics[topic].partitions)]
         return {p.topic for p in group_offsets.committed(consumer, every, self._context) if p.offset >= 0}
 
     def _read_swaps(self) -> dict[Partition, set[str]]:
-        """Read the topic of version changes. Return, for each partition, the ids that its topic had when it was scored."""
+        """Read the topic of version changes; return, for each partition, the topic ids under which the partition was scored."""
         reader = TopicReader(self._settings.kafka, self._settings.owner)
         partitions = reader.partitions([self._settings.swaps_topic])
         starts = reader.earliest(partitions)
@@ -313,7 +314,11 @@ class StartPositions:
         return offsets
 
     def _answers_from(self) -> AnswerStartOffsets:
-        """Return the end offsets of the output and dead-letter topics, before any event of a recreated topic is answered."""
+        """Return the end offsets of the output and dead-letter topics.
+
+        The call is made before any event of a recreated topic is answered. Answers to its events therefore start at these
+        offsets.
+        """
         names = self._settings.output.topic, self._settings.dead_letter.topic
         topics = self._retry(lambda: self._cluster.topics(names))
         counts = {name: topics[name].partitions if name in topics else 0 for name in names}

@@ -2,8 +2,8 @@
 
 The suspects are the events that were in flight when the worker process died. A sandbox process, which may die too, scores the
 suspects. After each death fewer events are scored at once, until the failing event is alone in its batch. A single death may
-have another cause. Therefore an event is marked as failing only if two successive processes died while it was the only event in
-flight.
+have another cause. Therefore an event is marked as failing only after two successive processes have died with this event alone
+in flight.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight. Return whether the death marks its only event as failing.
+        """Record a death while this batch was in flight. Return whether the death marks the batch's only event as failing.
 
         The result is False if the batch has several events, or if this is the first death of the event.
         """

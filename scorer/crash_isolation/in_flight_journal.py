@@ -1,11 +1,11 @@
 """The in-flight journal: the events that a worker is scoring.
 
 The journal is in shared memory that outlives the worker. If the cache is writable, the journal is a memory-mapped file, so that
-a restarted container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. If a
-worker ends without dying, the supervisor clears the journal. A death is an end by a signal, a hang, a broken model, or an exit
-by a library. If a journal has content when a worker starts, it therefore names the events that may have caused a death, and the
-candidate version that scored some of these events. The journal also stores the number of deaths attributed to a candidate, and
-the version that is being loaded (`load_journal.py`).
+a restarted container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. A
+worker *dies* if it is killed by a signal, hangs, has a broken model, or is ended by a library. If a worker ends in another way,
+the supervisor clears the journal. Therefore a journal that has content when a worker starts names the events that may have
+caused a death. It also names the candidate version if a candidate scored some of these events. The journal also stores the
+number of deaths attributed to a candidate, and the version that is being loaded (`load_journal.py`).
 """
 
 import errno

@@ -3,8 +3,8 @@
 The load journal is stored in the in-flight journal (`in_flight_journal.py`).
 
 A trial process (`trial_load.py`) protects a worker from a version whose load crashes the process. This journal covers the
-deaths that a trial does not prevent: the whole container is killed because it has no memory left, or the version crashes only
-the serving process.
+deaths that a trial does not prevent. Such a death occurs if the whole container is killed because it has no memory left, or if
+the version crashes the serving process but not the trial process.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ class LoadJournal:
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Record on disk, for the duration of the context, that this version is being loaded. A success clears its deaths."""
+        """Record on disk that this version is being loaded, until the context exits. A success clears its number of deaths."""
         self._began = time.monotonic()
         self._write(identity)
         try:

@@ -5,7 +5,7 @@ starts, these events are the suspects. In this case a sandbox process (`sandbox_
 are answered (`bisection.py`). Then the worker process loads the model itself.
 
 If a process dies while a candidate scores events, the death is attributed to the candidate first. The champion alone then
-answers the suspects. Only if deaths continue without the candidate, they are attributed to an event. After two deaths, a
+answers the suspects. Deaths are attributed to an event only if they continue without the candidate. After two deaths, a
 candidate is refused until a new promotion resets the count. In a shadow, the candidate scores the suspects again in the
 sandbox, because no consumer waits for the records. If the sandbox dies, this counts as the second death. Otherwise the
 candidate was not the cause, and its count is reset.
@@ -74,7 +74,10 @@ class Quarantine:
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
-        """Return whether a candidate may score events. It may not during a bisection, so that a death has only one cause."""
+        """Return whether a candidate may score events.
+
+        It may not during a bisection, because a death must have only one possible cause.
+        """
         return self._sandbox is None
 
     def refusal_reason(self, candidate: str) -> str | None:
@@ -103,7 +106,7 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether its only event is marked as failing.
+        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is marked as failing.
 
         If the result is False, the batch must be fetched again.
         """

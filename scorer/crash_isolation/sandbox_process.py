@@ -1,8 +1,8 @@
 """The sandbox: a child process that decodes and scores events for a worker, so that a crash does not end the worker.
 
 After a worker has died, the next worker starts with a sandbox. Decoder and model are loaded only in the child until the
-suspects (the events that were in flight at the death) are answered. Therefore worker and child together need only the memory of
-one worker, also on a GPU.
+suspects (the events that were in flight at the death) are answered. Therefore the worker and the child together need only the
+memory of one worker. This also holds for the memory of a GPU.
 """
 
 import contextlib

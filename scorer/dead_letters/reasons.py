@@ -38,7 +38,7 @@ class Poison(Exception):
         return type(self), (self.reason, str(self))
 
     def without_traceback(self) -> Self:
-        """Return a copy of the exception without a traceback, because its frames would keep the whole batch in memory."""
+        """Return a copy of the exception without a traceback, because a traceback's frames keep the whole batch in memory."""
         return type(self)(self.reason, str(self))
 
 

@@ -120,8 +120,8 @@ def as_array(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 def element_type(dtype: str) -> Any:
     """Return the msgspec type that accepts the values of a dtype.
 
-    The type for 64-bit integers has no limits, because msgspec does not accept limits that large. The types for integers also
-    accept floats, because 7.0 counts as an integer. The function `integers` rejects floats with a fraction.
+    The type for 64-bit integers has no limits, because msgspec does not accept such large limits. The types for integers also
+    accept floats, because 7.0 counts as an integer. Floats with a fraction are rejected later, by the function `integers`.
     """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:

@@ -43,8 +43,8 @@ class Batch:
             such an entry is the last offset of the range.
         leader_epochs: the leader epoch of the last event of each partition.
         carried: for each event, the headers that are copied to its score; None if no headers are copied.
-        epochs: the assignment epoch of each partition at the time of the fetch, which counts assignments. The batch may be
-            published only while these epochs are unchanged.
+        epochs: the assignment epoch of each partition at the time of the fetch. Every assignment of a partition starts a new
+            epoch. The batch may be published only while these epochs are unchanged.
         places: the topic and partition of each event.
         last: the index of the last event of each partition.
         reached: the offset after the last event of each partition.

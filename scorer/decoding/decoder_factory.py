@@ -50,7 +50,7 @@ def _select_header_marks(settings: Settings) -> Sequence[bytes]:
 
 
 def _check_parsed(settings: Settings, signature: Signature) -> None:
-    """Check that the format is binary if a binary field of the signature is the whole value of a record.
+    """Check that the format is binary if the signature has a binary field that consists of the whole value of a record.
 
     Raises FormatMismatch if the format parses values, because the decoder would then reject every event.
     """

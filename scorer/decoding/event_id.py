@@ -10,8 +10,9 @@ from scorer.decoding.headers import HeaderValues
 def event_id(facts: HeaderValues, field: str | int | None, region: str, source: tuple[str, int, int]) -> str:
     """Return the event's id: header `ce_id`, else the configured field, else the header `x-origin`, else the event's position.
 
-    The header `x-origin` has the position of the event that a relay copied. It is ignored if `x-copied-to` names another
-    partition, because the event was then forwarded from the copy, and several forwarded events may have the same `x-origin`.
+    The header `x-origin` has the position of the event that a relay copied. It is ignored if the header `x-copied-to` names
+    another partition than the event's. Such an event was forwarded from the copy, and several forwarded events may have the
+    same `x-origin`.
 
     Args:
         facts: the values of the event's headers.

@@ -85,7 +85,7 @@ class RowSchema:
     def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
         """Return the index of the id in a row.
 
-        If no field has the path of the id, the id is appended to `names`. Its name is empty if fields are nested.
+        If no field has the path of the id, a name for the id is appended to `names`. This name is empty if fields are nested.
         """
         column = next((index for index, other in enumerate(self._steps.values()) if other == steps), None)
         if column is not None:
@@ -232,7 +232,7 @@ class RowSchema:
         return repr(name) if name else f"'input.id' ({json_path.format_path(self._steps[name])})"
 
     def _check_value(self, name: str, value: Any) -> Any:
-        """Check and return the value of one field, a decimal as a plain number. Raises Poison, which names the field."""
+        """Check and return the value of one field; a decimal becomes a plain number. Raises Poison, which names the field."""
         field = self.by_name.get(name)
         if _is_numeric(field):
             value = decimals.to_plain_numbers(value, levels=int(field is not None and field.array is not None))

@@ -61,8 +61,8 @@ class TensorBuilder:
     def finished(self, decoded: Decoded) -> Decoded:
         """Move events with invalid tensor rows to `rejected`, and return the remaining batch.
 
-        A tensor row is invalid if it contains an infinity or a NaN that is not allowed, or if arrays that must have the same
-        length differ in length.
+        A tensor row is invalid if it contains an infinity, or a NaN that is not allowed. It is also invalid if arrays that must
+        have the same length differ in length.
         """
         rejected: dict[int, Poison] = {}
         if self._lengths is not None:

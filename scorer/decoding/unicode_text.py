@@ -40,7 +40,7 @@ def check_text(field: str, value: Any) -> None:
 
 
 def explain_not_utf8(error: UnicodeDecodeError) -> str:
-    """Return the text that follows the name of a field or header in the error that its bytes are not UTF-8."""
+    """Return the end of an error message, after the name of a field or header: that its bytes are not UTF-8, and why."""
     return f"is {_excerpt(error.object, error.start)}, which is {NOT_UTF8}"
 
 

@@ -48,7 +48,7 @@ class DemoOptions:
 
     @property
     def regions(self) -> list[str]:
-        """The regions of the demo, each with a broker of its own; events are scored in the first one."""
+        """The regions of the demo. Each region has its own broker, and events are scored in the first region."""
         return [NEAR, FAR] if self.copied else [NEAR]
 
     @property

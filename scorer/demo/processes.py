@@ -1,4 +1,4 @@
-"""Run the demo's processes: only installed commands, each of them printed as a user would type it."""
+"""Run the demo's processes. All of them are installed commands, which are printed as a user would type them."""
 
 import json
 import os

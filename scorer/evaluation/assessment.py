@@ -62,7 +62,8 @@ class Assessment:
         withdrawn: The number of event ids with an answer whose label was withdrawn.
         refused: The unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
-        undecided: By digest of the version, the number of scores with several named outputs whose deciding output is unknown.
+        undecided: The number of scores with several named outputs for which the deciding output is unknown, by the version's
+            digest.
     """
 
     versions: tuple[Quality, ...]

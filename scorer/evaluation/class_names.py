@@ -96,9 +96,9 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
     """Name each column of the scores after a decision.
 
-    Consider the rows in which a column has the largest number of the row. The row with the highest such number gives the column
-    its decision as name, because rows with lower numbers may have another decision below a threshold. A column without such a
-    row has the name None.
+    The name of a column is the decision of one row. First, the rows are selected in which the column has the largest number of
+    the row. Of these rows, the row with the highest number in the column is used, because a row with a lower number may have
+    another decision, below a threshold. If no row is selected, the name is None.
     """
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)

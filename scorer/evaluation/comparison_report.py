@@ -114,7 +114,7 @@ class ComparisonReport:
 
 
 def differences(assessment: Assessment) -> dict[str, float]:
-    """Return the candidate's quality figures minus the champion's, by name; a figure that one version lacks is left out."""
+    """Return each quality figure of the candidate minus the champion's, by name; figures that one version lacks are omitted."""
     if len(assessment.versions) != 2:
         return {}
     before, after = assessment.versions

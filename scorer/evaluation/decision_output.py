@@ -34,7 +34,10 @@ def decided_output(store: Store, digest: str) -> str | None:
 
 
 def select_output(score: Any, name: str | None) -> Any:
-    """Return the output `name` of a score that is an object, None without such an output; return other scores unchanged."""
+    """Return the output `name` of a score that is a JSON object, or None if it has no such output.
+
+    A score that is not an object is returned unchanged.
+    """
     return score.get(name) if isinstance(score, dict) else score
 
 
@@ -52,7 +55,7 @@ class DecidedOutputs:
         """Start with the known deciding outputs.
 
         Args:
-            find: Returns the name of the deciding output of the version with a digest, or None if it is unknown.
+            find: Returns the name of the deciding output of a version, given the version's digest; None if the name is unknown.
             names: The names of deciding outputs that are known already, by digest.
         """
         self._find = find

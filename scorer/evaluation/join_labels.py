@@ -131,7 +131,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add the scores of a batch whose timestamps are in the window."""
+    """Add those scores of a batch that have a timestamp in the window."""
     inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,

@@ -63,8 +63,8 @@ class NewestRows:
 class RowsById:
     """Rows with ids in the order of reading, from which `newest` selects one row per id.
 
-    The newest row of an id is the last one of its partition. If several partitions have rows of the id, the newest row is the
-    one of these rows with the latest time.
+    The newest row of an id is the last one of its partition. If several partitions have rows of the id, the last rows of these
+    partitions are compared, and the row with the latest time is the newest.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class RowsById:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """Return for each row whether it is the last of a group of adjacent rows with equal values in all columns, (n,)."""
+    """Return n booleans: whether a row is the last in its group of adjacent rows with equal values in all columns."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:

@@ -29,7 +29,7 @@ class Event(NamedTuple):
 
 
 class ScoreDifference(NamedTuple):
-    """The scores of both versions for one event, as JSON, and the distance `size` of the scores."""
+    """The scores of both versions for one event, as JSON, and the distance `size` between the scores."""
 
     size: float
     event: Event

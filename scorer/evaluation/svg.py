@@ -1,8 +1,9 @@
 """Parts of SVG plots: the document, text, lines, and a matrix of counts. Pure.
 
 The product uses no plotting library: it draws only texts, lines, dots and rectangles, for which matplotlib 3.11 with its
-dependencies would add 76 MB to the image and more than a second to the start of a command. Every part also has both a colour,
-for a plot in a file, and a class that the style sheet of a page may style differently, such as for a dark scheme.
+dependencies would add 76 MB to the image and more than a second to the start of a command. Every part has a colour, which a
+plot in a file uses. Every part also has a CSS class, with which the style sheet of a page can replace the colour, for example
+in a dark scheme.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -165,7 +165,7 @@ class DemoTraining(Demo):
         return document
 
     def swapped(self, version: str) -> float:
-        """Wait until the newest score of every partition is from the new version, then for `AFTER_SWAP` further scores.
+        """Wait until the newest score of every partition is from the new version. Then wait for `AFTER_SWAP` further scores.
 
         Returns the seconds from the channel move until every partition had a score from the new version.
         """

@@ -49,7 +49,10 @@ def score(session: onnxruntime.InferenceSession, recipe: DemoRecipe, events: Seq
 
 
 def write(folder: Path, model: bytes, recipe: DemoRecipe, golden: Sequence[Event], figures: Figures) -> None:
-    """Write the model package to `folder`, created if missing; the golden scores are computed with `model`."""
+    """Write the model package to `folder`, and compute the golden scores with `model`.
+
+    The folder is created if it is missing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model)
     session = open_session(model)

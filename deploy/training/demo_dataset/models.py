@@ -73,11 +73,11 @@ def fit_logistic(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
 
 
 def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
-    """Fit gradient boosted trees on the numbers and on categories, numbered in the order of their share of late flights.
+    """Fit gradient boosted trees on numbers and categories. Categories are numbered by their share of late flights, ascending.
 
     With this order, one split separates the categories with few late flights from the categories with many. For each field that
-    may be unknown, a sample of the rows is repeated without the value of the field. Without these samples LightGBM would treat
-    NaN as 0, and a new category as the category with the fewest late flights.
+    may be unknown, a sample of the rows is added again, without the value of this field. Without these samples LightGBM would
+    treat NaN as 0, and a new category as the category with the fewest late flights.
     """
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]

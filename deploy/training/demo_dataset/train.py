@@ -62,7 +62,9 @@ def month_range(text: str) -> range:
     match = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= first <= last < min(HELD_OUT):
-        raise typer.BadParameter(f"{text!r}: give months before September, such as 1-8; September on is held out")
+        raise typer.BadParameter(
+            f"{text!r}: give months before September, such as 1-8; September and later months are held out"
+        )
     return range(first, last + 1)
 
 
@@ -85,7 +87,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
-    """Return the largest difference of a score between the ONNX model and the pipeline that it was converted from.
+    """Return the largest difference between a score of the ONNX model and the same score of its source pipeline.
 
     Both models score the events, and the first 1,000 events again with an unknown delay and new category names.
     """
@@ -98,7 +100,7 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train one version; return its ONNX model, and the largest difference between a score of it and of the pipeline.
+    """Train one version; return its ONNX model, and the largest difference between its scores and the pipeline's scores.
 
     Raises Fatal (exit code 1) if the difference or the size of the model is above its limit.
     """

@@ -31,7 +31,7 @@ def text(card: Card, parity: float, size: int) -> str:
 
     Args:
         card: The content of the card.
-        parity: The largest difference of a score between the ONNX model and the trained model.
+        parity: The largest difference between the scores of the ONNX model and of the trained model.
         size: The size of model.onnx in bytes.
     """
     rows = [

@@ -23,8 +23,9 @@ TOLERANCE = 1e-4
 def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature) -> NDArray[np.intp]:
     """Choose the golden examples; return their row indices in ascending order.
 
-    The examples are the events with the lowest, median and highest score, among all events and in each class, and for each
-    optional field the first event without this field. `scores` (B,) are the scores of the ONNX model.
+    The examples are of two kinds. First, the events with the lowest, the median and the highest score, both among all events
+    and within each class. Second, for each optional field, the first event without this field. `scores` (B,) are the scores of
+    the ONNX model.
     """
     order = np.argsort(scores, kind="stable")
     groups = [order, *(order[rows.outcomes[order] == outcome] for outcome in (0, 1))]
@@ -61,7 +62,10 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 
 
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the path and value of each field in one row; a field whose default is NaN is omitted if its value contains NaN."""
+    """Yield the path and the value of each field in one row.
+
+    If the default of a field is NaN, the field is omitted in rows in which its value contains NaN.
+    """
     for field in signature.fields:
         tensor, place = next(columns(signature, field))
         values = tensors[tensor][row].ravel()[place].tolist()

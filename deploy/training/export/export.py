@@ -50,8 +50,9 @@ def export(
     Equal arguments give equal bytes.
 
     Raises:
-        Fatal: Exit code 3 if a score of the ONNX model (by ONNX Runtime with the scorer's settings, on a CPU) differs from
-            `fitted` by more than 1e-6, a scorer would reject the package, or the disk is full.
+        Fatal: Exit code 3 if a scorer would reject the package, if the disk is full, or if a score of the ONNX model differs
+            from the score of `fitted` by more than 1e-6. The ONNX model runs by ONNX Runtime on a CPU, with the scorer's
+            settings.
     """
     settings = scorer.model_copy(update={"model": scorer.model.model_copy(update={"device": "cpu", "buckets": []})})
     try:

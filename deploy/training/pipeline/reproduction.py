@@ -67,7 +67,8 @@ def begin(training: TrainingSettings, settings: Settings, version: str, progress
         The run, whose next step is the join, and the recorded version.
 
     Raises:
-        RegistryError: The version has no provenance that a trusted key signed, no configuration in it, or no snapshot.
+        RegistryError: The version has no provenance that a trusted key signed, its provenance contains no configuration, or the
+            version has no snapshot.
         Fatal: The folder or the environment cannot be used.
     """
     this_run = Run(training, settings, training.folder, progress)
@@ -145,7 +146,9 @@ def _settings(config: dict[str, dict[str, Any]], settings: Settings) -> Settings
     own_schema = schema(settings)
     if stated["schema"] != own_schema:
         hint = "name that schema in input.schema_file"
-        raise Refused(f"the events were read by the schema {stated['schema']}, but the configured schema is {own_schema}", hint)
+        raise Refused(
+            f"the events were read with the schema {stated['schema']}, but the configured schema is {own_schema}", hint
+        )
     sections = {
         "input": type(settings.input).model_validate({**stated["input"], "schema_file": settings.input.schema_file}),
         "labels": type(settings.labels).model_validate(stated["labels"]),

@@ -38,8 +38,8 @@ class RunPlan(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """One part of the split rows: training, validation or hold-out.
 
-    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms), `classes` is the number of rows by
-    class, and `digest` is the result of `LabelledRows.digest`.
+    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms). `classes` is the number of rows by
+    class. `digest` is the result of `LabelledRows.digest`.
     """
 
     part: str
@@ -95,7 +95,7 @@ class Trained(msgspec.Struct, frozen=True):
 class ExportResult(msgspec.Struct, frozen=True):
     """The result of the export.
 
-    `parity` is the largest difference between a score of the ONNX model and of the trained model. `files` has the digest of
+    `parity` is the largest difference between the scores of the ONNX model and of the trained model. `files` has the digest of
     each file of the package by name.
     """
 

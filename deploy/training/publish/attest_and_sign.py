@@ -19,8 +19,11 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    Two comparisons are equivalent if they are of the same run with the same champion, two provenances if they are of the same
-    run, and two evaluations if they are on the same dataset. Predicates of another type are equivalent if they are equal.
+    Two predicates of the same type are equivalent under these conditions:
+    - Comparisons have the same run and the same champion.
+    - Provenances have the same run.
+    - Evaluations have the same dataset.
+    - Predicates of any other type are equal.
 
     Raises:
         BadFile: The predicate is not valid for its type.

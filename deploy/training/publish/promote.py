@@ -120,8 +120,8 @@ def _newest(store: Store, channel: str) -> int:
 def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
     """Return the move of this run from the channel's history, or None if the history has no such move.
 
-    An interrupted move is completed first. If an interrupted move is not the last entry of the history, the result is None,
-    because another move of the channel followed. Raises Conflict if the move cannot be completed.
+    If the move was interrupted, it is completed first. If it was interrupted and is not the last entry of the history, the
+    result is None: the move had no effect, and another move followed. Raises Conflict if the move cannot be completed.
     """
     moves = channels.history(store, channel)
     own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]

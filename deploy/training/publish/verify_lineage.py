@@ -108,9 +108,9 @@ def evidence(
 ) -> DecisionEvidence:
     """Collect what trusted keys attest about the training and evaluation of a version.
 
-    If a version was compared several times, the comparison with the champion of the highest revision is used. `before`
-    restricts the choice to champions with a revision lower than `before`: the revision of a promotion selects the comparison
-    that decided this promotion.
+    If a version was compared several times, the comparison with the champion of the highest revision is used. If `before` is
+    given, only comparisons with a champion of a lower revision are considered. With the revision of a promotion as `before`,
+    the result is the comparison that decided this promotion.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.

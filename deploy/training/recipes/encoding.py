@@ -1,7 +1,8 @@
 """Encode the tensors of a signature as a matrix of numbers, with one column for each element of a tensor's row.
 
-Strings are categories. The categories of a column are numbered in ascending order of their share of the second class among the
-training rows, so that one split of a tree separates low shares from high ones.
+Strings are categories. The categories of a column are numbered by their share of the second class among the training rows, in
+ascending order. With this order, one split of a tree separates the categories with low shares from the categories with high
+shares.
 """
 
 from collections.abc import Iterator, Mapping

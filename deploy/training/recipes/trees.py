@@ -1,9 +1,9 @@
 """The recipe `trees`: gradient boosted trees by LightGBM.
 
 Trees are grown in chunks of `CHUNK` trees. Each chunk is a LightGBM model that starts from the summed predictions of the
-previous chunks. Its seed is the seed of the run plus the number of earlier trees. Chunks are stored as text. An interrupted
-training, or a training that continues to a larger budget, therefore ends in the same model as an uninterrupted one. LightGBM's
-own way to continue (`init_model`) would grow other trees with bagging.
+previous chunks. The seed of a chunk is the seed of the run plus the number of earlier trees. Chunks are stored as text.
+Therefore a training that was interrupted, or that is continued to a larger budget, gives the same model as an uninterrupted
+one. LightGBM's own way to continue a training (`init_model`) is not used, because with bagging it would grow different trees.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The encoded training rows: all rows, and for each field that may be missing a sample of the rows without its value.
+    """The encoded training rows: all rows and, for each field that may be missing, a sample of rows without that field.
 
     `rows` are the original rows, `matrix` and `outcomes` the encoded ones. `digest` covers the encoded rows and the signature.
     `binned` caches LightGBM's datasets by the parameter `max_bin`.
@@ -192,7 +192,7 @@ class _Growth:
         self._key = hashlib.sha256(f"{prepared.digest}{inputs}".encode()).hexdigest()
 
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
-        """Return the chunk that starts with tree number `first`: a stored one, or a new one of up to `count` trees.
+        """Return the chunk that starts with tree number `first`: a stored chunk, or a new chunk of up to `count` trees.
 
         A stored chunk is used if at least `count` trees were requested when it was grown.
         """
@@ -236,7 +236,9 @@ def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads
 
 
 def _prepared(rows: LabelledRows, signature: Signature, seed: int) -> Prepared:
-    """Encode the rows, and for each field that may be missing (a gap) add a sample of them with the gap's replacement value.
+    """Encode the rows, and add a sample of rows for each field that may be missing (a gap).
+
+    In the sample of a gap, the field has the gap's replacement value.
 
     Without these samples LightGBM would treat NaN as 0, and a new category as the category with the smallest share of the
     second class.

@@ -80,7 +80,9 @@ class _Nodes:
         return name
 
     def column(self, columns: Sequence[EncodedColumn], signature: Signature) -> str:
-        """Add the nodes that read columns of one tensor as numbers, (B, n): all its numbers, or one column of categories.
+        """Add the nodes that read columns of one tensor as numbers, (B, n).
+
+        `columns` are all columns of a numeric tensor, or one column of categories.
 
         Returns the name of the result in the graph.
         """

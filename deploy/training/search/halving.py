@@ -97,9 +97,9 @@ def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
 
 
 def units(budgets: Sequence[int], counts: Sequence[int]) -> int:
-    """Return the number of trees or epochs that all rungs cost together.
+    """Return the total number of trees or epochs that all rungs train.
 
-    A trial continues from its checkpoint: a rung costs only the difference from the previous budget.
+    A trial continues from its checkpoint. Therefore it trains in each rung only the difference from the previous budget.
     """
     steps = [budgets[0], *(later - earlier for earlier, later in pairwise(budgets))]
     return sum(count * step for count, step in zip(counts, steps, strict=True))

@@ -1,7 +1,8 @@
-"""Store the snapshot that a version was trained on as an OCI artifact: the files are layers, the version is the subject.
+"""Store the snapshot of a version's training data as an OCI artifact: its files are layers, and the version is the subject.
 
-`model-registry prune` deletes the artifact with the version. The same snapshot of the same version has the same digest. For
-another version only the small manifest differs, and the layers are shared. Files of any size are streamed.
+When `model-registry prune` deletes a version, it also deletes the artifact. The same snapshot of the same version has the same
+digest. If two versions have the same snapshot, only their small manifests differ, and they share the layers. Files of any size
+are streamed.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
 
     Raises:
         NotFound: There is no version with this digest.
-        Refused: There are too many files, or file names that some systems cannot write.
+        Refused: There are too many files, or a file has a name that some systems cannot write.
         Corrupt: A file has changed since it was copied.
         Conflict: The artifact is stored, but other processes keep overwriting the list of the version's artifacts.
         Unreachable: The store is unreachable.
@@ -114,17 +115,17 @@ def _check(layers: dict[str, Descriptor]) -> None:
     if MANIFEST not in layers or layers[MANIFEST].size > MAX_MANIFEST:
         raise Corrupt(f"the dataset has no {MANIFEST} of at most {MAX_MANIFEST} bytes")
     if odd := next((path for path in layers if path != MANIFEST and not _RECORDS.fullmatch(path)), None):
-        raise Corrupt(f"the dataset has the file {odd!r:.200}, whose name is not that of a dataset's file")
+        raise Corrupt(f"the dataset has the file {odd!r:.200}, but a dataset cannot contain a file with this name")
     atomic_files.check_paths(layers)
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
-    """Parse the manifest of the snapshot and check that it names exactly the files in `layers`. Raises Corrupt."""
+    """Parse the manifest of the snapshot, and check its paths, sizes and digests against `layers`. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
     layer_files = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
     if named != layer_files or digest_of(copied.files) != copied.digest:
-        raise Corrupt(f"the {MANIFEST} of the dataset {digest} names other files than it has")
+        raise Corrupt(f"the {MANIFEST} of the dataset {digest} does not match the files of the dataset")
     return copied
 
 

@@ -50,7 +50,8 @@ def copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress = 
     The folder appears only when the copy is complete.
 
     Raises:
-        Fatal: Exit code 3 if the disk rejects the records or the broker has lost some of them, 4 if the broker is unreachable.
+        Fatal: Exit code 3 if the records cannot be written to the disk, or the broker has lost some of the records; exit code 4
+            if the broker is unreachable.
     """
     with contextlib.suppress(Fatal):
         return verified(folder, frozen)
@@ -108,7 +109,7 @@ def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, 
 
 
 def _identities(settings: Settings, topics: Mapping[str, None] | list[str]) -> tuple[str, dict[str, str]]:
-    """Return the id of the cluster, and the topic ids by name of those `topics` that exist. Raises Fatal."""
+    """Return the id of the cluster, and the id of each existing topic in `topics`, by name. Raises Fatal."""
     admin = connect(settings.kafka, _client(settings))
     topics_client = Topics(settings.kafka, _client(settings), "the broker", ANSWER_SECONDS, admin)
     with retriable_as_fatal("see the broker's log, and try again"):

@@ -1,10 +1,11 @@
 """Join the events of a snapshot with their labels by id, and split the labelled events by time.
 
-Events are omitted and counted if their Kafka timestamp is before the window, after the freeze, or less than `labels.after`
-before the freeze. Labels with any timestamp are used, even if they are older than their event. If an id has several labels, the
-last label of each partition is considered, and of these labels the one with the latest timestamp is used. If the value of this
-label is null, the label is withdrawn, and the event has no label. If an id has several events, one event is chosen in the same
-way.
+An event is omitted and counted if its Kafka timestamp is before the window, after the freeze, or less than `labels.after`
+before the freeze. A label is used whatever its timestamp is, even if the label is older than its event.
+
+If an id has several labels, first the last label in each partition is selected. Then the selected label with the latest
+timestamp is used. If the value of this label is null, the label is withdrawn, and the event has no label. If an id has several
+events, one event is chosen in the same way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -128,7 +129,7 @@ def join(
 
 
 def find_classes(settings: Settings, signature: Signature) -> Classes:
-    """Return the two classes: those of `labels.classes`, else those of the signature's decision, else 0 and 1.
+    """Return the two classes, from the first source that is set: `labels.classes`, the signature's decision, or 0 and 1.
 
     Raises Fatal (exit code 2) if there are not two classes, or if `labels.classes` and the signature have opposite orders.
     """
@@ -175,7 +176,10 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
 
 
 def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], beside: str) -> None:
-    """Check that the rows contain both classes. Raises Fatal (exit code 3) with `where` and `beside` in the message."""
+    """Check that the rows contain both classes. Raises Fatal (exit code 3) if a class is missing.
+
+    The error message names the rows by the text `where`, and ends with the text `beside` in parentheses.
+    """
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
         message = f"{where} has no event of class {' or of class '.join(map(repr, missing))} among {len(rows)} labelled events"

@@ -5,8 +5,9 @@ divided into K blocks of time, and a resample draws K blocks with replacement. R
 (R, K): how often each resample contains each block. Both models are measured on the same resamples.
 
 To sum a column over the rows of every resample, the column is summed over each block, and `draws` is multiplied with these K
-sums. The AUC is computed in the same way: the pairs of a positive in block i that scores above a negative in block j are
-counted once for each pair of blocks, not once for each resample.
+sums. The AUC is computed in a similar way. It depends on the number of pairs in which a positive row scores higher than a
+negative row. For each two blocks i and j, the pairs with the positive row in block i and the negative row in block j are
+counted once, and not again for each resample.
 """
 
 from dataclasses import dataclass
@@ -114,9 +115,9 @@ class Blocks:
 
         The interval is unknown if there are fewer than two blocks, if the figure is undefined on the original rows, or if the
         figure is defined in less than the share `DRAWN` of the resamples. The standard error is the standard deviation of the
-        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used: with few blocks
-        they give too narrow intervals, and with many slices they are too coarse for the high confidence that each slice needs
-        (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
+        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used. With few blocks
+        they give too narrow intervals. With many slices, each slice needs a high confidence, for which percentiles are too
+        coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
         """
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):

@@ -1,11 +1,11 @@
 """The rules of the gate. Each rule compares a value with a bound, and has a message for its failure. Pure.
 
-A difference is the challenger's value of a metric minus the champion's. A rule about a metric requires that the lower end of
-the difference's confidence interval is at least minus a margin: the rows must show that the challenger is not worse. The
-challenger is therefore also rejected if there are too few rows.
+A difference is the challenger's value of a metric minus the champion's. For most metrics, the rule requires that the lower end
+of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is not
+worse. With too few rows the interval is wide, and the challenger is rejected.
 
-The rule about slices requires the opposite evidence. A slice fails only if its difference is below minus a margin and its
-interval is below 0: the rows must show that the challenger is worse. Slices are many and small, and equal models would
+The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin, and its
+whole interval is below 0: the rows must show that the challenger is worse. Slices are many and small, and equal models would
 otherwise fail by chance in some of them.
 """
 
@@ -99,8 +99,8 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
     """Check the width of the interval of the metric's difference, then the difference itself.
 
-    The width fails if the interval is wider than twice the margin and contains the bound of the difference: the rows are then
-    too few to decide. The bound is minus the margin, or 0 if only a better challenger may be promoted.
+    The bound of the difference is the negative margin, or 0 if only a better challenger may be promoted. If the interval
+    contains the bound and is wider than twice the margin, the check of the width fails: there are too few rows to decide.
     """
     if interval is None:
         yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
@@ -120,8 +120,8 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
     """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`.
 
-    An unknown interval passes: a version that never decides for a class has no precision for this class, and only the rule
-    about the recall checks the class.
+    An unknown interval passes, because a version that never decides for a class has no precision for this class. In this case
+    only the rule about the recall checks the class.
     """
     if interval is None:
         return _unknown(name)

@@ -1,7 +1,7 @@
 """Score rows with a version as a scorer does: load the version in the same way, and decode events by its own signature.
 
-A champion is therefore evaluated by the scores that it gives in production, even if its signature has other fields, dtypes or
-another order of fields than the challenger's.
+Therefore a champion is evaluated by the scores that it gives in production. Its signature may differ from the challenger's in
+fields, dtypes and the order of fields.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
     """Score the rows with a version; return the answers, and the counts of rows without a score by reason.
 
     Raises:
-        Fatal: Exit code 3 if the version cannot be loaded, scores no row, or does not give one number per event, the score of
-            the second class.
+        Fatal: Exit code 3 if the version cannot be loaded, if it scores no row, or if its score of an event is not one number
+            (the score of the second class).
     """
     name = f"version {package.version or package.folder.name}"
     try:

@@ -66,7 +66,7 @@ class BindableSession:
 class BucketBinding:
     """The buckets of one model, which run batches of any size. Only one thread at a time may use the buckets.
 
-    `sizes` are the sizes of the first buckets, ascending.
+    `sizes` are the sizes of the initial buckets, ascending; `add` adds larger buckets.
     """
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:

@@ -151,8 +151,7 @@ class OnnxRuntime:
         """Return the options of TensorRT: the cache of engines and timings, and the batch sizes that its engines support.
 
         The cache is separate for each model version, GPU, driver and release of ONNX Runtime. If a signing policy is
-        configured, there is no cache, because a cached engine is an unsigned model, and a replaced engine would not be
-        detected.
+        configured, there is no cache: a cached engine is not signed, so a replaced engine would not be detected.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -283,7 +282,9 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the device that runs operators of the model: the first one in the order of preference that runs any.
+    """Return the device that runs the model: of the devices that run its operators, the most preferred one.
+
+    The order of preference is `tensorrt`, `cuda`, `cpu`.
 
     A model whose operators are all unsupported on the GPU runs on the CPU, although the session lists the GPU's provider.
     Before ONNX Runtime 1.24, the session does not report the assignment of operators; the result is then the device of its

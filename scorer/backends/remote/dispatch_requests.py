@@ -273,7 +273,7 @@ class BatchDispatcher:
         return self.remote.read(reply)
 
     def _handle_failure(self, sent: SentRequest, code: grpc.StatusCode, fault: str, now: float) -> None:
-        """Determine the cause of a failed request. Return if its rows must be sent again; raise InferenceFailed otherwise."""
+        """Determine the cause of a failed request. Raises InferenceFailed unless the rows of the request must be sent again."""
         chunk = sent.chunk
         alone = chunk.stop - chunk.start == 1
         if code in OVERLOAD:

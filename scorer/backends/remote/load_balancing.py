@@ -75,7 +75,7 @@ class Endpoints:
         one.fault = ""
 
     def record_missed_deadline(self, at: int, now: float) -> None:
-        """Record a missed deadline. If the server is now ejected, its probe is due at once, because it may only be slow."""
+        """Record a missed deadline. If this ejects the server, its probe is due at once: the server may only be slow."""
         one = self.all[at]
         one.misses += 1
         if one.misses >= MISSES and not one.open:

@@ -78,7 +78,8 @@ class RemoteBackend(ABC):
     """A backend whose models run on servers. Raises BackendMissing if `model.endpoints` is empty.
 
     If a package contains files for a server (in the folder FILES), this process writes them to the folder that the servers load
-    from, and loads and unloads the version. A package without such files names a version that is already on the servers.
+    from. It then loads the version on the servers, and unloads it later. A package without such files names a version that is
+    already on the servers.
     """
 
     NAME: ClassVar[str]
@@ -173,7 +174,8 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    As soon as one server is ready, there is no wait for unavailable servers. They are ejected, and probes readmit them later.
+    As soon as one server is ready, the function no longer waits for unavailable servers. It ejects the unavailable servers, and
+    probes readmit them later.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.

@@ -1,9 +1,10 @@
 """The backend for TensorFlow Serving over gRPC. Tensors are sent in `tensor_content` of a PredictRequest.
 
 The number of a version is derived from its digest, so that every scorer and server uses the same number for the same content.
-To load a version, a scorer replaces the configuration of the server. The new configuration lists the loaded versions of this
-model and the new version (`specific`). Therefore a server that loads from the folder of a scorer must serve no other models. A
-package with only `remote.json` uses a version or a label on shared servers, and the scorer loads and unloads nothing.
+To load a version, a scorer replaces the whole configuration of the server. The new configuration contains only this model, with
+the version policy `specific`: a list of the versions that are loaded already, and the new version. Therefore a server that
+loads from the folder of a scorer must serve no other models. A package with only `remote.json` uses a version or a label on
+shared servers, and the scorer loads and unloads nothing.
 """
 
 import shutil
@@ -117,7 +118,7 @@ class _TfServingVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _unload(self, at: int) -> None:
-        """Unload the version from one server. The server keeps its only version, because it must serve at least one."""
+        """Unload the version from one server. A server keeps its only version, because a server must serve at least one."""
         rest = {v for v, (s, _) in self._states(at, STATUS_SECONDS).items() if s in SERVED} - {self._spec.version.value}
         if rest:
             self._serve(at, rest, UNLOAD_SECONDS)

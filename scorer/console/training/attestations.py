@@ -84,7 +84,7 @@ class AttestationLibrary:
 
     Attributes:
         left_out: The number of older versions that are not read.
-        read: Whether all of these versions were read at least once.
+        read: Whether all versions that are not left out were read at least once.
         trusting: Whether a policy lists trusted keys; without trusted keys no document can be verified.
     """
 
@@ -102,7 +102,11 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Keep an attestation of a known document type, unless it is a claim and a verified one of its type is kept already."""
+        """Count an attestation of a known document type, and keep it unless the kept attestation of its type is better.
+
+        A verified attestation is better than a claim, an attestation that no trusted key signed. Of equal attestations, the
+        last one is kept.
+        """
         if attestation.type not in documents.TYPES:
             return
         self.counts[attestation.type] = self.counts.get(attestation.type, 0) + 1

@@ -49,7 +49,7 @@ class AttestationReader:
         self._turn = 0
 
     def poll(self, now: datetime) -> Iterator[AttestationLibrary]:
-        """Yield the attestations of all versions after each version that has changed, and once at the end.
+        """Poll the versions one by one; yield the attestations of all versions after each changed version, and once at the end.
 
         Raises:
             RegistryError: If the registry is unavailable; the versions read so far are kept.
@@ -65,7 +65,11 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check now: the RECENT newest, RECENT others in turn, and all not yet read with these keys."""
+        """Return the versions to check in this poll.
+
+        The versions are the RECENT newest versions, the next RECENT of the other versions (each poll continues where the
+        previous one stopped), and all versions that have not been read with these trusted keys.
+        """
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
         self._turn = (self._turn + RECENT) % len(later) if later else 0

@@ -158,7 +158,7 @@ class TrainingRun:
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that now name the version, each with the version's role unless it is the champion."""
+        """The channels that now name the version. If the version is not the champion, its role follows the channel's name."""
         return [
             each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
         ]

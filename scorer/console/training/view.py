@@ -97,7 +97,8 @@ def shown(run: TrainingRun, lines: CommandLines) -> RunPage:
 def _matrices(run: TrainingRun) -> list[tuple[str, str]]:
     """Return the title and the plot of each confusion matrix of a run.
 
-    A run with a comparison has the matrices of champion and challenger, a run without one the matrix of its evaluation.
+    A run with a comparison has the matrices of champion and challenger. A run without a comparison has the matrix of its
+    evaluation.
     """
     comparison = run.comparison
     if comparison is None:

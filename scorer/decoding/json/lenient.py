@@ -1,7 +1,8 @@
 """A lenient JSON parser for events that msgspec rejects, possibly because of a field that the model does not read.
 
 The parser accepts NaN, half of a surrogate pair, deep nesting and numbers of any length. A number beyond the range of a float
-becomes a BeyondFloat. If the model reads its field, a later check rejects the event with an error that names the field.
+becomes a BeyondFloat. If the model reads the field of such a number, a later check rejects the event with an error that names
+the field.
 """
 
 import json

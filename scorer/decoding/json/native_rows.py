@@ -65,8 +65,8 @@ class NativeRows:
             otherwise: decodes the events at the given indices of the batch.
 
         Returns:
-            The decoded batch; None if the caller must decode the whole batch, because most of its events are uncertain, or
-            because the scanner pauses after such a batch.
+            The decoded batch; None if most events of the batch are uncertain, or while the scanner pauses after such a batch.
+            If the result is None, the caller must decode the whole batch.
         """
         if self._resting:
             self._resting -= 1

@@ -198,8 +198,8 @@ LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed"
 def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
     """Parse the schemas that a schema refers to, which may be in any order. Return all named types that they define.
 
-    A referenced schema that uses a missing type is left out. If the referring schema needs it, its own parsing reports the
-    error.
+    A referenced schema that uses a missing type is left out. If the referring schema needs the left-out schema, the later
+    parsing of the referring schema reports the error.
     """
     named: dict[str, Any] = {}
     waiting = list(references)

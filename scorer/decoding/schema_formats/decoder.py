@@ -115,9 +115,11 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the errors of events whose headers and whose prefix name two schemas, if the value is valid for both.
+        """Return the error of each event whose headers name one schema and whose prefix names another schema.
 
-        The headers of such a record may have been copied from another record.
+        Only events whose value is valid for both schemas have an error.
+
+        The headers of such an event may have been copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():

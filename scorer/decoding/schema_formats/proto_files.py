@@ -119,7 +119,7 @@ def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
 
 
 def _run_protoc(sources: Path) -> None:
-    """Compile the file NAME in `sources`, with its imports, to a descriptor set, the file `set` in the parent folder.
+    """Compile the file NAME in `sources`, and its imports. The output is the descriptor set `set` in the parent folder.
 
     The working directory of the process must not be `sources`, because Python would import modules from untrusted files.
 
@@ -178,8 +178,8 @@ def message_named(file: FileDescriptor, name: str | None) -> Descriptor:
 def message_at(file: FileDescriptor, path: list[int]) -> Descriptor:
     """Return the message type at a path of indices.
 
-    The first index counts the types of the file, and each further index the nested types of the previous one. Raises BadSchema
-    if the path does not exist.
+    The first index selects a type of the file. Each further index selects a nested type of the previously selected type. Raises
+    BadSchema if the path does not exist.
     """
     try:
         message = list(file.message_types_by_name.values())[path[0]]

@@ -3,10 +3,13 @@
 The protobuf library reads single messages. If the schema has a fixed layout (`fixed_width_decode.py`), whole batches are read
 at once.
 
-A field that is missing in a message has the default value in the schema, or zero if the field has no presence. All other
-missing fields, and empty repeated fields, count as absent. If the model's field is a text, an enum becomes its symbol, as in
-Avro. A wrapper (such as DoubleValue) becomes its value, or is absent. A decimal (confluent.type.Decimal, or Debezium's type
-with a scale) becomes a number.
+The value of a field that is missing in a message depends on the schema:
+- If the schema declares a default, and the field is not in a oneof, the value is this default.
+- If the field has no presence (as in proto3 by default), the value is zero.
+- Otherwise the field counts as absent. An empty repeated field also counts as absent.
+
+If the model's field is a text, an enum becomes its symbol, as in Avro. A wrapper (such as DoubleValue) becomes its value, or is
+absent. A decimal (confluent.type.Decimal, or Debezium's type with a scale) becomes a number.
 """
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Reading of schema ids from headers. The newer serialisers of Confluent and Apicurio write schema ids to headers.
 
-The value of a record with such a header has no prefix with an id.
+If a record has such a header, its value has no prefix with a schema id.
 """
 
 from functools import lru_cache
@@ -34,7 +34,7 @@ BY_GUID = 1
 
 
 class HeaderFrame(NamedTuple):
-    """The schema of an event that the headers of the event name.
+    """The schema that the headers of an event name.
 
     Attributes:
         schema_id: the identifier of the schema.

@@ -3,10 +3,10 @@
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
 
-A flood of ids that no registry knows would delay all other events by one request for each id, because the records of a
-partition are answered in order. Therefore, after some failed look-ups, events with further unknown ids are dead-lettered
-without a look-up. The ids of a flood differ from event to event, but the id of a registered schema repeats: an id that repeats
-is looked up during a flood, too.
+The records of a partition are answered in order. A flood of ids that no registry knows would therefore delay all other events
+by one request for each id. To prevent this, events with further unknown ids are dead-lettered without a look-up after some
+look-ups have failed. The ids of a flood differ from event to event, but the id of a registered schema repeats. Therefore an id
+that repeats is looked up even during a flood.
 
 The HTTP requests are made by `schema_registry_client.py`.
 """
@@ -78,8 +78,8 @@ class _Failure(NamedTuple):
     Attributes:
         until: the time of the clock at which the id is looked up again.
         error: the error of the dead letters.
-        skipped_events: if the id was not looked up because of the budget, the number of events with it in the batch; 0 if the
-            look-up failed.
+        skipped_events: the number of events with the id in the batch, if the id was not looked up because the budget was spent;
+            0 if the look-up failed.
     """
 
     until: float
@@ -186,9 +186,9 @@ class SchemaRegistry:
         return schema
 
     def _needs_look_up(self, schema_id: SchemaId, events: int) -> bool:
-        """Return whether a look-up of this id must be started, because it is unknown, and no look-up runs or is scheduled.
+        """Return whether a look-up of this id must be started: the id is unknown, and no look-up of it runs or is scheduled.
 
-        An id that was skipped is unknown again if this batch has more events with it (`events`) than the earlier batch.
+        An id that was skipped in an earlier batch counts as unknown again if this batch has more events with the id (`events`).
         """
         try:
             is_known = self._get_schema(schema_id) is not None
@@ -218,11 +218,12 @@ class SchemaRegistry:
         return sum(now - failed_at < UNKNOWN_SECONDS for failed_at in self._failure_times)
 
     def _skip_beyond_budget(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
-        """Remove from `waiting` the ids whose budget of failed look-ups is spent, and record a failure for each of them.
+        """Remove the ids whose budget of failed look-ups is spent from `waiting`, and record a failure for each removed id.
 
-        As an exception, the first of these ids stays. It is the id with the most events, and among ids with as many events one
-        that was skipped before, because the ids of a flood differ from event to event. If it has a single event, it stays only
-        if the last look-up failed at least EXCEPTION_SECONDS ago.
+        As an exception, the first such id stays in `waiting`. The caller has sorted the ids: ids with more events come first,
+        and among ids with equally many events, ids that were skipped before come first. An id that repeats is probably not part
+        of a flood, because the ids of a flood differ from event to event. If the first id has a single event, it stays only if
+        the last failed look-up was at least EXCEPTION_SECONDS ago.
         """
         failures = self._recent_failures()
         beyond = [schema_id for schema_id in waiting if failures >= _budget(events.get(schema_id, 1))]
@@ -244,9 +245,9 @@ class SchemaRegistry:
     def _start_look_ups(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
         """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.
 
-        If a look-up failed for another reason than an unknown id, or LOOK_UP_BUDGET look-ups failed, no look-up starts until
-        the registry has answered the probe. No look-up starts either while the look-ups without a recorded result could spend
-        the budget of its id.
+        No look-up starts until the registry has answered the probe, if a look-up failed for another reason than an unknown id,
+        or if LOOK_UP_BUDGET look-ups failed. The look-up of an id also waits while the look-ups without a recorded result would
+        spend the budget of the id if all of them failed.
         """
         blocked = not waiting or self._may_spend_budget(_budget(events.get(waiting[0], 1)))
         is_due = _must_probe(self._unexplained) or (blocked and not self._running)
@@ -298,7 +299,7 @@ class SchemaRegistry:
             self._attempts.pop(schema_id, None)
 
     def _record_failures(self, probe: _RegistryProbe) -> None:
-        """If the registry answered the probe, record the failed look-ups that preceded the probe.
+        """Record the failed look-ups that preceded a probe, if the registry answered the probe.
 
         Otherwise forget all failures, and raise Fatal or DependencyUnavailable.
         """
@@ -356,12 +357,15 @@ class SchemaRegistry:
 
 
 def _budget(events: int) -> int:
-    """Return the number of look-ups that may fail before an id with this number of events in a batch is not looked up."""
+    """Return the budget of an id that has this number of events in a batch.
+
+    The budget is a number of recent failed look-ups. Once so many look-ups have failed, the id is not looked up.
+    """
     return SINGLE_BUDGET if events == 1 else LOOK_UP_BUDGET
 
 
 def _must_probe(failures: dict[SchemaId, LookUpFailed]) -> bool:
-    """Return whether these failures may have another reason than ids that the registry does not know."""
+    """Return whether the registry must be probed, because these failures may not be caused by unknown ids alone."""
     return len(failures) >= LOOK_UP_BUDGET or any(not failure.unknown for failure in failures.values())
 
 

@@ -1,6 +1,7 @@
-"""Selection of the reader for an event by the schema that the writer of the event used.
+"""Selection of the reader for an event: the reader for the schema with which the event was written.
 
-The schema comes from the configured file, or from a registry. The value or the headers of an event have the registry's id.
+The schema comes from the configured file, or from a registry. In the second case, the value or the headers of an event contain
+the registry's id of the schema.
 """
 
 import functools
@@ -122,7 +123,7 @@ def create_schema_source(settings: Settings) -> SchemaSource:
 class SchemaFileSource:
     """Source of one schema from a file. All events have this schema, and no prefix with a schema id.
 
-    In the format protobuf, a file is a descriptor set unless its name ends with .proto.
+    In the format protobuf, a file whose name ends with .proto is source text; any other file is a descriptor set.
     """
 
     def __init__(self, format_: str, name: str, data: bytes, message: str | None) -> None:
@@ -209,7 +210,7 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """If the value begins with the name of the Protobuf message type, return the frame with these bytes as `before`."""
+    """Return the frame; if the value begins with the name of the Protobuf message type, with these bytes as `before`."""
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
     return frame

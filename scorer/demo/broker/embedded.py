@@ -38,8 +38,8 @@ JAVA_VARIABLES = {"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLA
 class EmbeddedBroker:
     """One broker that can be started, stopped, killed, paused and restarted. Use it from one thread.
 
-    If this process ends in any way, the broker is killed and its folder is removed (see `orphan_reaper.py`), unless the broker
-    was detached.
+    When this process ends in any way, the broker is killed and its folder is removed (see `orphan_reaper.py`). A detached
+    broker is an exception: it continues to run.
     """
 
     def __init__(
@@ -159,7 +159,10 @@ class EmbeddedBroker:
         self._owner = 0
 
     def stop(self) -> None:
-        """Stop the broker and remove its folder; do nothing if it is stopped, after `detach`, or in a forked child."""
+        """Stop the broker and remove its folder.
+
+        Do nothing if the broker is stopped already or was detached, or if this process is a forked child.
+        """
         if self._owner != os.getpid():
             return
         self._end(signal.SIGTERM)

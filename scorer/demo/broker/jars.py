@@ -118,7 +118,7 @@ def classpath(
     """Return the paths of the jars, by default those of the embedded broker; download the missing ones.
 
     Raises:
-        BrokerUnavailable: If a jar is neither on this machine nor can be downloaded.
+        BrokerUnavailable: If a jar is not on this machine and cannot be downloaded.
     """
     sources = sources or user_sources()
     jars = jars or jar_list()
@@ -137,7 +137,7 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     """Return the jar paths that an earlier start wrote to the file `note`.
 
     Returns:
-        The paths; empty unless all of these jars still exist with their sizes.
+        The paths; empty unless the file lists all `jars`, and each jar still exists with its size.
     """
     if not note.is_file():
         return ()

@@ -48,7 +48,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def write_node(folder: Path, ports: tuple[int, int], properties: Mapping[str, str]) -> None:
-    """Write `server.properties` and `log4j2.properties` for the ports (broker, controller), and remove any data."""
+    """Write `server.properties` and `log4j2.properties` for the ports (broker, controller), and remove existing data."""
     shutil.rmtree(folder / "data", ignore_errors=True)
     broker, controller = ports
     settings = SINGLE_NODE | {

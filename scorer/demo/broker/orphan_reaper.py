@@ -1,6 +1,6 @@
 """Kill an embedded broker and remove its folder when its owner process ends in any way.
 
-The owner holds the only write end of a pipe; the reaper, a small process in its own session, reads the other end. When the
+The owner holds the only write end of a pipe. The reaper, a small process in its own session, reads from this pipe. When the
 owner has ended, by SIGKILL or otherwise, the reaper reaches the end of its input. It then kills the last watched broker and
 removes the folder. A parent-death signal would depend on the thread that started the broker, could not be cancelled for a
 detached broker, and would leave the folder. This file is also the program of the reaper, so it uses the standard library only.
@@ -64,7 +64,7 @@ def create_kill(pid: int) -> Callable[[], None]:
 
 
 def run_reaper(lines: Iterable[str], folder: Path) -> None:
-    """Read commands until `release`, or until the input ends: then kill the broker and remove the folder."""
+    """Read commands until `release` or until the input ends. If the input ends, kill the broker and remove the folder."""
     kill: Callable[[], None] | None = None
     for line in lines:
         command, _, argument = line.strip().partition(" ")

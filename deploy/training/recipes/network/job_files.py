@@ -26,7 +26,7 @@ CHECKPOINT = ".npz"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A training job: the inputs that determine the weights, except the rows, and whether GPUs are used.
+    """A training job: all inputs that determine the weights, except the rows. `gpus` states whether GPUs are used.
 
     `digest` covers these inputs and the rows.
     """

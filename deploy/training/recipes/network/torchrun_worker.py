@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> None:
 def _meeting() -> Any:
     """Create the rendezvous store of this start of the workers, separate from the stores of earlier starts.
 
-    torchrun's agent keeps one store for all starts. In this store a process could read the address of a killed process and
-    would wait half an hour for that process.
+    torchrun's agent keeps one store for all starts. If that store were used directly, a process could read the address of a
+    killed process from it, and would wait half an hour for the killed process.
     """
     from torch import distributed
 

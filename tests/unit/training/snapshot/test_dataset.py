@@ -110,14 +110,14 @@ def layer(store: LayoutStore, path: str, content: bytes = b"x", **changes: Any) 
 @pytest.mark.parametrize(
     ("path", "fault"),
     [
-        ("../outside.parquet", "whose name is not that of a dataset's file"),
-        ("/etc/passwd", "whose name is not that of a dataset's file"),
+        ("../outside.parquet", "but a dataset cannot contain a file with this name"),
+        ("/etc/passwd", "but a dataset cannot contain a file with this name"),
         ("events/../0.parquet", "leads out of the folder"),
-        ("events/flights/0.parquet/x", "whose name is not that of a dataset's file"),
-        ("events/flights/0.exe", "whose name is not that of a dataset's file"),
+        ("events/flights/0.parquet/x", "but a dataset cannot contain a file with this name"),
+        ("events/flights/0.exe", "but a dataset cannot contain a file with this name"),
         ("events/FLIGHTS/0.parquet", "cannot exist beside"),
         ("", "leads out of the folder"),
-        ("events/more/0.parquet", "names other files"),
+        ("events/more/0.parquet", "does not match the files"),
         (MANIFEST, "two files with the same name"),
     ],
 )
@@ -146,7 +146,7 @@ def test_manifests_that_say_something_else_are_refused(
     manifests = {
         "has no manifest": files,
         "not a valid document": (*files, layer(store, MANIFEST, b"{")),
-        "names other files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
+        "does not match the files": (*files, layer(store, MANIFEST, msgspec.json.encode(renamed))),
         "is stored with 1 bytes": (*files, layer(store, MANIFEST, b"1", size=2)),
         "of at most": (*files, layer(store, MANIFEST, b"2", size=dataset.MAX_MANIFEST + 1)),
     }
