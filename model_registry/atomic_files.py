@@ -30,7 +30,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Try without waiting to lock the file `path` exclusively; yield True if this process holds the lock in the context."""
+    """Try to lock the file `path` exclusively, without waiting. Yield whether this process holds the lock in the context."""
     try:
         descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

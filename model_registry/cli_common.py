@@ -158,10 +158,10 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 
 
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
-    """Return the one or two names MODEL:VERSION of a version.
+    """Return the names MODEL:VERSION of a version, one or two.
 
-    The first name has the version tag that the reference or its channel names. If the manifest states a different version, the
-    second name has that version.
+    The first name contains the version tag in the reference; for a channel, the version tag of its champion. If the manifest
+    states a different version, the second name contains the stated version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.

@@ -40,8 +40,8 @@ class RepositorySnapshot:
     Attributes:
         tags: The digest of each tag.
         moves: The moves of each channel, oldest first.
-        members: The digests of the versions in each manifest that a channel names, by the manifest's digest; an empty list for
-            a manifest that is no index of roles.
+        members: For each manifest that a channel names, by its digest: the digests of the versions in the index of roles. The
+            list is empty if the manifest is no index of roles.
     """
 
     tags: Mapping[str, str]

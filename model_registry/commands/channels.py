@@ -140,7 +140,10 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function that returns the id of the key in `paths` that signed a move; None if none of these keys signed it."""
+    """Return a function that finds the key that signed a move, among the public keys in the files `paths`.
+
+    The function returns the id of the key, or None if none of the keys signed the move.
+    """
     from model_registry.channels import signed_move
 
     keys = trusted_keys(paths)

@@ -70,7 +70,7 @@ def remedy(output: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output if `is_tensor` rejects all outputs, so that none can be a score; else None."""
+    """Return the first output if `is_tensor` rejects every output. Return None if at least one output can be a score."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 
@@ -86,7 +86,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return the reason why one of the inputs cannot be fed by events under any signature; None if all inputs can."""
+    """Return why events cannot feed one of the inputs, whatever the signature states; None if they can feed all inputs."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"

@@ -205,7 +205,10 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record external weights under every stated location, because readers differ in the location that they use."""
+        """Record the location of external weights. If a tensor states several locations, record all of them.
+
+        Runtimes differ in the location that they use, so each location must be checked.
+        """
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))

@@ -90,7 +90,12 @@ def _check_derived(tensor: Any) -> None:
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
-    """Raise ValueError if tensors with one axis contradict each other, or if a mask or lengths belong to a fixed shape."""
+    """Check the tensors of varying length, masks and tensors of lengths of a signature against each other.
+
+    Raises:
+        ValueError: Tensors with the same `axis` contradict each other, or a mask or a tensor of lengths is derived from a
+            tensor without a varying length, or its dtype cannot hold the largest length.
+    """
     varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
     for tensor in varying.values():
         first = next(other for other in varying.values() if other.axis == tensor.axis)

@@ -39,7 +39,7 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
 
 
 def only_value_fields(signature: Signature) -> Signature:
-    """Return a copy of a signature without the fields that are read from other parts of a record than its value.
+    """Return a copy of a signature without the fields that are read from a record's key, headers or time.
 
     A tensor that loses some of its fields has only the columns of its remaining fields. A tensor that loses all fields is left
     out.

@@ -293,7 +293,10 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
 
 
 def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argmax | None, *, alone: bool) -> None:
-    """Raise ValueError if the decision does not fit the output to which it applies. `alone` is true for the only output."""
+    """Raise ValueError if the decision does not fit the output to which it applies.
+
+    `alone` states whether the signature has only this output.
+    """
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")

@@ -190,10 +190,10 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 
 
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
-    """Return the scopes of a challenge for resources other than those of `scopes`.
+    """Return the scopes of a challenge for other resources than the resources of `scopes`, the scopes of the request.
 
-    There are such scopes if a registry is behind a proxy that rewrites paths, because the challenge then names the repository
-    differently, and if a registry requires scopes for further resources.
+    A challenge has such scopes in two cases: A proxy in front of the registry rewrites paths, so that the registry knows the
+    repository under another name. Or the registry requires scopes for further resources.
     """
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [
