@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The first offset that no older revision of the same history may score."""
+    """A revision that has taken over: older revisions of the same history may score no event at or after `offset`."""
 
     revision: int
     offset: int
@@ -113,8 +113,8 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
     """Return the reign of a segment's revision.
 
-    If a swap record contains the cut-over, it begins at the start of the segment. Otherwise it begins after the first
-    score in the segment; the result is empty if there is no score.
+    If a swap record contains the cut-over, the reign begins at the start of the segment. Otherwise the reign begins after the
+    first score in the segment. Without a score in the segment, there is no reign.
     """
     if segment.is_recorded:
         return [Reign(segment.revision, segment.start, segment.history)]
