@@ -56,7 +56,8 @@ Shadow = Annotated[
 ExpectDigest = Annotated[str | None, typer.Option(metavar="DIGEST", help="Fail unless the version has this digest.")]
 ExpectRevision = Annotated[int | None, typer.Option(metavar="N", help="Fail unless the channel is at this revision.", min=0)]
 ToRevision = Annotated[
-    int | None, typer.Option(metavar="N", help="The revision to return to. Default: that of the version served before.", min=1)
+    int | None,
+    typer.Option(metavar="N", help="The revision to return to. Default: the revision of the version served before.", min=1),
 ]
 MoveKey = Annotated[
     Path | None, typer.Option("--key", metavar="FILE", help="Sign the move with this private key.", show_default=False)

@@ -55,7 +55,9 @@ KeepRevisions = Annotated[
 Keep = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
 ]
-Grace = Annotated[float, typer.Option(help="In an OCI layout, keep younger content: a push may be in progress.", min=0)]
+Grace = Annotated[
+    float, typer.Option(help="In an OCI layout, keep the content of the last minutes: a push may be in progress.", min=0)
+]
 
 
 def promote(
@@ -248,7 +250,11 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation; required in scripts.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete the versions that no channel names now or named in its last moves, and their signatures, after a confirmation."""
+    """Delete versions that channels no longer use, and their signatures, after a confirmation.
+
+    A channel uses the version that it names, and the versions of its last moves (--keep-revisions). A version that no channel
+    has ever named is deleted only with --unpromoted.
+    """
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)

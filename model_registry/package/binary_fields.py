@@ -43,7 +43,7 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
             raise ValueError(f"field {name!r} of bytes is one text; leave length out")
         return None
     if shape is None and length is None:
-        raise ValueError(f'field {name!r}: how many bytes are in it? Write the "shape" of the tensor beside {EXAMPLE}')
+        raise ValueError(f'field {name!r}: the number of bytes is unknown; write the "shape" of the tensor beside {EXAMPLE}')
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
         raise ValueError(f"the shape {shape} holds {width} elements, and field {name!r} has {length}; leave length out")

@@ -53,7 +53,7 @@ def _check_varying(tensor: Any) -> None:
         raise ValueError(f'field {field.name!r} of bytes is one text, without a length; write the "shape" []')
     if field.max_length is None or field.length is not None:
         example = BYTES if field.bytes else EXAMPLE
-        raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {example}')
+        raise ValueError(f'field {field.name!r}: a field of varying length has "max_length", not "length": {example}')
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
@@ -114,7 +114,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
             )
         longest = varying[origin].fields[0].max_length
         if tensor.length_of and tensor.dtype in INTEGER_LIMITS and (fault := value_fault(longest, tensor.dtype)):
-            raise ValueError(f"tensor {tensor.tensor!r}: a length may be {longest}, and {fault}")
+            raise ValueError(f"tensor {tensor.tensor!r}: a length may be up to {longest}, but {fault}")
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:

@@ -63,7 +63,7 @@ def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
 
 
 FIELD = {"name": "ids", "array": True, "max_length": 512}
-NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "length"): {"name": ..., "array": true"""
+NO_BOUND = """field 'ids': a field of varying length has "max_length", not "length": {"name": ..., "array": true"""
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
             'the shape [5]: the shape of a tensor with "mask_of" has -1 for the length, such as [-1]',
         ),
         ([IDS, COUNT | {"shape": [-1]}], 'the shape [-1]: the shape of a tensor with "length_of" has no -1, such as [] or [1]'),
-        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be 512, and 512 is no int8 (-128 to 127)"),
+        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be up to 512, but 512 is no int8 (-128 to 127)"),
         ([MASK], "all are constants; at least one tensor takes a field"),
     ],
 )
