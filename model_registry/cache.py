@@ -85,7 +85,7 @@ class Cache:
         `version` is the version's name to use if the manifest states none.
 
         Raises:
-            Unreachable: The version is not cached and the store does not answer, or the disk fails.
+            Unreachable: The disk fails. Or the version is not cached, and the store does not answer.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
             Refused: The version is too large, does not fit into the cache beside the versions in use, or `package.read` rejects
                 the version's files.

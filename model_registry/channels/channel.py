@@ -301,8 +301,8 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
     """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
 
-    The caller has written the move, but the channel still names its old target. If the result is True, the other process has
-    moved the channel back. If the result is False, the store is only slow to show the move.
+    The caller has written the move, but the store still shows the old target of the channel. If the result is True, another
+    process has moved the channel to the old target again. If the result is False, the store is only slow to show the move.
 
     `digest` is the manifest digest of the history entry that the caller wrote.
     """

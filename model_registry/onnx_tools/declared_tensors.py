@@ -201,7 +201,7 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 def with_batch_dimension(shape: Shape) -> Shape:
     """Return the shape of an output for one event with a batch dimension of size 1.
 
-    The result is empty if the model states no shape, and also if the first dimension is open, because such a dimension
+    The result is empty if the model states no shape. It is also empty if the first dimension is open, because such a dimension
     may or may not be the batch.
     """
     if not shape or is_open(shape[0]):

@@ -57,8 +57,8 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 def _is_count(size: object) -> bool:
     """Return whether the first dimension of an output has a name that is no usual name of a batch.
 
-    Such a name stands for the length of the answer. A usual name of a batch decides nothing, because converters leave the batch
-    open even for a model that takes one event at a time.
+    Such a name shows that the dimension is the length of the answer. A usual name of a batch does not show that the dimension
+    is a batch, because converters leave it open even for a model that takes one event at a time.
     """
     return is_name(size) and not is_batch(size)
 

@@ -108,9 +108,9 @@ def with_unit_batch(
 def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     """Return the tensor from which an input is drafted: the input, with a batch added if `alone` is true.
 
-    `alone` states whether the input is fed one event at a time. The open batch is then added before the axes of the input. If
-    the input has a first axis of size 1 and at most one other axis, the batch replaces the first axis, because events contain a
-    number or a flat array for such an input.
+    If `alone` is true, the input is fed one event at a time, and an open batch is added before the axes of the input. There is
+    one exception: if the first axis has size 1 and there is at most one other axis, the batch replaces the first axis, because
+    events contain a number or a flat array for such an input.
     """
     if not alone:
         return tensor

@@ -173,7 +173,10 @@ def push(
 
 
 def content(version_manifest: VersionManifest) -> list[Descriptor]:
-    """Return the descriptors of the blobs that hold a version's files; for an image, of the layers that may hold them."""
+    """Return the descriptors of the blobs that hold a version's files.
+
+    For a container image, these blobs are the layers that may contribute to the package.
+    """
     return [file.content for file in version_manifest.files] or unpack.needed(version_manifest.layers)
 
 

@@ -49,7 +49,7 @@ BLIND_DEATHS = 2  # after so many deaths of careful processes at one offset, the
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """A batch that the sandbox cannot read, or the rest of a batch from the requested offset on.
+    """A batch that the sandbox cannot read. If the request began inside the batch, only the rest of the batch is skipped.
 
     Attributes:
         partition: the partition.

@@ -12,10 +12,10 @@ broker that the call waits for (librdkafka #5511), and the call may never return
 a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to the
 bootstrap servers.
 
-A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
-100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter linger time,
-librdkafka's thread spins while a second request of the partition waits for the first (librdkafka #3692). It spins for
-milliseconds, or for seconds after a broker has restarted.
+A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
+linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
+linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
+(librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
 """
 
 import contextlib
