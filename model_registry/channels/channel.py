@@ -107,8 +107,8 @@ def promote(
         canary: The percentage of record keys that the version answers as a canary beside the current champion; None makes the
             version the champion.
         shadow: The tag of a version that scores the events of the new champion, and whose scores are not published as answers.
-        pairs: The percentage of record keys whose events are scored by both the champion and the canary or shadow, so that the
-            scores can be compared; 0 leaves the percentage to the setting of the process that scores these events.
+        pairs: The percentage of record keys whose events are scored twice, by the champion and by the canary or shadow, so that
+            the scores can be compared. If it is 0, the process that scores these events uses the percentage in its settings.
 
     Raises:
         BadReference: An argument is malformed.

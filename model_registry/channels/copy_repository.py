@@ -281,7 +281,10 @@ class _Planner:
         if differing or not (theirs.keys() & ours.keys() or self._have_same_history(name, ours, theirs)):
             revision = differing[0] if differing else max(theirs)
             message = f"the channel {name!r} has another history in {destination}: see its revision {revision}"
-            raise Refused(message, f"compare model-registry history of both; choose a destination without the channel {name!r}")
+            raise Refused(
+                message,
+                f"compare both repositories with model-registry history; choose a destination without the channel {name!r}",
+            )
         if max(theirs) > max(ours):
             message = f"the channel {name!r} is newer in {destination}: revision {max(theirs)} instead of {max(ours)}"
             hint = "it was moved there after the last copy: use that repository from now on, or copy in the other direction"

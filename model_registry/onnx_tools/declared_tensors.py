@@ -192,7 +192,7 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         labels = len(signature.labels_of(output))
         if dtype in ("string", "bool"):
-            return f"output {name!r} is {dtype}; the largest of a row is asked of numbers"
+            return f"output {name!r} is {dtype}; only a row of numbers has a largest element"
         if shape and (len(shape) != 2 or width not in (None, labels)):
             return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {format_shape(shape)}"
     return None

@@ -101,7 +101,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
         first = next(other for other in varying.values() if other.axis == tensor.axis)
         names = f"{first.tensor!r} and {tensor.tensor!r}"
         if (first.pad is None) is not (tensor.pad is None):
-            raise ValueError(f'tensors {names} share a length: give each a "pad", or none, or another "axis"')
+            raise ValueError(f'tensors {names} share a length: write "pad" for both or for none, or give each its own "axis"')
         if (most := first.fields[0].max_length) != tensor.fields[0].max_length:
             raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
     for tensor in tensors:

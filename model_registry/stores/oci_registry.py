@@ -509,8 +509,8 @@ class RemoteStore:
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
         """Return whether a response means that a tag or digest does not exist.
 
-        A 404 always means this. A 403 means this if the account can read the repository and the list of tags lacks the name,
-        because some registries answer 403 for missing content, so as not to reveal which content exists.
+        A 404 always means this. Some registries answer 403 for missing content, so as not to reveal which content exists. A 403
+        therefore also means this, if the account can read the repository and the list of tags lacks the name.
         """
         if answer.status != 403:
             return answer.status == 404

@@ -2,8 +2,8 @@
 
 Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
 version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
-the swap records: from the offset of a cut-over on, the digest has the revision of this cut-over, unless an earlier cut-over to
-the same digest has a higher revision.
+the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over to the
+same digest has a higher revision, the higher revision is used.
 
 A channel that is created again, for example in another registry, has another history and counts its revisions from 1. Revisions
 are therefore compared only within one history. A swap record of an earlier release has no id of a history; its revision is

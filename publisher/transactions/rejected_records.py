@@ -30,9 +30,9 @@ CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 class RejectedRecords:
     """Collects the rejected records of one transaction or, in an at-least-once session, of all records in flight.
 
-    Records are sent in batches of a partition, and a broker rejects a whole batch. If the broker names the invalid records of
-    the batch, as Kafka's brokers do, librdkafka (2.16) reports these records as invalid, and the other records of the batch
-    with another code. If the broker names none, all records of the batch are reported with the same code.
+    Records are sent in batches of a partition, and a broker rejects a whole batch. Kafka's brokers name the invalid records of
+    the batch. librdkafka (2.16) then reports these records as invalid, and the other records of the batch with another code. If
+    a broker names no records, all records of the batch are reported with the same code.
 
     Args:
         singly: whether each record is sent in a request of its own, so that each report concerns only one record.
