@@ -91,7 +91,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is valid."""
+    """Return why a field's value in a golden example is invalid: no base64, or unsuitable bytes; None if it is valid."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

@@ -17,13 +17,13 @@ BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def check_dynamic(tensor: Any) -> bool:
-    """Check a tensor in a document if it is a tensor of varying length, a mask or a tensor of lengths.
+    """Check the keys of a tensor in a document that concern varying lengths.
 
     Returns:
-        Whether the tensor is of one of these kinds.
+        Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
 
     Raises:
-        ValueError: The keys for varying lengths are wrong or misplaced.
+        ValueError: One of these keys is wrong, or the tensor is of another kind and must not have the key.
     """
     if tensor.mask_of or tensor.length_of:
         _check_derived(tensor)

@@ -95,7 +95,7 @@ def _position(field: InputField) -> object:
 
 
 def qualified_name(field: InputField) -> str:
-    """Return a field's quoted name for error messages, with its source or path unless the name is a key of the event."""
+    """Return a field's quoted name for error messages, followed by its source or path if the field has one of these keys."""
     where = field.source or (json_path.format_path(field.path) if field.path else "")
     return f"{field.name!r} ({where})" if where else repr(field.name)
 

@@ -353,7 +353,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether the error only means that a `reader` has no right to its group id, which the reader does not use."""
+    """Return whether an error of a `reader` concerns only the rights to its group id. The reader does not use the group."""
     return REFUSED.reason(error) == "group"
 
 

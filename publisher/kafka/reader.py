@@ -180,7 +180,9 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Read a partition in the sandbox, from `at`, until `stop` or until the partition no longer needs the sandbox.
+        """Read a partition in the sandbox, from the offset `at` up to the offset `stop`.
+
+        The reading ends earlier if the partition no longer needs the sandbox.
 
         Yields:
             A list of batches, empty if a batch was skipped, and the next offset to read.

@@ -83,7 +83,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Registration(msgspec.Struct, frozen=True):
     """The record of the process that started last under a relay's name.
 
-    A process that reads a registration with another `instance` than its own has been replaced.
+    If a process reads a registration whose `instance` is not its own, another process has replaced this process.
 
     Attributes:
         lanes: the number of lanes whose transactional ids the next process must fence.
