@@ -30,7 +30,7 @@ def hold_lock(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Try without waiting to lock the file `path` exclusively; yield True if this process holds the lock in the context."""
+    """Try to lock the file `path` exclusively, without waiting. Yield whether this process holds the lock in the context."""
     try:
         descriptor = open_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -59,8 +59,8 @@ def open_locked(path: Path, operation: int) -> int:
 def replace(path: Path, content: Iterable[bytes], *, newer_than_ns: int = 0) -> None:
     """Replace the file `path` atomically. If writing or iterating over `content` fails, the previous file stays.
 
-    The new file's modification time is later than `newer_than_ns`, even if the clock has not advanced since. The clock's
-    resolution is often only 4 ms.
+    The new file's modification time is later than `newer_than_ns`. If the clock shows no later time yet, because its resolution
+    is often only 4 ms, the modification time is set to one nanosecond after `newer_than_ns`.
     """
     descriptor, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
     part = Path(name)

@@ -85,7 +85,7 @@ class Cache:
         `version` is the version's name to use if the manifest states none.
 
         Raises:
-            Unreachable: The version is not cached and the store does not answer, or the disk fails.
+            Unreachable: The disk fails. Or the version is not cached, and the store does not answer.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
             Refused: The version is too large, does not fit into the cache beside the versions in use, or `package.read` rejects
                 the version's files.
@@ -206,7 +206,8 @@ class Cache:
     def _make_room(self, entry: Path, needed_bytes: int, unwritten_bytes: int) -> int:
         """Remove unused entries until another entry fits into the cache's limit and on the disk.
 
-        Entries that are recorded in `known/` are removed only if the new entry does not fit otherwise, and fits without them.
+        First, entries that are not recorded in `known/` are removed. If the space is still too small, recorded entries are
+        removed, but only if their removal makes enough room.
 
         Args:
             entry: The new entry. If it exists, it is damaged and will be replaced.
@@ -248,7 +249,7 @@ def _read_resolution(path: Path) -> _SavedResolution | None:
 
 
 def _remove_unused(entries: Iterable[Path], sizes: Mapping[Path, int], excess: int) -> int:
-    """Remove unused entries, in their order, until they had `excess` bytes; return the number of removed bytes."""
+    """Remove unused entries in their order until at least `excess` bytes are free; return the number of removed bytes."""
     removed_bytes = 0
     for entry in entries:
         if removed_bytes >= excess:

@@ -56,7 +56,8 @@ Shadow = Annotated[
 ExpectDigest = Annotated[str | None, typer.Option(metavar="DIGEST", help="Fail unless the version has this digest.")]
 ExpectRevision = Annotated[int | None, typer.Option(metavar="N", help="Fail unless the channel is at this revision.", min=0)]
 ToRevision = Annotated[
-    int | None, typer.Option(metavar="N", help="The revision to return to. Default: that of the version served before.", min=1)
+    int | None,
+    typer.Option(metavar="N", help="The revision to return to. Default: the revision of the version served before.", min=1),
 ]
 MoveKey = Annotated[
     Path | None, typer.Option("--key", metavar="FILE", help="Sign the move with this private key.", show_default=False)
@@ -158,10 +159,10 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 
 
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
-    """Return the one or two names MODEL:VERSION of a version.
+    """Return the names MODEL:VERSION of a version, one or two.
 
-    The first name has the version tag that the reference or its channel names. If the manifest states a different version, the
-    second name has that version.
+    The first name contains the version tag in the reference; for a channel, the version tag of its champion. If the manifest
+    states a different version, the second name contains the stated version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.

@@ -1,4 +1,4 @@
-"""Prints the stacks of a process that hangs, on a signal from another process or by the process itself before it ends.
+"""Prints the stacks of a process that hangs. Another process requests this by a signal, or the process does it before it ends.
 
 faulthandler prints in C, thread by thread, and does not need the interpreter lock. It therefore also prints the stack of a
 thread that holds the lock while it calls a library. Stacks of native threads, such as those of librdkafka, are not printed. The

@@ -107,8 +107,8 @@ def promote(
         canary: The percentage of record keys that the version answers as a canary beside the current champion; None makes the
             version the champion.
         shadow: The tag of a version that scores the events of the new champion, and whose scores are not published as answers.
-        pairs: The percentage of record keys whose events are scored by both the champion and the canary or shadow, so that the
-            scores can be compared; 0 leaves the percentage to the setting of the process that scores these events.
+        pairs: The percentage of record keys whose events are scored twice, by the champion and by the canary or shadow, so that
+            the scores can be compared. If it is 0, the process that scores these events uses the percentage in its settings.
 
     Raises:
         BadReference: An argument is malformed.
@@ -301,8 +301,8 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
     """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
 
-    The caller has written the move, but the channel still names its old target. If the result is True, the other process has
-    moved the channel back. If the result is False, the store is only slow to show the move.
+    The caller has written the move, but the store still shows the old target of the channel. If the result is True, another
+    process has moved the channel to the old target again. If the result is False, the store is only slow to show the move.
 
     `digest` is the manifest digest of the history entry that the caller wrote.
     """

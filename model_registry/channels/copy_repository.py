@@ -38,7 +38,7 @@ class ChannelCopy:
 
     Attributes:
         name: The channel's name.
-        revision: The revision at which the source has the channel.
+        revision: The revision of the channel in the source.
         version: The version of the champion.
         target: The descriptor of the manifest that the channel names.
         replaced: The digest that the destination's channel names now; None if the destination has no such channel.
@@ -62,7 +62,7 @@ class CopyPlan:
         manifests: The manifests of versions, channels and history entries, by digest. Each follows the manifests that it names.
         versions: The version tags, with the manifests that they name.
         signature_tags: The tags of signatures in the older format of cosign (`sha256-<hex>.sig`), which may move.
-        replaced: The digests that `signature_tags` name at the destination, if it has these tags.
+        replaced: The digests that `signature_tags` name at the destination now; tags that are new there are left out.
         referrers: The manifests of signatures and other referrers, by digest.
         history: The history tags, oldest first within a channel, with their entries.
         channels: The channels whose tags are written.
@@ -111,7 +111,10 @@ def _map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Resu
 
 
 def _read_tags(store: Store) -> _Tags:
-    """Read all tags, those of channels before the list of history entries, which are written before the channel's tag."""
+    """Read all tags: first the tags of channels, then the list of history entries, then all other tags.
+
+    A move writes its history entry before the channel's tag. In this order, the entry of the move is therefore in the list.
+    """
     listed = store.tags()
     channels = [name for name in tags.channels(listed) if name in listed]
     resolved = dict(zip(channels, _map(store.resolve, channels), strict=True))
@@ -200,7 +203,8 @@ class _Planner:
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
 
-        A registry stores a manifest only if it has the content of the manifest, so the content needs no check.
+        A registry accepts a manifest only after its content. If the destination has the manifest, the content needs no check.
+        `is_stored` is true for a manifest in an index that the destination has.
         """
         if digest in self._subjects:
             return
@@ -256,7 +260,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the index of roles to which an earlier move led, if the source still has it and its versions."""
+        """Add the index of roles that was the target of an earlier move, if the source still has the index and its versions."""
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:
@@ -277,14 +281,20 @@ class _Planner:
         if differing or not (theirs.keys() & ours.keys() or self._have_same_history(name, ours, theirs)):
             revision = differing[0] if differing else max(theirs)
             message = f"the channel {name!r} has another history in {destination}: see its revision {revision}"
-            raise Refused(message, f"compare model-registry history of both; choose a destination without the channel {name!r}")
+            raise Refused(
+                message,
+                f"compare both repositories with model-registry history; choose a destination without the channel {name!r}",
+            )
         if max(theirs) > max(ours):
             message = f"the channel {name!r} is newer in {destination}: revision {max(theirs)} instead of {max(ours)}"
             hint = "it was moved there after the last copy: use that repository from now on, or copy in the other direction"
             raise Refused(message, hint)
 
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
-        """Return whether the ids of the histories are equal, for histories that have no entry in common after a `prune`."""
+        """Return whether the channel's histories in the source and in the destination have the same id.
+
+        The ids are compared because the histories may have no entry in common after a `prune`.
+        """
         histories = (
             history_id(store, name, sorted(entries, reverse=True))
             for store, entries in ((self._source, ours), (self._destination, theirs))
@@ -293,7 +303,10 @@ class _Planner:
         return first is not None and first == second
 
     def add_referrers(self, origin: _Tags) -> None:
-        """Add the referrers of all added manifests, of subjects with a list under a fallback tag, and of the referrers."""
+        """Add the referrers of all added manifests, and of all manifests whose referrers are listed under a fallback tag.
+
+        A referrer may have referrers too, which are also added.
+        """
         for tag in origin.by_tag:
             if tags.is_referrers(tag) and "." not in tag:
                 self._subjects[f"sha256:{tag.removeprefix('sha256-')}"] = None
@@ -308,7 +321,10 @@ class _Planner:
             seen |= set(pending)
 
     def _add_referrers_of(self, subject: str, listed: Sequence[str]) -> list[str]:
-        """Add the referrers of one manifest that the destination does not list, and return the digests of all."""
+        """Add the referrers of one manifest, except those that the destination lists. Return the digests of all its referrers.
+
+        `listed` are the digests of the referrers in the source. Unreadable referrers are reported in the plan.
+        """
         if not listed:
             return []
         copied: list[str] = []
@@ -333,13 +349,13 @@ class _Planner:
 
 
 def copy(source: Store, destination: Store, plan: CopyPlan, report: Callable[[str], None] = lambda _: None) -> None:
-    """Write the content of a plan to the destination. A copy that was interrupted is finished by a new plan.
+    """Write the content of a plan to the destination. To finish an interrupted copy, make a new plan and copy again.
 
     Args:
-        source: The repository that was planned to be copied.
-        destination: The copy.
-        plan: The result of `plan_copy` for both.
-        report: Called with a line for people when a step begins.
+        source: The repository to copy.
+        destination: The repository that receives the copy.
+        plan: The result of `plan_copy` for this source and this destination.
+        report: Called with a line of text for the user when a step begins.
 
     Raises:
         Refused: The destination does not allow a tag to move, or accepts no referrers.

@@ -149,8 +149,8 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
     """Return the completed moves. A move is completed if the channel has named the target of the move.
 
-    This is known from the history: the next move starts from the target, or, for the last move, the channel names the target
-    now. All other moves were interrupted, refused by the registry, or are in progress.
+    An earlier move is completed if the next move starts from its target. The last move is completed if the channel names its
+    target now. All other moves were interrupted, refused by the registry, or are in progress.
 
     Args:
         moves: All moves of a channel, oldest first.

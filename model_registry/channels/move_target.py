@@ -65,7 +65,7 @@ def canary_target(
     """
     if state.champion is None or state.version is None:
         hint = f"promote a champion first: model-registry promote {store.repository} --to VERSION"
-        raise Refused(f"the channel {channel!r} has no champion beside which {version} could be a canary", hint)
+        raise Refused(f"the channel {channel!r} has no champion, so {version} cannot be its canary", hint)
     if state.champion == canary.digest:
         hint = f"choose another version as the canary: model-registry status {store.repository}"
         raise Refused(f"version {version} is the champion of {channel!r} already; it cannot be its canary", hint)

@@ -1,7 +1,7 @@
 """Decides which versions and history entries of a repository are removed.
 
-These are kept: the versions that a channel names, the versions that the newest history entries of a channel name (for
-rollbacks), by default the versions that no channel has ever named, and the signatures and attestations of all kept versions.
+A version is kept if a channel names it, or if one of the newest history entries of a channel names it (for rollbacks). By
+default a version is also kept if no channel has ever named it. The signatures and attestations of a kept version are kept too.
 `plan_removal` is a pure function.
 """
 
@@ -40,8 +40,8 @@ class RepositorySnapshot:
     Attributes:
         tags: The digest of each tag.
         moves: The moves of each channel, oldest first.
-        members: The digests of the versions in each manifest that a channel names, by the manifest's digest; an empty list for
-            a manifest that is no index of roles.
+        members: For each manifest that a channel names, by its digest: the digests of the versions in the index of roles. The
+            list is empty if the manifest is no index of roles.
     """
 
     tags: Mapping[str, str]

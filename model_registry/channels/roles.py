@@ -31,9 +31,9 @@ class Role:
         role: `champion`, `canary` or `shadow`.
         digest: The digest of the version's manifest.
         weight: The percentage of record keys that the version answers; 0 for a shadow.
-        pairs: For a canary or shadow, the percentage of record keys whose events are scored by both this version and the
-            champion, so that the scores can be compared. 0 leaves the percentage to the setting of the process that scores
-            these events.
+        pairs: For a canary or shadow, the percentage of record keys whose events are scored twice, by this version and by the
+            champion, so that the scores can be compared. If it is 0, the process that scores these events uses the percentage
+            in its settings.
     """
 
     role: str

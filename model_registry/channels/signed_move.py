@@ -78,7 +78,7 @@ class MoveAdmission:
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Do nothing, because every earlier state of a channel, to which a scorer falls back, is accepted."""
+        """Do nothing, because this class accepts every state. A scorer calls this before it falls back to an earlier state."""
 
 
 class SignedMoveAdmission(MoveAdmission):

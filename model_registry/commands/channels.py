@@ -55,7 +55,9 @@ KeepRevisions = Annotated[
 Keep = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
 ]
-Grace = Annotated[float, typer.Option(help="In an OCI layout, keep younger content: a push may be in progress.", min=0)]
+Grace = Annotated[
+    float, typer.Option(help="In an OCI layout, keep the content of the last minutes: a push may be in progress.", min=0)
+]
 
 
 def promote(
@@ -140,7 +142,10 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function that returns the id of the key in `paths` that signed a move; None if none of these keys signed it."""
+    """Return a function that finds the key that signed a move, among the public keys in the files `paths`.
+
+    The function returns the id of the key, or None if none of the keys signed the move.
+    """
     from model_registry.channels import signed_move
 
     keys = trusted_keys(paths)
@@ -245,7 +250,11 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without confirmation; required in scripts.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete the versions that no channel names now or named in its last moves, and their signatures, after a confirmation."""
+    """Delete versions that channels no longer use, and their signatures, after a confirmation.
+
+    A channel uses the version that it names, and the versions of its last moves (--keep-revisions). A version that no channel
+    has ever named is deleted only with --unpromoted.
+    """
     from model_registry.channels import retention as pruning
 
     store, _ = open_repository(ctx, repo)

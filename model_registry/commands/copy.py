@@ -30,9 +30,10 @@ def copy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied; copy nothing.")] = False,
     json: Json = False,
 ) -> None:
-    """Copy versions, signatures, attestations, and channels with their history and revisions. Repeated, copy only what is new.
+    """Copy versions, signatures, attestations, and channels with their history. A repeated copy transfers only new content.
 
-    Content that only DESTINATION has is kept. A channel that is newer there is never overwritten.
+    Channels keep their revisions. Content that only DESTINATION has is kept. A channel that is newer in DESTINATION is never
+    overwritten.
     """
     from model_registry.channels import copy_repository
 

@@ -116,9 +116,10 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 
 @contextmanager
 def _print_gaps(folder: Path) -> Iterator[None]:
-    """Convert an incomplete signature or missing golden scores in the context to messages and exit code 3.
+    """Report Underivable and MissingScores, if the context raises one of them, as messages, and exit with code 3.
 
-    The drafted signature, or the golden examples with the model's scores, are printed on stdout, the gaps on stderr.
+    For Underivable (an incomplete signature), the draft of the signature is printed on stdout, and its gaps are printed on
+    stderr. For MissingScores, the golden examples with the model's scores are printed on stdout.
     """
     from model_registry.onnx_tools.derive_signature import Underivable
     from model_registry.onnx_tools.prepare_package import MissingScores

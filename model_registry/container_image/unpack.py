@@ -196,7 +196,10 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove the entries of lower layers below a path; if `itself` is true, also the entry at the path."""
+        """Remove the entries inside the folder `path` that come from layers lower than `layer`.
+
+        If `itself` is true, the entry at `path` is removed too, if it comes from a lower layer.
+        """
         prefix = path + "/" if path else ""
         for entry_path in [
             entry_path for entry_path in self._entries if entry_path.startswith(prefix) or (itself and entry_path == path)

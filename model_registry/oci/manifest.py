@@ -161,7 +161,7 @@ def describe_manifest(data: bytes) -> Descriptor:
 
 
 def is_index(data: bytes) -> bool:
-    """Return whether the media type in a document is that of an index. Raises Corrupt if the document is no JSON object."""
+    """Return whether a document has the media type of an index. Raises Corrupt if the document is no JSON object."""
     return decode(data, DocumentKind, "the manifest").media_type in (INDEX_TYPE, DOCKER_INDEX_TYPE)
 
 
@@ -243,7 +243,7 @@ def parse_version(data: bytes) -> VersionManifest:
 def compression(layer: Descriptor) -> Literal["", "gzip", "zstd"]:
     """Return the compression of an image layer from its media type; an empty string for an uncompressed layer.
 
-    Raises Corrupt for any other media type, such as that of a layer stored outside the registry.
+    Raises Corrupt for any other media type, such as the type of layers that are stored outside the registry.
     """
     if (match := _LAYER.fullmatch(layer.media_type)) is None:
         raise Corrupt(

@@ -70,7 +70,7 @@ def remedy(output: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output if `is_tensor` rejects all outputs, so that none can be a score; else None."""
+    """Return the first output if `is_tensor` rejects every output. Return None if at least one output can be a score."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 
@@ -86,7 +86,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return the reason why one of the inputs cannot be fed by events under any signature; None if all inputs can."""
+    """Return why events cannot feed one of the inputs, whatever the signature states; None if they can feed all inputs."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
@@ -192,7 +192,7 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
     if output.top or (isinstance(signature.decision, Argmax) and output is signature.decided):
         labels = len(signature.labels_of(output))
         if dtype in ("string", "bool"):
-            return f"output {name!r} is {dtype}; the largest of a row is asked of numbers"
+            return f"output {name!r} is {dtype}; only a row of numbers has a largest element"
         if shape and (len(shape) != 2 or width not in (None, labels)):
             return f"output {name!r}: {labels} labels name the columns of (B, {labels}), the model gives {format_shape(shape)}"
     return None
@@ -201,7 +201,7 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 def with_batch_dimension(shape: Shape) -> Shape:
     """Return the shape of an output for one event with a batch dimension of size 1.
 
-    The result is empty if the model states no shape, and also if the first dimension is open, because such a dimension
+    The result is empty if the model states no shape. It is also empty if the first dimension is open, because such a dimension
     may or may not be the batch.
     """
     if not shape or is_open(shape[0]):

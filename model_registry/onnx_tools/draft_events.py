@@ -39,7 +39,7 @@ def read(path: Path) -> list[Event]:
             if line.strip():
                 events.append(_event(path, number, line))
     if not events:
-        raise Refused(f"{path} has no event", 'write one a line, such as {"distance": 1400, "carrier": "UA"}')
+        raise Refused(f"{path} has no event", 'write one event on each line, such as {"distance": 1400, "carrier": "UA"}')
     return events
 
 

@@ -57,8 +57,8 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 def _is_count(size: object) -> bool:
     """Return whether the first dimension of an output has a name that is no usual name of a batch.
 
-    Such a name stands for the length of the answer. A usual name of a batch decides nothing, because converters leave the batch
-    open even for a model that takes one event at a time.
+    Such a name shows that the dimension is the length of the answer. A usual name of a batch does not show that the dimension
+    is a batch, because converters leave it open even for a model that takes one event at a time.
     """
     return is_name(size) and not is_batch(size)
 
@@ -66,9 +66,9 @@ def _is_count(size: object) -> bool:
 def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alone: bool = False) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json.
 
-    Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. An open first dimension is a
-    batch. A first dimension of size 1 is a batch if the model takes one event at a time (`alone`), or if no output has an open
-    first dimension.
+    Outputs that are no tensors, and outputs whose first dimension is no batch, are left out. An open first dimension is always
+    a batch. A first dimension of size 1 is a batch in two cases: the model takes one event at a time (`alone`), or no output
+    has an open first dimension.
 
     Raises:
         Refused: No output remains, or no remaining output can be a score.

@@ -16,10 +16,11 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs, with an open first axis if every input names its batch and every output has a fixed first axis.
+    """Return the outputs. If the fixed first axis of the outputs seems to be the batch, return it as an open axis.
 
-    If only the inputs were declared as dynamic, exporters write the batch size of the example input into the outputs. The batch
-    probe later checks whether the model really takes batches.
+    This is the case if the first axis of every input has the name of a batch, and the first axis of every output is fixed. A
+    user may have declared only the inputs as dynamic when the model was exported. The exporter then writes the batch size of
+    the example input into the outputs. The batch probe later checks whether the model really takes batches.
     """
     fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
     if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
@@ -90,8 +91,8 @@ def with_unit_batch(
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
     """Return the inputs and outputs of a model that takes one event at a time, with each batch axis set to size 1.
 
-    If the answers are as long as the events (`lengths`), the batch is the open first axis. Otherwise the batch is the named
-    axis that is the first axis of an output and another axis of an input.
+    If the answers are as long as the events (`lengths`), the batch is the first axis of each tensor that is open. Otherwise the
+    batch is every axis with a name that is both the name of an output's first axis and the name of an input's later axis.
     """
     batch = {tensor.shape[0] for tensor in outputs if tensor.shape} & {size for tensor in inputs for size in tensor.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
@@ -107,9 +108,9 @@ def with_unit_batch(
 def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     """Return the tensor from which an input is drafted: the input, with a batch added if `alone` is true.
 
-    `alone` states whether the input is fed one event at a time. The open batch is then added before the axes of the input. If
-    the input has a first axis of size 1 and at most one other axis, the batch replaces the first axis, because events contain a
-    number or a flat array for such an input.
+    If `alone` is true, the input is fed one event at a time, and an open batch is added before the axes of the input. There is
+    one exception: if the first axis has size 1 and there is at most one other axis, the batch replaces the first axis, because
+    events contain a number or a flat array for such an input.
     """
     if not alone:
         return tensor

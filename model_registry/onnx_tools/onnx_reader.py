@@ -1,7 +1,7 @@
 """Reads the inputs, outputs, operators, opsets and references to external weights of an ONNX file without reading its weights.
 
-The library `onnx` would need up to twice the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB
-on disk. This module reads only the file's structure and skips the weights. Field numbers: onnx/onnx.proto.
+This module reads only the file's structure and skips the weights. The library `onnx` is not used, because it needs up to twice
+the size of the model in memory, cannot parse files of 2 GiB and more, and takes 31 MB on disk. Field numbers: onnx/onnx.proto.
 """
 
 import mmap
@@ -205,7 +205,10 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record external weights under every stated location, because readers differ in the location that they use."""
+        """Record the location of external weights. If a tensor states several locations, record all of them.
+
+        Runtimes differ in the location that they use, so each location must be checked.
+        """
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))

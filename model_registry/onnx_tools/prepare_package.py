@@ -166,7 +166,7 @@ def _unanswered(contents: Package) -> bool:
 
 
 def golden_lines(model: run_golden_examples.LoadedOnnxModel, events: Sequence[dict[str, Any]]) -> str:
-    """Return lines of golden.jsonl for these events, with the model's score of each event alone.
+    """Return lines of golden.jsonl: each event with the score that the model gives to it in a batch of one.
 
     Events whose score has a number that is not finite are left out. Raises Refused if the model does not run.
     """

@@ -128,10 +128,11 @@ class LoadedOnnxModel:
                 raise Refused(fault, f'write "shape": {_common(shapes)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
-        """Check that outputs for which the model declares a fixed first dimension nevertheless have a row for each event.
+        """Check that every output has one row for each event, even if the model declares a fixed first dimension for it.
 
-        The model scores copies of the event, or rows of zeros and empty strings without an event. The number of copies differs
-        from every declared first dimension, so that an output with the declared number of rows is detected.
+        The model scores several copies of the event; without an event, several rows of zeros and empty strings. The number of
+        copies differs from every declared first dimension. An output that really has the declared number of rows is therefore
+        detected.
 
         Args:
             event: A sequence with one event, or an empty sequence.
@@ -201,8 +202,8 @@ class LoadedOnnxModel:
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the `shape` to write into the signature for answers of these shapes, with -1 for lengths that differ.
 
-    The shapes are sorted by rank. An answer of lower rank had a first dimension of size 1 that was taken for the batch; the
-    first dimension of the result is then -1.
+    The shapes must be sorted by rank. They have different ranks if the first dimension of some answers had the size 1, and was
+    removed as the batch. That dimension is then a length, so the first dimension of the result is -1.
     """
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
     lengths = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]

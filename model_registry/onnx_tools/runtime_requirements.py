@@ -1,4 +1,4 @@
-"""The requirements of a version: `push` records them in the manifest, and a scorer checks before loading that it meets them.
+"""The requirements of a version, which `push` records in the manifest. A scorer that lacks one does not load the version.
 
 The table of minimum versions was measured: models of rising opset and IR version were run with each release of ONNX Runtime.
 """

@@ -1,8 +1,8 @@
 """Checks an ONNX model before it is loaded: its external data, its operators, and whether its signature fits.
 
-A runtime that loads a model reads the model's external data from any path, reads memory of the process if the path has a
-certain form, and calls any library that is registered for an operator's domain. These three risks are checked here, by the
-file's structure alone.
+A model file can make a runtime do three dangerous things when it loads the model: read external data from any path; read memory
+of the process, if the path has a certain form; call any library that is registered for an operator's domain. These three risks
+are checked here, by the file's structure alone.
 """
 
 from collections.abc import Collection

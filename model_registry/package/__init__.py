@@ -94,15 +94,15 @@ def find_model(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def suggest_folder(folder_or_version: str) -> Iterator[None]:
-    """Add the folder with the most similar name to the hint of an error for an invalid reference or an unknown version.
+    """Add a question with the name of a similar folder to the hint of an error that the context raises.
 
     Args:
-        folder_or_version: the argument of a command that is a package folder, or a version in a registry. The context reads it
-            as a version, because there is no such folder.
+        folder_or_version: The argument of a command, which is either a package folder or a version in a registry. There is no
+            such folder, so the context uses the argument as a version. The user may have misspelt the name of a folder.
 
     Raises:
-        BadReference: The context raises it.
-        NotFound: The context raises it.
+        BadReference: The argument is not a valid reference (raised by the context).
+        NotFound: There is no such version (raised by the context).
     """
     try:
         yield
@@ -173,7 +173,10 @@ def push(
 
 
 def content(version_manifest: VersionManifest) -> list[Descriptor]:
-    """Return the descriptors of the blobs that hold a version's files; for an image, of the layers that may hold them."""
+    """Return the descriptors of the blobs that hold a version's files.
+
+    For a container image, these blobs are the layers that may contribute to the package.
+    """
     return [file.content for file in version_manifest.files] or unpack.needed(version_manifest.layers)
 
 

@@ -99,8 +99,8 @@ def check_batch_independence(
         clock: Returns the time in seconds, monotonic.
 
     Raises:
-        Refused: A difference exceeds the tolerance, or the model answers events alone, but does not answer them together or
-            events of other lengths.
+        Refused: A difference exceeds the tolerance. Also raised if the model answers events alone, but fails for the same
+            events in a batch, or for events of other lengths.
     """
     probe = _Probe(signature, run, failed, max_rows, DIFFERENCE_HALF if rounds_coarsely else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
@@ -240,7 +240,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """Yield the largest difference of each event and output whose largest difference is not allowed."""
+        """Yield, for each event and each output, the largest difference between the two answers if it is not allowed."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -256,7 +256,7 @@ class _Probe:
         return () if self._lengths is None else tuple(self._lengths.lengths(rows)[0].tolist())
 
     def _most_rows(self, group: Sequence[_ProbedEvent]) -> int:
-        """Return the largest number of events that a scorer runs at once at the largest lengths in this group."""
+        """Return how many events a scorer runs in one batch if all of them have the largest lengths in this group."""
         if self._lengths is None:
             return MOST_ROWS
         return self._lengths.most_rows([max(lengths) for lengths in zip(*(event.lengths for event in group), strict=True)])
@@ -311,7 +311,8 @@ def _numbers(alone: NDArray[Any], together: NDArray[Any], at: int) -> str:
 def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
     """Return at most FIRST_GOLDEN golden examples from the shortest to the longest, and variations of the first of them.
 
-    Fields of bytes, such as files, are not varied, and no nonzero number becomes zero, because either may crash a model.
+    A changed file or an unexpected zero may crash a model. Fields of bytes, such as files, are therefore not varied, and a
+    variation never turns another number into zero.
     """
     events = _golden_events(rows, _first_golden(signature, rows))
     name, first = events[0]

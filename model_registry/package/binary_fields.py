@@ -43,7 +43,7 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
             raise ValueError(f"field {name!r} of bytes is one text; leave length out")
         return None
     if shape is None and length is None:
-        raise ValueError(f'field {name!r}: how many bytes are in it? Write the "shape" of the tensor beside {EXAMPLE}')
+        raise ValueError(f'field {name!r}: the number of bytes is unknown; write the "shape" of the tensor beside {EXAMPLE}')
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
         raise ValueError(f"the shape {shape} holds {width} elements, and field {name!r} has {length}; leave length out")
@@ -91,7 +91,7 @@ def _size_fault(count: int, field: InputField) -> str | None:
 
 
 def golden_fault(value: Any, field: InputField) -> str | None:
-    """Return the reason why a value in a golden example is no base64 of valid bytes for a field; None if it is valid."""
+    """Return why a field's value in a golden example is invalid: no base64, or unsuitable bytes; None if it is valid."""
     try:
         return find_fault(from_base64(value), field)
     except ValueError as error:

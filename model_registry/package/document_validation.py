@@ -46,7 +46,10 @@ class DocumentPart(BaseModel):
 
 
 def format_error(error: ValidationError, document: str) -> str:
-    """Return the first error as one line "POSITION: ERROR"; `document` is the position of an error of the whole document."""
+    """Return the first error as one line "POSITION: ERROR".
+
+    `document` is the text that replaces the position if the error concerns the whole document.
+    """
     first = error.errors(include_url=False)[0]
     place = ""
     for part in first["loc"]:

@@ -49,7 +49,7 @@ def array_dtype(dtype: str) -> str:
 def check_dtype(value: Any) -> Any:
     """Return the dtype in a document unchanged. Raises ValueError if it is no valid dtype."""
     if value == "bfloat16":
-        raise ValueError("'bfloat16' is fed by no format; export the model with an input of float32 or float16")
+        raise ValueError("no format of events has 'bfloat16'; export the model with an input of float32 or float16")
     if value not in DTYPES:
         raise ValueError(f"{value!r:.100} is not a valid dtype; {suggestion(str(value), DTYPES)}")
     return value

@@ -17,13 +17,13 @@ BYTES = '{"name": ..., "bytes": true, "max_length": 2000000}'
 
 
 def check_dynamic(tensor: Any) -> bool:
-    """Check a tensor in a document if it is a tensor of varying length, a mask or a tensor of lengths.
+    """Check the keys of a tensor in a document that concern varying lengths.
 
     Returns:
-        Whether the tensor is of one of these kinds.
+        Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
 
     Raises:
-        ValueError: The keys for varying lengths are wrong or misplaced.
+        ValueError: One of these keys is wrong, or the tensor is of another kind and must not have the key.
     """
     if tensor.mask_of or tensor.length_of:
         _check_derived(tensor)
@@ -53,7 +53,7 @@ def _check_varying(tensor: Any) -> None:
         raise ValueError(f'field {field.name!r} of bytes is one text, without a length; write the "shape" []')
     if field.max_length is None or field.length is not None:
         example = BYTES if field.bytes else EXAMPLE
-        raise ValueError(f'field {field.name!r}: a length that varies has a bound, "max_length" (no "length"): {example}')
+        raise ValueError(f'field {field.name!r}: a field of varying length has "max_length", not "length": {example}')
     _check_most(field, shape, tensor.dtype)
     field_sources.check_field(field.name, field.source, tensor.dtype, path=field.path, array=field.array, raw=field.bytes)
     if tensor.default is not None or field.default is not None:
@@ -90,13 +90,18 @@ def _check_derived(tensor: Any) -> None:
 
 
 def check_together(tensors: Sequence[TensorInput]) -> None:
-    """Raise ValueError if tensors with one axis contradict each other, or if a mask or lengths belong to a fixed shape."""
+    """Check the tensors of varying length, masks and tensors of lengths of a signature against each other.
+
+    Raises:
+        ValueError: Tensors with the same `axis` contradict each other, or a mask or a tensor of lengths is derived from a
+            tensor without a varying length, or its dtype cannot hold the largest length.
+    """
     varying = {tensor.tensor: tensor for tensor in tensors if tensor.varies}
     for tensor in varying.values():
         first = next(other for other in varying.values() if other.axis == tensor.axis)
         names = f"{first.tensor!r} and {tensor.tensor!r}"
         if (first.pad is None) is not (tensor.pad is None):
-            raise ValueError(f'tensors {names} share a length: give each a "pad", or none, or another "axis"')
+            raise ValueError(f'tensors {names} share a length: write "pad" for both or for none, or give each its own "axis"')
         if (most := first.fields[0].max_length) != tensor.fields[0].max_length:
             raise ValueError(f'tensors {names} share a length: give each "max_length": {most}, or another "axis"')
     for tensor in tensors:
@@ -109,7 +114,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
             )
         longest = varying[origin].fields[0].max_length
         if tensor.length_of and tensor.dtype in INTEGER_LIMITS and (fault := value_fault(longest, tensor.dtype)):
-            raise ValueError(f"tensor {tensor.tensor!r}: a length may be {longest}, and {fault}")
+            raise ValueError(f"tensor {tensor.tensor!r}: a length may be up to {longest}, but {fault}")
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:

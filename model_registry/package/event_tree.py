@@ -56,7 +56,7 @@ def build_tree(fields: Iterable[tuple[str, Sequence[Step]]]) -> Tree:
 def path_conflict(root: Tree, path: Sequence[Step]) -> str:
     """Return why no event can have a field at this path and the fields of a tree; empty if there is no conflict.
 
-    The text continues a message that ends with the path.
+    The result is the end of an error message: it follows the path in the message.
     """
     part: Any = root
     for at, step in enumerate(path):
@@ -91,7 +91,7 @@ def length(part: Tree) -> int:
 
 
 def _put(part: Any, step: Step, value: Any) -> Any:
-    """Set the element `step` of an object or array to a value if the element has none, and return the element's value."""
+    """Return the element `step` of an object or array. If there is no such element, first set it to `value`."""
     if isinstance(step, str):
         return part.setdefault(step, value)
     part.extend([None] * (step + 1 - len(part)))
@@ -101,7 +101,10 @@ def _put(part: Any, step: Step, value: Any) -> Any:
 
 
 def _fault(part: Tree, path: Sequence[Step], at: int) -> str:
-    """Return why step number `at` of a path conflicts with `part`, the tree at the end of the earlier steps; empty if not."""
+    """Return why a step of a path conflicts with the paths in a tree; empty if there is no conflict.
+
+    `at` is the index of the step. `part` is the part of the tree to which the earlier steps of the path lead.
+    """
     step = path[at]
     is_last = at == len(path) - 1
     if part and is_array(part) is not isinstance(step, int):

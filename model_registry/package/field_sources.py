@@ -39,7 +39,7 @@ def check_field(name: str, source: str | None, dtype: str, *, path: object, arra
 
 
 def only_value_fields(signature: Signature) -> Signature:
-    """Return a copy of a signature without the fields that are read from other parts of a record than its value.
+    """Return a copy of a signature without the fields that are read from a record's key, headers or time.
 
     A tensor that loses some of its fields has only the columns of its remaining fields. A tensor that loses all fields is left
     out.
@@ -95,7 +95,7 @@ def _position(field: InputField) -> object:
 
 
 def qualified_name(field: InputField) -> str:
-    """Return a field's quoted name for error messages, with its source or path unless the name is a key of the event."""
+    """Return a field's quoted name for error messages, followed by its source or path if the field has one of these keys."""
     where = field.source or (json_path.format_path(field.path) if field.path else "")
     return f"{field.name!r} ({where})" if where else repr(field.name)
 

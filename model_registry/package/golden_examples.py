@@ -74,10 +74,9 @@ def event_fault(signature: Signature, event: dict[str, Any]) -> str | None:
 
 
 def check_has_example(signature: Signature, examples: Sequence[GoldenExample]) -> None:
-    """Raise Refused if there is no example although the model must not be run without one.
+    """Raise Refused if the model has a field of bytes of varying length, such as a file, and there are no examples.
 
-    A model with a field of bytes of varying length, such as a file, must not be run without examples, because a file of zeros
-    may crash it.
+    Without examples the model would be run with generated events, and a file of zeros may crash the model.
     """
     if not examples and (
         field := next((candidate for candidate in signature.fields if candidate.raw and candidate.varies), None)

@@ -72,7 +72,10 @@ def ragged(rows: Iterable[NDArray[Any]], count: int) -> NDArray[Any]:
 
 
 def array_from_bytes(data: bytes, field: InputField) -> NDArray[Any]:
-    """Return the numbers in a field's valid bytes without a copy, as (n,), or in the field's shape if the length varies."""
+    """Return the numbers in the valid bytes of a field, without a copy.
+
+    The result is a flat array (n,). If the length of the field varies, the result has the shape of the field.
+    """
     stored = np.dtype(field.dtype).newbyteorder("<")
     numbers = np.frombuffer(data, stored).astype(field.dtype, copy=False)
     shape = field.shape or ()

@@ -251,8 +251,8 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
     """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
-    An output that already has a first dimension of 1 is unchanged, unless the number of dimensions in the signature shows that
-    this dimension is not a batch.
+    If the first dimension of an output already has the size 1, this dimension is taken for the batch, and the output is
+    unchanged. The dimension is not the batch if the signature states as many dimensions after the batch as the output has.
     """
     stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}

@@ -135,8 +135,8 @@ class Output:
         name: The key of the part in the score; None if the score has only this part.
         tensor: The name of the model's output tensor.
         index: The column of the tensor that is read; None reads the whole row.
-        shape: The dimensions of the tensor after the batch, with -1 for any length; None if not stated. A row of one element is
-            then read as a number.
+        shape: The dimensions of the tensor after the batch, with -1 for any length. If the shape is None, it is not stated, and
+            a row of one element is read as a number.
         top: The number of a row's largest elements to read, in descending order, each with its label; None reads all elements.
         labels: The names of the tensor's columns if they differ from the signature's labels; else None.
     """
@@ -222,8 +222,8 @@ class Signature:
     def labelled(self) -> bool:
         """Whether an event gets the label of its row's largest element although the signature has no decision.
 
-        The signature must have labels. It must also have only one output, or no output with `top`, because the labels could
-        otherwise name the classes of the output with `top`.
+        True if the signature has labels and no decision, and either only one output, or no output with `top`. In all other
+        cases the labels may be meant only for the classes of an output with `top`.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone

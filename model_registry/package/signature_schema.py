@@ -55,7 +55,7 @@ def _path(text: Any) -> Any:
 def _tolerance(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is not None and not (number and 0 < value < math.inf):
-        raise ValueError(f"{value!r:.100} is no number above 0, by which a score may depend on its batch")
+        raise ValueError(f"{value!r:.100} is no number above 0; write the largest difference of a score between two batches")
     return None if value is None else float(value)
 
 
@@ -243,7 +243,7 @@ class _Argmax(DocumentPart):
         if (self.threshold is None) is not (self.below is None):
             example = '"threshold": 0.5, "below": "unsure"'
             hint = f"write both, such as {example}, or neither"
-            raise ValueError(f"threshold and below, the name for scores below the threshold, belong together: {hint}")
+            raise ValueError(f'"threshold" requires "below", the label for numbers below the threshold, and vice versa: {hint}')
         return self
 
     def read(self) -> Argmax:
@@ -293,7 +293,10 @@ def _decided(outputs: Sequence[Output], rule: _Decision | _Argmax) -> Output:
 
 
 def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argmax | None, *, alone: bool) -> None:
-    """Raise ValueError if the decision does not fit the output to which it applies. `alone` is true for the only output."""
+    """Raise ValueError if the decision does not fit the output to which it applies.
+
+    `alone` states whether the signature has only this output.
+    """
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
             raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")
@@ -301,7 +304,7 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
             raise ValueError('decision: argmax gives a label; write "labels": ["cat", "dog", ...], one a column')
     elif VARIES in (decided.shape or ()):
         raise ValueError(
-            f"decision: the score is an array of any length, shape {list(decided.shape or ())}; decide on a number"
+            f"decision: the score is an array of any length, shape {list(decided.shape or ())}; threshold requires a number"
         )
     elif decided.top or (alone and labels and decided.index is None):
         hint = 'name the deciding column, "output": {..., "index": n}, or write "decision": {"argmax": true}'

@@ -83,7 +83,7 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
         if (parsed.artifact_type or parsed.config.media_type) != artifact_type:
             continue
         if parsed.subject is None or parsed.subject.digest != digest:
-            yield entry, Corrupt(f"{entry.digest} is listed as a referrer of {digest}, but belongs to something else")
+            yield entry, Corrupt(f"{entry.digest} is listed as a referrer of {digest}, but does not name it as its subject")
             continue
         yield entry, parsed
 

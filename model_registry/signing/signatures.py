@@ -134,7 +134,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
 
 def is_attestation(data: bytes) -> bool:
-    """Return whether the statement in a bundle has another type than that of a plain signature. Verifies nothing."""
+    """Return whether a bundle is an attestation: its statement has not the type of a plain signature. Verifies nothing."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:

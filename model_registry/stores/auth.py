@@ -172,7 +172,7 @@ class Authenticator:
         if host not in self._realm_hosts or realm.userinfo:
             hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
             raise Refused(
-                f"{self._name} sends its users to {host or text!r:.200} for a token, which is not its own realm", hint
+                f"{self._name} sends its users to {host or text!r:.200} for a token; this host is not a trusted realm", hint
             )
         if realm.scheme not in ("https", self._origin.scheme):
             raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}, which is not encrypted")
@@ -190,10 +190,10 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 
 
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
-    """Return the scopes of a challenge for resources other than those of `scopes`.
+    """Return the scopes of a challenge for other resources than the resources of `scopes`, the scopes of the request.
 
-    There are such scopes if a registry is behind a proxy that rewrites paths, because the challenge then names the repository
-    differently, and if a registry requires scopes for further resources.
+    A challenge has such scopes in two cases: A proxy in front of the registry rewrites paths, so that the registry knows the
+    repository under another name. Or the registry requires scopes for further resources.
     """
     resources = {scope.rpartition(":")[0] for scope in scopes}
     return [

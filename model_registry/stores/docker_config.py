@@ -103,7 +103,7 @@ def _host(name: str) -> str:
 
 
 def _credentials(entry: _AuthEntry, name: str, path: Path) -> Credentials | None:
-    """Return the credentials in an `auths` entry; None for an empty entry, because a helper then has the credentials."""
+    """Return the credentials in an `auths` entry; None if the entry is empty, which means that a helper has the credentials."""
     username = entry.username or ""
     password = entry.password or ""
     if packed := "".join((entry.auth or "").split()):  # `base64` wraps its lines

@@ -70,7 +70,10 @@ def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Gener
 
 
 def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
-    """Yield the bytes of a blob after the first `done` bytes, from a response with that range or with the whole blob."""
+    """Yield the bytes of a blob that follow its first `done` bytes.
+
+    A registry may ignore the requested range, so the response contains either only these bytes, or the whole blob.
+    """
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")
     if response.status_code not in (200, 206):
@@ -80,7 +83,7 @@ def _body(client: OciClient, response: httpx.Response, content: Descriptor, done
         content_range = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         start = int(content_range[1]) if content_range else -1
         if start != done:
-            raise Corrupt(f"{client.host} sends another part of {content.digest} than the requested one")
+            raise Corrupt(f"{client.host} sends a part of {content.digest} that was not requested")
     stated = response.headers.get("Content-Length")
     # Some servers name the blob's own compression as the encoding: then the length is that of the blob.
     is_raw = not content_encoding(response) or stated == str(content.size - start)

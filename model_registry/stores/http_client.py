@@ -289,8 +289,8 @@ class OciClient:
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
         """Return the URL of a list's next page, from the Link header; None if there is no next page.
 
-        Only the query of the link is used, because its path and port may be those behind a proxy. Raises Corrupt if the link
-        names another host.
+        Only the query of the link is used. If the registry is behind a proxy, the link may have a path and a port that are
+        valid only behind the proxy. Raises Corrupt if the link names another host.
         """
         if answer.status != 200 or "Link" not in answer.headers:
             return None

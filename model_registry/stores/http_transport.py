@@ -25,7 +25,10 @@ MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response, or for a shorter response."""
+    """A connection that limits the time spent waiting for data, for each PROGRESS_BYTES of a response.
+
+    The last part of a response, which may be shorter, has the same limit.
+    """
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner = inner

@@ -135,8 +135,8 @@ class RemoteStore:
     def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
         """Request one page of the list of tags; return the response if its status is 200 or one of `others`.
 
-        After this account has written to the repository, a 403 may mean that a replica has no list yet. The request is then
-        retried if a list was read before; otherwise the 403 is returned as a 404.
+        If this account has written to the repository, a 403 may mean that a replica has no list yet. If a list was read before,
+        the request is retried. If no list was read before, the 403 is returned as a 404.
 
         Raises:
             Corrupt, Refused, Unreachable: Any other status, or a page that is too large.
@@ -353,8 +353,8 @@ class RemoteStore:
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Return whether a response of the referrers API means that there is no list of referrers.
 
-        A 403 means that there is no list if the account may read the repository, because some registries answer 403 for missing
-        content.
+        Some registries answer 403 for missing content. If the account may read the repository, a 403 therefore means that there
+        is no list.
         """
         if answer.status == 200:
             return not _is_list(answer.body, digest)
@@ -453,8 +453,8 @@ class RemoteStore:
         Args:
             url: The URL of the content.
             digest: The digest of the content.
-            unknown: A status besides 404 that counts as "not stored". Before a push this is 403, because the push itself shows
-                whether access is denied.
+            unknown: A status that counts as "not stored", as 404 does. A caller that pushes the content next passes 403,
+                because the push itself shows whether access is denied.
         """
         digests.hex_digits(digest)
         answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))
@@ -509,8 +509,8 @@ class RemoteStore:
     def _is_absent(self, answer: OciResponse, name: str) -> bool:
         """Return whether a response means that a tag or digest does not exist.
 
-        A 404 always means this. A 403 means this if the account can read the repository and the list of tags lacks the name,
-        because some registries answer 403 for missing content, so as not to reveal which content exists.
+        A 404 always means this. Some registries answer 403 for missing content, so as not to reveal which content exists. A 403
+        therefore also means this, if the account can read the repository and the list of tags lacks the name.
         """
         if answer.status != 403:
             return answer.status == 404

@@ -273,8 +273,8 @@ class Upload:
     def _patch(self, end: int, first: bool) -> None:
         """Send the bytes from the offset up to `end` in one PATCH request.
 
-        `first` is true for the first PATCH request of an attempt. The status 416 then rejects the size or form of the request.
-        For a later request, 416 means that the registry lost the offset.
+        `first` is true for the first PATCH request of an attempt. For the first request, the status 416 means that the registry
+        rejects the size or form of the request. For a later request, 416 means that the registry lost the offset.
         """
         assert self._url is not None
         begin = self._offset

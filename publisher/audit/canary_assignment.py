@@ -1,9 +1,9 @@
-"""Check that each event was answered by the arm that the event's key belongs to. Pure.
+"""Check that each event was answered by the model version to which the traffic split assigns the event's key. Pure.
 
-A traffic split divides the keys between two arms, the champion and the canary. The split is recomputed from the topics alone,
-without the registry: a swap record contains the first offset that a split applies to, the canary's share of the keys, and the
-seed of the hash. The bucket of a key is `xxh64(key, seed) mod 10,000`. A canary with p percent owns the buckets below 100 p.
-For an event without a key, the position `topic/partition/offset` of the event is hashed.
+A traffic split divides the keys between two versions, called *arms*: the champion and the canary. The split is recomputed from
+the topics alone, without the registry: a swap record contains the first offset that a split applies to, the canary's share of
+the keys, and the seed of the hash. The bucket of a key is `xxh64(key, seed) mod 10,000`. A canary with p percent owns the
+buckets below 100 p. For an event without a key, the position `topic/partition/offset` of the event is hashed.
 """
 
 from bisect import bisect_right
@@ -42,8 +42,9 @@ class Answered(NamedTuple):
     Attributes:
         offset: the input offset of the event.
         key: the key of the event; None if the event has no key.
-        arm: the arm that the score names for the event.
-        role: the role of the model version that has scored the event: `arm`, or the champion if it replaced the canary.
+        arm: the arm (champion or canary) that the score names for the event.
+        role: the role of the model version that has scored the event. It equals `arm`, except if the champion has scored an
+            event of the canary.
     """
 
     offset: int

@@ -1,9 +1,11 @@
-"""The audit of events: was every event answered once, in order, and by no older version than the event before it?
+"""The audit of events: was every event answered once and in order, and did no older version score events after a newer one?
 
 Pure: no I/O, no Kafka. Batches of offsets go in, an `EventReport` comes out. Events are identified by source position (topic,
-partition, offset), because producers may repeat business ids. Memory: at most four bits per event, one for each set of offsets
-that contains the event (read events, copies, answered events, and the events that each model digest has scored); at most 96 MiB
-for ids; nothing for answers to events outside the audited offsets.
+partition, offset), because producers may repeat business ids.
+
+Memory: an event takes one bit in each set of offsets that contains the event, at most four bits. The sets are the read events,
+the copies, the answered events, and the events that each model digest has scored. Ids take at most 96 MiB. Answers to events
+outside the audited offsets take no memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,9 +77,9 @@ class AuditedAnswers:
 class EventReport(Report):
     """Counts of events and of their answers.
 
-    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. In this sum,
-    `phantoms` does not include answers to offsets at or after the end of an input partition, and answers to input partitions
-    that are not audited.
+    Invariant: scored + expired + fallback + dead_lettered = events - missing - pending + duplicates + phantoms. Two kinds of
+    phantoms must be left out of this sum: answers to offsets at or after the end of an input partition, and answers to input
+    partitions that are not audited.
     """
 
     events: int = 0
@@ -182,7 +184,7 @@ class Audit:
         ledger.copies.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
-        """Add the content of a swap record: the version that takes over a partition, and the traffic split from that offset on.
+        """Add the content of a swap record: the cut-over of a partition to a version, and the traffic split from then on.
 
         A partition without a window is ignored.
 

@@ -1,9 +1,10 @@
 """Run the audit over regions on Kafka. The order of the reads makes the counts valid on a live system.
 
 The committed offsets of the groups in all regions are read first. Every event before these offsets must be answered. Then the
-end offsets of the outputs and of the inputs are read. After waiting for open transactions, all records up to these ends follow.
-Dead letters are read before the inputs (see `skip_unreadable_batches.py`). An answer is counted in the region that produced it.
-Copies of answers are not counted.
+end offsets of the outputs and of the inputs are read. Then the audit waits until open transactions are decided, and reads all
+records up to these ends. Dead letters are read before the inputs (see `skip_unreadable_batches.py`).
+
+An answer is counted in the region that produced the answer. Copies of answers are not counted.
 """
 
 from collections import defaultdict
@@ -182,8 +183,8 @@ def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: Parti
 def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
     """Add the dead letters, which were read before the inputs, as answers.
 
-    The dead letter of an unreadable batch answers the batch's offsets within the partition. If the batch reaches beyond the end
-    of the partition, or the partition is not an input, the last offset of the batch is answered too, as one phantom.
+    The dead letter of an unreadable batch answers those offsets of the batch that the partition contains. If the batch has
+    offsets at or after the end of the partition, or if the partition is not an input, one phantom is added for the dead letter.
     """
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)

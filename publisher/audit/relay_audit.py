@@ -67,7 +67,8 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) booleans: True if the record was first written in the source partition, and the source retains its offset.
+        own: (n,) booleans: True if the record was first written in the source partition, and the source still retains the
+            original.
         complete: False if retention has deleted copies at the destination.
     """
 

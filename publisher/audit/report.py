@@ -54,7 +54,7 @@ class Report:
         return {name: value for name, value in vars(self).items() if isinstance(value, int)}
 
     def notes(self) -> list[str]:
-        """Return one sentence for each count that the operator may misunderstand without it."""
+        """Return explanations of counts that an operator may misunderstand, one sentence for each such count."""
         return []
 
     def note(self, fault: str, count: int, partition: str, offsets: Sequence[int] | NDArray[np.int64]) -> None:

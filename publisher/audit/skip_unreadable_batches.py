@@ -1,7 +1,7 @@
 """Read topics and skip unreadable compressed batches, so that no batch stops an audit or crashes its process.
 
-A batch is not even fetched if a dead letter, or a record that the relay has written to its refusal topic, names it as
-unreadable.
+A batch that is already known as unreadable is not fetched at all. Such a batch is named by a dead letter, or by a record in the
+refusal topic of a relay.
 """
 
 from collections import deque

@@ -2,8 +2,8 @@
 
 Versions are ordered by the revision of the registry channel that named them. A score contains only the digest of its model
 version, and after a rollback the same digest has a newer revision than before. The revision of a score is therefore taken from
-the swap records: from the offset of a cut-over on, the digest has the revision of this cut-over, unless an earlier cut-over to
-the same digest has a higher revision.
+the swap records: it is the revision of the last cut-over to the digest at or before the offset. If an earlier cut-over to the
+same digest has a higher revision, the higher revision is used.
 
 A channel that is created again, for example in another registry, has another history and counts its revisions from 1. Revisions
 are therefore compared only within one history. A swap record of an earlier release has no id of a history; its revision is
@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The first offset that no older revision of the same history may score."""
+    """A revision that has taken over: older revisions of the same history may score no event at or after `offset`."""
 
     revision: int
     offset: int
@@ -113,8 +113,8 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
     """Return the reign of a segment's revision.
 
-    If a swap record contains the cut-over, it begins at the start of the segment. Otherwise it begins after the first
-    score in the segment; the result is empty if there is no score.
+    If a swap record contains the cut-over, the reign begins at the start of the segment. Otherwise the reign begins after the
+    first score in the segment. Without a score in the segment, there is no reign.
     """
     if segment.is_recorded:
         return [Reign(segment.revision, segment.start, segment.history)]

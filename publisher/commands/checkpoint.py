@@ -79,7 +79,9 @@ class PositionChange:
 
 
 def move(settings: RelaySettings, topic: str, partition: int | None, to: str) -> list[PositionChange]:
-    """Set the positions of one partition, or of all partitions of a topic, for the current topics and clusters.
+    """Set the position of one partition of a topic, or the positions of all its partitions.
+
+    The written checkpoints have the ids of the current topics and clusters, so that the relay accepts them.
 
     Args:
         settings: the settings of the relay.

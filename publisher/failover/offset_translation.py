@@ -46,8 +46,8 @@ def in_source(read: ReadCopy, low: int, position: int) -> int | None:
     """Translate `position`, an offset of the copy, to a source offset. The copy starts at offset `low`.
 
     Returns:
-        The source offset of the first record at or after `position`. If no record follows, the source offset after that of the
-        last record before `position`. None if the copy has no committed record.
+        The source offset of the first record at or after `position`. If there is no such record, the source offset of the last
+        record before `position`, plus one. None if the copy has no committed record.
     """
     following = read(position)
     if following is not None:

@@ -60,7 +60,7 @@ class FailoverPlan:
         destination: the region of the destination.
         source_answers: whether the source answers now. If not, the positions of the source come from the stored snapshot.
         seen_ms: when the positions of the source were requested: now, or at the time of the snapshot.
-        complete_ms: the latest known time at which everything was copied: every record that the source contained at this time
+        complete_ms: the latest known time for which the copy is complete: every record that the source contained at this time
             has a copy. 0 if no such time is known.
         lag_records: number of source offsets that were not copied at `seen_ms`.
         lag_scored: number of offsets that the groups have scored at the source and that are not copied, summed over groups.

@@ -1,7 +1,7 @@
 """Export when the certificates in the configured PEM files expire, as a metric that an alert can use.
 
-The files are read again when they change, because certificates are renewed while a process runs. The module does not judge a
-certificate: whether the process uses the renewed file is up to its clients.
+The files are read again when they change, because certificates are renewed while a process runs. The metric describes the
+files only. Whether the process already uses a renewed file depends on the clients of the process.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,9 @@ def expiry_timestamp(path: Path, *, is_bundle: bool) -> float:
 
     Args:
         path: the file.
-        is_bundle: True for a file of authorities, which is of use until its last certificate expires: during a change of the
-            authority it has the old and the new one. False for a chain, which ends with its first certificate.
+        is_bundle: True for a file with certificates of authorities. While an authority is replaced, the file has the old and
+            the new certificate. The result is therefore the time at which the last certificate expires. False for a chain of
+            certificates. The result is then the time at which the first certificate of the chain expires.
 
     Raises:
         OSError: the file cannot be read.

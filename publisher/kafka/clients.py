@@ -288,10 +288,10 @@ def transactional_producer(
 def warm_up(client: Client, topic: str) -> Client:
     """Connect a client to a broker by requesting the metadata of `topic`, and return the client. A failure is ignored.
 
-    The client must have a right on the topic. Later, `init_transactions` immediately requests the coordinator, and `assign` the
-    partition leaders. If no connection is open then, librdkafka (2.16) repeats the request only half a second later. Two
-    metadata requests are sent here, because after the first answer the client replaces the configured address by the broker's
-    own address.
+    The client must have a right on the topic. The next calls of the caller send a request at once: `init_transactions` requests
+    the coordinator, and `assign` requests the partition leaders. If no connection is open at that time, librdkafka (2.16) waits
+    half a second before it repeats the request. Two metadata requests are sent here, because after the first answer the client
+    replaces the configured address by the broker's own address.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
@@ -310,8 +310,8 @@ def checkpoint_producer(
 ) -> Producer:
     """Create the idempotent producer of an at-least-once session. `on_delivery` is called for failed records only.
 
-    With `singly`, the producer sends each record as a batch of its own. Records do not expire: if one fails, the session
-    discards all unconfirmed records, so that no later record overtakes it.
+    With `singly`, the producer sends each record as a batch of its own. Records do not expire in the producer's queue. If a
+    record fails, the session discards all unconfirmed records, so that no later record overtakes the failed one.
     """
     properties = {
         "enable.idempotence": True,
@@ -353,7 +353,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether the error only means that a `reader` has no right to its group id, which the reader does not use."""
+    """Return whether an error of a `reader` concerns only the rights to its group id. The reader does not use the group."""
     return REFUSED.reason(error) == "group"
 
 

@@ -138,5 +138,5 @@ def no_answer(message: str) -> KafkaException:
 
 
 def no_leader(message: str) -> KafkaException:
-    """Return the error for an answer without the values that only the leader of a partition can return."""
+    """Return the error for an incomplete answer: it lacks values that only the leader of a partition can return."""
     return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

@@ -97,10 +97,12 @@ class GroupReader:
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
         """Return the partitions whose position is undecided, because an open transaction may change the position.
 
-        The client repeats a request while one of the requested partitions is undecided, and sends no other request until then.
-        All partitions are therefore requested together first. If one of them is undecided, a call without `singly` returns all
-        partitions, including decided ones. A call with `singly` then requests the partitions one by one, up to the first
-        undecided one. The result omits the decided partitions before this partition, and has this partition last.
+        The client repeats a request while one of the requested partitions is undecided, and sends no other request meanwhile.
+        All partitions are therefore first requested together. If all of them are decided, the result is empty.
+
+        Otherwise, a call without `singly` returns all partitions, including decided ones. A call with `singly` requests the
+        partitions one by one, up to the first undecided one. It returns the partitions after the undecided one, which were not
+        requested, and then the undecided partition.
 
         Args:
             partitions: the partitions, in the order of the last result.

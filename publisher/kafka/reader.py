@@ -180,7 +180,9 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Read a partition in the sandbox, from `at`, until `stop` or until the partition no longer needs the sandbox.
+        """Read a partition in the sandbox, from the offset `at` up to the offset `stop`.
+
+        The reading ends earlier if the partition no longer needs the sandbox.
 
         Yields:
             A list of batches, empty if a batch was skipped, and the next offset to read.
@@ -235,7 +237,8 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the largest number of records of the first call. Unless it is 1, it is adapted to CALL_BYTES for later calls.
+            most: the largest number of records that the first call of `consume` returns. If `most` is 1, this also holds for
+                later calls. Otherwise the number for a later call is chosen so that the call returns about CALL_BYTES.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
@@ -262,7 +265,10 @@ class TopicReader:
         return self._ask(lambda: offsets(self._admin, partitions, spec, self._answer_seconds, isolation))
 
     def _check_right_to_see(self, group: str) -> None:
-        """Raise NotAllowed if this client may not describe the group, because it would wait for the offsets for ever."""
+        """Raise NotAllowed if this client has no right to describe the group.
+
+        Without this check, a client without the right would wait for the committed offsets for ever.
+        """
         descriptions = self._admin.describe_consumer_groups([group], request_timeout=self._answer_seconds)
         if _refused(descriptions[group].exception()):
             raise acls.refused(self._settings, [Right(DESCRIBE, acls.GROUP, group)])

@@ -69,8 +69,9 @@ def role_of(arguments: Sequence[str]) -> str | None:
 def principal(username: str, role: str | None) -> str:
     """Return the user to whom a hint grants rights.
 
-    The current user may be another role's, which must not get the rights of this role: a scorer that may write to its inputs
-    could score events of its own. Only the commands of services grant to the current user.
+    For the command of a service, and if no role runs the command, the result is the current user. For other commands it is a
+    placeholder, the name of the role. The current user may belong to another role, and must not get rights of this role. For
+    example, a scorer with the right to write to its inputs could score events of its own.
 
     Args:
         username: the configured user name; empty if there is none, as with client certificates.

@@ -175,8 +175,8 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 class IsolatedReader:
     """Answers the requests of the parent with one consumer in limited memory.
 
-    `died` is the descriptor of a pipe from which the standard error of this process is read. An assertion in the standard error
-    shows that a thread of librdkafka has stopped.
+    The standard error of this process is redirected to a pipe, and `died` is the descriptor from which the pipe is read. If
+    librdkafka writes a failed assertion to the standard error, one of its threads has stopped.
     """
 
     def __init__(self, start: SandboxStart, died: int) -> None:

@@ -1,8 +1,8 @@
 """Read partitions through a child process, the sandbox, because the content of a partition may crash its reader.
 
 A compressed batch may expand to any size. If the last reader of a partition died, or if the reader cannot decompress a batch,
-the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. The reader itself
-continues after ENOUGH_BYTES of records, or at the end of the partition.
+the partition is read through the sandbox (`sandbox_program.py`), and an unreadable batch is skipped. After ENOUGH_BYTES of
+records, or at the end of the partition, the reader itself reads the partition again.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ BLIND_DEATHS = 2  # after so many deaths of careful processes at one offset, the
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """A batch that the sandbox cannot read, or the rest of a batch from the requested offset on.
+    """A batch that the sandbox cannot read. If the request began inside the batch, only the rest of the batch is skipped.
 
     Attributes:
         partition: the partition.
@@ -290,7 +290,8 @@ class Sandboxed:
     def _count_careful_bytes(self, size: int) -> None:
         """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
 
-        The fetch that contained the unreadable batch was smaller, so the batch would have been reached by then.
+        An unreadable batch in a fetch starts careful mode. A fetch returns fewer bytes than CAREFUL_BYTES, so the process has
+        passed the position of this batch after CAREFUL_BYTES.
         """
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:

@@ -115,9 +115,10 @@ class TopicFollower:
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _record_end(self, partition: Partition, at: int) -> None:
-        """Handle the offset `at` that the consumer reports as the end for readers of committed records.
+        """Handle an end of a partition that the consumer has reported: the offset `at`, up to which committed records are read.
 
-        The partition is read completely if `at` has reached its high watermark. Otherwise a transaction is open at `at`.
+        If this offset has reached the initial high watermark, the partition is read completely. Otherwise a transaction is
+        open at this offset.
         """
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)

@@ -152,7 +152,10 @@ class Topics:
         return frozenset(name for name, allowed in operations.items() if allowed == HIDDEN)
 
     def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
-        """Return the existing topics among `names`, and the allowed operations: HIDDEN, or None if they are unknown."""
+        """Return the existing topics among `names`, and the operations that the broker allows on each topic.
+
+        The operations are HIDDEN for a topic that this client may not describe, and None if they are unknown.
+        """
         requested = sorted(names)
         topic_names.check(requested)
         options = {"include_authorized_operations": True, "request_timeout": self._seconds}

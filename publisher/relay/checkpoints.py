@@ -83,7 +83,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Registration(msgspec.Struct, frozen=True):
     """The record of the process that started last under a relay's name.
 
-    A process that reads a registration with another `instance` than its own has been replaced.
+    If a process reads a registration whose `instance` is not its own, another process has replaced this process.
 
     Attributes:
         lanes: the number of lanes whose transactional ids the next process must fence.
@@ -173,8 +173,9 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal as those of TopicReader do, and with exit code 3 if the newest record for a position or the registration
-    of `relay` is unreadable. With `repairing`, they raise no error for unreadable positions and registrations.
+    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal, with exit code 3, if the newest record for a
+    position of `relay`, or for its registration, is unreadable. With `repairing`, unreadable positions and registrations raise
+    no error.
 
     Attributes:
         unreadable: the keys whose newest record is unreadable, with the location of that record and the error. Such a key
@@ -208,8 +209,8 @@ class CheckpointLog:
         """Read up to the last stable offset, without waiting for open transactions.
 
         These records are enough to decide which transactional ids to fence. Waiting would be useless, because the transactions
-        of a killed process stay open until they are fenced or time out. Only if a registration of `relay` follows the last
-        stable offset, the call waits until this registration can be read.
+        of a killed process stay open until they are fenced or time out. There is one exception: if a registration of `relay`
+        follows the last stable offset, the call waits until this registration can be read.
         """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)

@@ -49,10 +49,10 @@ def fence(
     replaces it. Otherwise it would take over the lanes again. Until all lanes are fenced, the registration names the larger
     number of lanes of the two processes.
 
-    During the call, a lane of the replaced process may still replace a producer, and so take over one of its two ids again. The
-    next commit of this lane uses the other id. If this process owns the other id already, that commit fails and the lane ends.
-    If not, this process takes over the other id, and then commits a record with each id of the lane. The commit with the lost
-    id fails, so that this call raises an error.
+    During the call, a lane of the replaced process may still replace one of its producers, and so take one of its two ids, A,
+    from this process again. The next commit of that lane uses its other id, B. There are two cases. If this process already
+    owns B, the commit of the lane fails, and the lane ends. Otherwise this process takes over B after that commit, and then
+    commits a record with each of the two ids. Its commit with A fails, so that this call raises an error.
 
     Args:
         settings: the settings of the relay.

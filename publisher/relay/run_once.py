@@ -1,8 +1,8 @@
 """One run of a relay: resolve the topics, take over, begin, supervise, close. `Relay` starts a new run after every failure.
 
 Each lane, a copying thread, has a transaction session. One more session, `control`, registers the process, and writes the first
-checkpoints of all new partitions of a topic in one transaction. If a partition has no checkpoint although a partition with a
-higher number has one, the checkpoint was therefore lost.
+checkpoints of all new partitions of a topic in one transaction. If a partition has a checkpoint, all partitions of the topic
+with lower numbers therefore have one too. If one of them has none, its checkpoint was lost.
 """
 
 import logging

@@ -1,8 +1,9 @@
 """The partitions of a lane that are read in the sandbox; see `publisher/kafka/sandboxed_reads.py`.
 
-The sandbox is a child process that reads a partition whose content may crash its reader. A process that a batch has crashed
-cannot report the partition of this batch. A lane (a copying thread) therefore reads a partition in the sandbox whenever a new
-process begins to copy the partition, and again if the client reports a batch that it cannot decompress.
+The sandbox is a child process that reads a partition whose content may crash its reader. If a batch crashes the relay's
+process, the process cannot report the partition of this batch. A lane (a copying thread) therefore reads a partition in the
+sandbox when the process begins to copy the partition for the first time. It does so again if the client reports a batch that it
+cannot decompress.
 """
 
 from collections.abc import Iterable

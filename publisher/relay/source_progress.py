@@ -40,8 +40,8 @@ class EndSnapshot(NamedTuple):
 class Completeness:
     """Computes up to which time the copy is complete. Pure.
 
-    `complete_ms` is the latest known time (Unix ms) at which the source contained only records that are copied by now. It is
-    initially the time that an earlier run has stored, and 0 if no such time is known.
+    `complete_ms` is a time in Unix ms. Every record that the source contained at this time has a copy by now. It is the latest
+    such time that is known. Its initial value is the time that an earlier run has stored, or 0 if there is none.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:

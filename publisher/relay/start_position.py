@@ -155,8 +155,8 @@ def _refuse_lost_checkpoint(
 ) -> None:
     """Raise CopyRefused if a partition without a checkpoint was copied before.
 
-    A new start would copy every record a second time. A lost checkpoint is recognized by the checkpoints of higher partitions,
-    and by records in a destination partition into which no other relay copies.
+    A new start would copy every record a second time. There are two signs of a lost checkpoint: A partition of the topic with a
+    higher number has a checkpoint. Or the destination partition contains records, although no other relay copies into it.
     """
     if any(number > key.partition for number in checkpointed):
         raise CopyRefused(

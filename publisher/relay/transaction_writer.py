@@ -36,8 +36,9 @@ Fill = Callable[[Produce], tuple[int, int]]
 def rest_after(commit_seconds: float) -> float:
     """Return how long to wait after a small transaction, from the duration of its commit (both in seconds).
 
-    The wait is as long as the commit. If the broker is busy, and commits are slower than USUAL_COMMIT_SECONDS, the wait is
-    longer than the commit in the same proportion, so that many lanes do not overload the broker.
+    The wait is as long as the commit, if the commit took at most USUAL_COMMIT_SECONDS. A slower commit shows that the broker is
+    busy. For example, if the commit took three times USUAL_COMMIT_SECONDS, the wait is three times as long as the commit. So
+    many lanes do not overload the broker. The longest wait is LONGEST_REST_SECONDS.
     """
     return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
 

@@ -1,9 +1,10 @@
 """Check that destination partitions still contain the last copy that their checkpoints name. Reads partitions backwards.
 
 The tail of a partition is its last copies. A lost tail is reported only if the loss is certain. Copies have the order of their
-source, and retention deletes the oldest records first. The tail was therefore lost if the last existing copy is older than the
-last copy in the checkpoint, or if no copy exists although retention has deleted nothing. Compaction may delete any record, so
-callers must not pass compacted topics.
+source, and retention deletes the oldest records first. The loss is therefore certain in two cases: The last existing copy is
+older than the last copy that the checkpoint names. Or there is no copy, and retention has not deleted any record.
+
+Compaction may delete any record, so callers must not pass compacted topics.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ class ExpectedTail(NamedTuple):
 
 
 def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTail]) -> dict[Partition, int]:
-    """Find the destination partitions with a lost tail: those that no longer contain the last record that was copied to them.
+    """Find the destination partitions with a lost tail, which no longer contain the last record that was copied to them.
 
     Args:
         reader: reads the destination.

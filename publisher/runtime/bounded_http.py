@@ -74,9 +74,10 @@ class _Connection:
 class BoundedHttpServer:
     """Serves the responses of `answer` at an address until `close`, in a thread of its own.
 
-    If the largest number of connections is open, a new connection replaces the oldest one; a connection to which no response is
-    being written is replaced first. Some file descriptors are kept in reserve, so that a probe is answered even if the rest of
-    the process uses all other descriptors. The constructor raises OSError or OverflowError if it cannot listen at the address.
+    If the largest number of connections is open, a new connection replaces the oldest connection to which no response is being
+    written. If responses are being written to all connections, it replaces the oldest one. Some file descriptors are kept in
+    reserve, so that a probe is answered even if the rest of the process uses all other descriptors. The constructor raises
+    OSError or OverflowError if it cannot listen at the address.
     """
 
     def __init__(self, host: str, port: int, answer: Answer, read_seconds: float = READ_SECONDS) -> None:

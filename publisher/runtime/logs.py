@@ -45,11 +45,13 @@ class _Repeats:
 class RepeatFilter(logging.Filter):
     """Suppresses repeated messages, so that an outage does not fill the log.
 
-    Of equal messages of a logger, the first BURST pass. Then one passes after REPEAT_SECONDS, one after twice this time, and so
-    on up to every LONGEST_REPEAT_SECONDS. It includes the number of messages that were suppressed before it. A message that has
-    not arrived for two intervals is new again. While a broker is unavailable, each connection of each client logs an error up
-    to twenty times a second. Messages of the clients are therefore equal even if numbers and names in brackets differ, and only
-    one of them passes at first. Critical messages always pass.
+    Of equal messages of a logger, the first BURST pass. Then one message passes after REPEAT_SECONDS, the next one after twice
+    this time, and so on, up to one message in LONGEST_REPEAT_SECONDS. Each of these messages states how many messages were
+    suppressed before it. A message that has not arrived for two intervals is treated as a new message.
+
+    While a broker is unavailable, each connection of each Kafka client logs an error up to twenty times a second. Messages of
+    Kafka clients are therefore equal even if numbers and names in brackets differ, and at first only one of them passes, not
+    BURST. Critical messages always pass.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -166,7 +168,7 @@ def configure(owner: Mapping[str, str], level: str = "info", log_format: str = "
 
 
 def writes_json(log_format: str) -> bool:
-    """Return whether a process with this `log.format` logs JSON lines: always, never, or unless stderr is a terminal."""
+    """Return whether a process with this `log.format` logs JSON lines. With `auto`, it does unless stderr is a terminal."""
     return log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
 
 

@@ -15,8 +15,8 @@ class Counters:
         commit_seconds: total time that the owner thread has waited for commits.
         last_commit_seconds: duration of the last batch's commit; 0 if batches have no commit of their own.
         last_ending_seconds: the part of `last_commit_seconds` after the broker had confirmed the records.
-        open_since: when the open transaction began, or the wait for transactions of other producers (monotonic seconds); None
-            if there is neither.
+        open_since: when the open transaction began, or when the wait for transactions of other producers began (monotonic
+            seconds). None if no transaction is open and there is no such wait.
     """
 
     commits: int = 0

@@ -4,16 +4,18 @@ A session uses its transactional producers in turn, one transaction each (`produ
 relay workers publish through a session. The tables in `state_machine.py` define its decisions.
 
 A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
-only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. After an
-unknown outcome or a hanging call, and after partitions were lost, the idle producers are replaced too. A hanging call returns
-when a connection changes. A client that has lost all connections would forget the broker that the call waits for (librdkafka
-#5511), so transactional producers set `metadata.recovery.strategy: none`, and their successors connect to the bootstrap
-servers. Without this setting each half-open connection cost 7 s and leaked a producer.
+only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The idle
+producers are replaced too after an unknown outcome, after a hanging call, and after partitions were lost.
 
-A batch holds no more records than fill one request of a partition (about 1 MB before compression), and producers linger for
-100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter linger time,
-librdkafka's thread spins while a second request of the partition waits for the first (librdkafka #3692). It spins for
-milliseconds, or for seconds after a broker has restarted.
+A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
+broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and leaked
+a producer. Transactional producers therefore set `metadata.recovery.strategy: none`, and their successors connect to the
+bootstrap servers.
+
+A batch holds at most as many records as fit into one request of a partition (about 1 MB before compression), and producers
+linger for 100 ms. No caller waits for these 100 ms, because a commit flushes the producer. With larger batches or a shorter
+linger time, a second request of the partition would wait for the first one. librdkafka's thread spins during such a wait
+(librdkafka #3692): for milliseconds, or for seconds after a broker has restarted.
 """
 
 import contextlib

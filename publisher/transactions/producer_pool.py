@@ -117,7 +117,8 @@ class ProducerPool:
     def confirm_ownership(self) -> None:
         """Record that the session owns every id.
 
-        The latest successors are used first, because the other producers have just committed (see POOL_SIZE).
+        The successors that have taken over their ids since the last confirmation are used first. The other producers have just
+        committed a record, and a producer must not be used again directly after a commit (see POOL_SIZE).
         """
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))
         self.unconfirmed_ids.clear()

@@ -7,8 +7,8 @@ topic. Publishing the same batch again would fail for ever, so the session and t
    For REPORTS_SECONDS each record has a delivery report.
 2. The delivery reports of the next rejection name the failed records. The batch is then published in parts, in order, each part
    with its offsets (`scorer/worker/broker_rejected_records.py`). librdkafka reports which records are invalid only if two or
-   more, but not all, records of the request are invalid. Otherwise the first record is published alone, and a second rejection
-   identifies it.
+   more, but not all, records of the request are invalid. In all other cases the first failed record is published alone. If it
+   is rejected again, it is known to be a rejected record.
 3. The event of the rejected record is dead-lettered. If the broker rejects the dead letter too, it is sent with the current
    time, and then without value and headers, so that it only names the position of the event.
 """
@@ -30,9 +30,9 @@ CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 class RejectedRecords:
     """Collects the rejected records of one transaction or, in an at-least-once session, of all records in flight.
 
-    Records are sent in batches of a partition, and a broker rejects a whole batch. If the broker names the invalid records of
-    the batch, as Kafka's brokers do, librdkafka (2.16) reports these records as invalid, and the other records of the batch
-    with another code. If the broker names none, all records of the batch are reported with the same code.
+    Records are sent in batches of a partition, and a broker rejects a whole batch. Kafka's brokers name the invalid records of
+    the batch. librdkafka (2.16) then reports these records as invalid, and the other records of the batch with another code. If
+    a broker names no records, all records of the batch are reported with the same code.
 
     Args:
         singly: whether each record is sent in a request of its own, so that each report concerns only one record.
@@ -89,7 +89,10 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error to raise, with the records that are certainly rejected or else all that may be rejected."""
+        """Return the error to raise.
+
+        The error has the records that are certainly rejected. If none is certain, it has all records that may be rejected.
+        """
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:

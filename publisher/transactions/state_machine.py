@@ -50,8 +50,8 @@ class Recovery(NamedTuple):
             transaction is open (`wait_for_open_transactions.py`).
         replace_producer: whether a successor takes over the id even after a confirmed abort.
         renew_pool: whether the idle producers are replaced by successors too.
-        ids_stay_owned: whether a session with an ownership record may continue. Otherwise another process may have taken over
-            its ids.
+        ids_stay_owned: whether the session certainly still owns its ids. If not, another process may have taken over the ids,
+            and a session with an ownership record must not continue.
     """
 
     abort: bool = True

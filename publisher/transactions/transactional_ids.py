@@ -51,10 +51,10 @@ def initialised(
 ) -> Producer:
     """Create a producer with the transactional id `name`, and return it after its `init_transactions` has succeeded.
 
-    A successful `init_transactions` fences every other producer of the id, and commits or aborts its open transaction. While
-    the broker still ends the transaction of an older producer, it may report the new producer as fenced. The new producer is
-    then replaced by another one. Two processes with the same id do not fence each other for ever, because the process that
-    began last keeps the id.
+    A successful `init_transactions` fences every other producer of the id, and commits or aborts the open transaction of the
+    id. While this transaction is not ended yet, the broker may report the new producer as fenced. The new producer is then
+    replaced by another one. Two processes with the same id do not fence each other for ever, because the process that began
+    last keeps the id.
 
     Args:
         make_producer: returns a producer for an id.

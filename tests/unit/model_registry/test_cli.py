@@ -277,7 +277,7 @@ def test_prune() -> None:
         (["promote", REPO, "--to", "1.0.0", "--channel", "2.0.0"], 3, "'2.0.0' is the tag of a version"),
         (["promote", REPO, "--to", "1.0.0", "--channel", "a b"], 2, "'a b' is not a valid name of a channel"),
         (["promote", REPO, "--to", "1.0.0", "--canary", "100%"], 2, "'100%' is not a valid share of a canary"),
-        (["promote", REPO, "--to", "1.0.0", "--canary", "5%"], 3, "has no champion beside which 1.0.0 could be a canary"),
+        (["promote", REPO, "--to", "1.0.0", "--canary", "5%"], 3, "has no champion, so 1.0.0 cannot be its canary"),
         (["promote", REPO, "--to", "1.0.0", "--shadow", "1.0.0"], 3, "version 1.0.0 cannot shadow itself"),
         (["promote", REPO, "--to", "1.0.0", "--shadow", "9"], 3, "has no version '9'"),
         (["promote", REPO, "--to", "1.0.0", "--canary", "5%", "--shadow", "2.0.0"], 2, "--canary and --shadow name two"),

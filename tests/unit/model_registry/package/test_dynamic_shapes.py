@@ -63,7 +63,7 @@ def test_it_is_written_as_it_is_read(inputs: list[dict[str, Any]]) -> None:
 
 
 FIELD = {"name": "ids", "array": True, "max_length": 512}
-NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "length"): {"name": ..., "array": true"""
+NO_BOUND = """field 'ids': a field of varying length has "max_length", not "length": {"name": ..., "array": true"""
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
             [IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
             "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length",
         ),
-        ([IDS | {"fields": [FILE | {"length": 9}]}], '(no "length"): {"name": ..., "bytes": true, "max_length": 2000000}'),
+        ([IDS | {"fields": [FILE | {"length": 9}]}], 'not "length": {"name": ..., "bytes": true, "max_length": 2000000}'),
         ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),
         ([IDS | {"fields": [FILE | {"from": "time"}]}], "field 'f' is a time in ms since 1970, not bytes"),
         ([IDS | {"fields": [FIELD | {"from": "header:h"}]}], 'which holds bytes, not an array; write "bytes": true in place'),
         ([IDS | {"shape": [4]}], '"pad", "axis" and "max_length" are for a length that varies: write -1 for it in "shape"'),
         ([IDS | {"shape": None, "pad": None}], '"pad", "axis" and "max_length" are for a length that varies'),
-        ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: give each a"),
+        ([IDS, TYPES | {"pad": None}], "tensors 'ids' and 'types' share a length: write \"pad\" for both or"),
         (
             [IDS, TYPES | {"fields": [FIELD | {"name": "types", "max_length": 5}]}],
             "tensors 'ids' and 'types' share a length: give each \"max_length\": 512, or another \"axis\"",
@@ -111,7 +111,7 @@ NO_BOUND = """field 'ids': a length that varies has a bound, "max_length" (no "l
             'the shape [5]: the shape of a tensor with "mask_of" has -1 for the length, such as [-1]',
         ),
         ([IDS, COUNT | {"shape": [-1]}], 'the shape [-1]: the shape of a tensor with "length_of" has no -1, such as [] or [1]'),
-        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be 512, and 512 is no int8 (-128 to 127)"),
+        ([IDS, COUNT | {"dtype": "int8"}], "tensor 'count': a length may be up to 512, but 512 is no int8 (-128 to 127)"),
         ([MASK], "all are constants; at least one tensor takes a field"),
     ],
 )

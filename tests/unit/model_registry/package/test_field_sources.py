@@ -87,7 +87,12 @@ def test_what_stands_in_the_value_is_told_from_the_rest() -> None:
         ("int64", {"from": "time", "bytes": True, "length": 1}, {}, "field 'image' is a time in ms since 1970, not bytes"),
         ("uint8", {"from": "value", "array": True}, {"shape": [3]}, 'which holds bytes, not an array; write "bytes": true in'),
         ("uint8", {"bytes": True, "array": True}, {"shape": [3]}, "field 'image' comes as bytes or as an array; leave"),
-        ("uint8", {"bytes": True}, {}, "field 'image': how many bytes are in it? Write the \"shape\" of the tensor beside"),
+        (
+            "uint8",
+            {"bytes": True},
+            {},
+            "field 'image': the number of bytes is unknown; write the \"shape\" of the tensor beside",
+        ),
         ("uint8", {"bytes": True, "length": 4}, {"shape": [3]}, "the shape [3] holds 3 elements, and field 'image' has 4"),
         ("string", {"bytes": True, "length": 4}, {}, "field 'image' of bytes is one text; leave length out"),
         ("string", {"bytes": True}, {"shape": [2]}, "the shape [2] holds 2 elements, and 1 fields are named"),

@@ -80,7 +80,7 @@ IMAGE = {"name": "image", "array": True}
         ({"value": [1, 2, 3], "shape": [2, 2]}, "the value: an array of 2 was expected, not of 3 (shape [2, 2])"),
         ({"value": []}, "the value: one value was expected, not an array"),
         ({"value": [[[[[[[[[1]]]]]]]]]}, "is not a list of at most 8 whole numbers"),
-        ({"dtype": "bfloat16", "fields": ["a"]}, "inputs[0].dtype: 'bfloat16' is fed by no format; export the model with"),
+        ({"dtype": "bfloat16", "fields": ["a"]}, "inputs[0].dtype: no format of events has 'bfloat16'; export the model with"),
     ],
 )
 def test_every_mistake_in_a_shape_is_named(tensor: dict[str, Any], message: str) -> None:

@@ -109,7 +109,7 @@ def test_a_signature_that_a_lying_list_names_for_another_version_does_not_count(
     first, second = version(store, "one"), version(store, "two")
     signatures.sign(store, first, ONE, NOW)
     liar = LyingStore(store._path, referrers.listed(store, first))
-    with pytest.raises(Refused, match="belongs to something else"):
+    with pytest.raises(Refused, match="does not name it as its subject"):
         signatures.verify(liar, second, trusted(ONE), NOW)
 
 
