@@ -112,6 +112,16 @@ def test_pods_and_objects_that_kubectl_lines_name_exist() -> None:
 
 
 @needs_helm
+def test_ports_that_runbooks_read_are_those_of_the_pods() -> None:
+    pods = {name: pod_of(thing) for example in EXAMPLES for name, thing in of_kind(rendered(example), "StatefulSet").items()}
+    read = set(re.findall(r"/pods/([\w-]+)-0:(\d+)/proxy/", PAGES))
+    assert len(read) > 1
+    for name, port in read:
+        (container,) = pods[name]["containers"]
+        assert int(port) in [each["containerPort"] for each in container["ports"]], name
+
+
+@needs_helm
 def test_every_secret_that_pods_mount_is_created() -> None:
     pods = [pod_of(workload) for name in EXAMPLES if name != "second" for workload in workloads(rendered(name)).values()]
     pods += [training_pod(name) for name in TRAINING]
