@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 
 import yaml
@@ -84,7 +85,7 @@ def tells_live_what_it_does(rig: RelayRig, relay: Service) -> None:
     assert moved["process"]["copying"]
     assert [lane["aborts"] for lane in done["process"]["lanes"]] == [0, 0]
     assert done["process"]["last_error"] is None
-    see_in_a_terminal(told, "copying", "transactions", "aborts", "checkpoint s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
+    see_in_a_terminal(told, "copying", "trans-", "aborts", "s ago", f"{rig.topic}[3]", f"{rig.written // 2:,}")
     assert "not a terminal" in rig.run("status", "--live", code=2).stderr
     assert rig.json("status")["process"] is None, "no process of this name answers at the default address"
 
@@ -102,8 +103,11 @@ def see_in_a_terminal(command: list[str], *words: str) -> None:
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         shown = ""
+        deadline = time.monotonic() + STEP_SECONDS
         while not all(word in shown for word in words):
-            assert select.select([ours], [], [], STEP_SECONDS)[0], shown
+            if time.monotonic() > deadline or not select.select([ours], [], [], STEP_SECONDS)[0]:
+                process.kill()
+                raise AssertionError(shown)
             shown += os.read(ours, 65_536).decode(errors="replace")
         process.send_signal(signal.SIGINT)
     os.close(ours)
