@@ -1,7 +1,8 @@
 """The consumer groups of a cluster: read their committed positions and members, and move the positions of a group. Thin I/O.
 
-Long-lived processes request positions with a consumer that does not join the group (`GroupReader`), because the administrative
-client may end the process if a coordinator fails during an answer (librdkafka #4605, #5397).
+The administrative client may end its process if a coordinator fails or returns during a query (librdkafka #4605, #5397).
+Long-lived processes therefore request positions with a consumer that does not join the group (`GroupReader`), and members and
+rights with `IsolatedGroups`. Short commands may use an administrative client instead.
 """
 
 import logging
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, MemberDescription
+from confluent_kafka.admin import AdminClient
 
 from publisher.errors import Fatal, Retriable
 from publisher.kafka import acls
@@ -18,6 +19,8 @@ from publisher.kafka import clients as kafka
 from publisher.kafka.acls import DESCRIBE, GROUP, READ, TOPIC, Right
 from publisher.kafka.clients import KafkaSettings
 from publisher.kafka.error_codes import EVICTED, NO_ANSWER, NO_SUCH_GROUP, REFUSED, no_answer
+from publisher.kafka.group_query_program import DescribedMember, GroupDescription, describe
+from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.kafka.partitions import Partition
 
 DECIDED_SECONDS = 0.3  # the coordinator answers within this time unless one of the positions is in an open transaction
@@ -207,54 +210,61 @@ class GroupMember(NamedTuple):
         return f"client id {client_id!r} on host {self.host.removeprefix('/')} ({partitions})"
 
 
-def described(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
+GroupSource = AdminClient | IsolatedGroups
+"""An object that describes groups: an administrative client in a short command, `IsolatedGroups` in a long-lived process."""
+
+
+def described(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> list[GroupMember]:
     """Return the current members of the group. Raises KafkaException if the coordinator does not answer."""
-    described = _described(admin, group, seconds)
-    return sorted(GroupMember(m.client_id, m.host, len(m.assignment.topic_partitions or ())) for m in described)
+    return sorted(GroupMember(m.client_id, m.host, m.partitions) for m in _described(source, group, seconds))
 
 
-def members(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
+def members(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> list[str]:
     """Return the client ids of the group's members. Raises KafkaException if the coordinator does not answer."""
-    return sorted(client_ids_by_member(admin, group, seconds).values())
+    return sorted(client_ids_by_member(source, group, seconds).values())
 
 
-def client_ids_by_member(admin: AdminClient, group: str, seconds: float = ANSWER_SECONDS) -> dict[str, str]:
+def client_ids_by_member(source: GroupSource, group: str, seconds: float = ANSWER_SECONDS) -> dict[str, str]:
     """Return the client id of each member of the group, by member id. Raises KafkaException if no coordinator answers."""
-    return {member.member_id: member.client_id for member in _described(admin, group, seconds)}
+    return {member.member_id: member.client_id for member in _described(source, group, seconds)}
 
 
-def member_ids(admin: AdminClient, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
+def member_ids(source: GroupSource, group: str, client_id: str, seconds: float = ANSWER_SECONDS) -> frozenset[str]:
     """Return the member ids of the group's members with this client id.
 
     Raises:
         KafkaException: if the coordinator does not answer.
     """
-    members = client_ids_by_member(admin, group, seconds)
+    members = client_ids_by_member(source, group, seconds)
     return frozenset(member_id for member_id, member_client_id in members.items() if member_client_id == client_id)
 
 
-def _described(admin: AdminClient, group: str, seconds: float) -> list[MemberDescription]:
+def _described(source: GroupSource, group: str, seconds: float) -> list[DescribedMember]:
     try:
-        description = admin.describe_consumer_groups([group], request_timeout=seconds)[group].result()
+        return _describe(source, group, seconds, rights=False).members
     except KafkaException as exception:
         if exception.args[0] in NO_SUCH_GROUP:
             return []
         raise
-    return list(description.members)
 
 
-def check_right_to_join(admin: AdminClient, settings: KafkaSettings, group: str) -> None:
+def _describe(source: GroupSource, group: str, seconds: float, *, rights: bool) -> GroupDescription:
+    if isinstance(source, IsolatedGroups):
+        return source.describe(group, seconds, rights=rights)
+    return describe(source, group, seconds, rights=rights)
+
+
+def check_right_to_join(source: GroupSource, settings: KafkaSettings, group: str) -> None:
     """Raise NotAllowed if this client has no right to join the group. If the broker does not answer, return without a check."""
-    descriptions = admin.describe_consumer_groups([group], include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
     missing_rights = [Right(READ, GROUP, group)]
     try:
-        allowed = descriptions[group].result().authorized_operations
+        allowed = _describe(source, group, ANSWER_SECONDS, rights=True).operations
     except KafkaException as exception:
         if exception.args[0] in REFUSED:
             raise acls.refused(settings, missing_rights) from None
         log.info("cannot read the rights to group %s yet: %s", group, exception.args[0])
         return
-    if allowed and READ not in allowed:
+    if allowed and READ.value not in allowed:
         raise acls.refused(settings, missing_rights)
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupReader, client_ids_by_member
+from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.runtime.context import Context
 from publisher.transactions.transactional_ids import fence
 from scorer.consumer.offset_metadata import OffsetMetadata
@@ -62,7 +63,7 @@ def fence_dead_owners(
         with contextlib.closing(GroupReader(settings.kafka, settings.owner, settings.name, decided=False)) as group:
             committed = group.committed(((p.topic, p.partition) for p in partitions), METADATA_SECONDS, allow_partial=True)
         marks = [mark for p in committed if (mark := OffsetMetadata.decode(p.metadata)).owner not in ("", settings.owner)]
-        members = client_ids_by_member(kafka.admin(settings.kafka, settings.owner), settings.name) if marks else {}
+        members = client_ids_by_member(IsolatedGroups(settings.kafka, settings.owner), settings.name) if marks else {}
     except KafkaException as error:
         log.warning(
             "the last owners of the partitions are unknown (%s); their open transactions end at the transaction time-out",

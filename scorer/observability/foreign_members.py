@@ -12,8 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from publisher.errors import Fatal
-from publisher.kafka import clients as kafka
 from publisher.kafka.groups import GroupMember, described
+from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.kafka.partitions import Partition
 from publisher.runtime.abandonable_call import call_in_thread
 from scorer.settings import Settings
@@ -38,20 +38,17 @@ def describe_foreign(members: Sequence[GroupMember], group: str) -> str:
 
 
 def query_members(settings: Settings) -> list[GroupMember]:
-    """Query all members of the scorer's group with a separate client. Raises KafkaException."""
-    return described(kafka.admin(settings.kafka, settings.owner), settings.name)
+    """Query all members of the scorer's group in a child process. Raises KafkaException."""
+    return described(IsolatedGroups(settings.kafka, settings.owner), settings.name)
 
 
 class ForeignMembers:
     """Detects members of one scorer's consumer group that are not scorers, and reports them in log and metrics.
 
     The coordinator is queried after each change of the scorer's assignment, because a new member causes a rebalance. The query
-    is repeated every RETRY_SECONDS while there are foreign members or the scorer is not in the group. No query is made while no
-    broker answers.
-
-    There are no other queries, because an administrative client may end the process if the coordinator fails before or during
-    its answer (librdkafka #4605). Two of two workers were aborted when their broker returned after 84 s with such queries
-    pending.
+    is repeated every RETRY_SECONDS while there are foreign members, while the scorer is not in the group, and after a failed
+    query. No query is made while no broker answers. There are no other queries, because each query starts a process
+    (`IsolatedGroups`).
 
     Args:
         group: the name of the consumer group.

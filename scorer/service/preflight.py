@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from publisher.errors import USAGE, Fatal, NotAllowed
 from publisher.kafka import acls, groups
 from publisher.kafka.connection import connect
+from publisher.kafka.isolated_groups import IsolatedGroups
 from scorer import topics
 from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.status_record import HEARTBEAT_SECONDS, SILENT_SECONDS, parse
@@ -60,10 +61,11 @@ def check_start(settings: Settings, stopping: threading.Event) -> StartCheck:
     admin = connect(settings.kafka, settings.owner, ANSWER_SECONDS)
     described = _describe_topics(settings, admin)
     output, dead_letter = _targets(settings, described)
-    groups.check_right_to_join(admin, settings.kafka, settings.name)
+    isolated_groups = IsolatedGroups(settings.kafka, settings.owner)
+    groups.check_right_to_join(isolated_groups, settings.kafka, settings.name)
     retentions = {name: described[name].retention_seconds for name in settings.input.topics}
     input_retention = {name: seconds for name, seconds in retentions.items() if seconds is not None}
-    return StartCheck(output, dead_letter, _wait_for_replica(settings, admin, stopping), input_retention)
+    return StartCheck(output, dead_letter, _wait_for_replica(settings, isolated_groups, stopping), input_retention)
 
 
 def check_rights(settings: Settings) -> None:
@@ -74,7 +76,7 @@ def check_rights(settings: Settings) -> None:
     try:
         admin = connect(settings.kafka, settings.owner, RETRY_SECONDS)
         topics.describe(admin, settings.kafka, topics.required(settings))
-        groups.check_right_to_join(admin, settings.kafka, settings.name)
+        groups.check_right_to_join(IsolatedGroups(settings.kafka, settings.owner), settings.kafka, settings.name)
     except NotAllowed:
         raise
     except Fatal as error:
@@ -153,19 +155,19 @@ class _Heartbeats:
             self.at = time.monotonic()
 
 
-def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
+def _wait_for_replica(settings: Settings, isolated_groups: IsolatedGroups, stopping: threading.Event) -> Set[str]:
     """Wait until it is known whether another live process uses this worker's client id; return the dead members that use it.
 
     Raises:
         Fatal: Another live process uses the client id.
     """
-    if not _members_of_replica(settings, admin):
+    if not _members_of_replica(settings, isolated_groups):
         return frozenset()
     log.info("replica %s is still in the group; checking whether its process is alive", settings.replica)
     began = time.monotonic()
     heartbeats = _Heartbeats(began)
     with contextlib.closing(ChannelMoveListener(settings, own=heartbeats.add)) as listener:
-        while not stopping.wait(POLL_SECONDS) and (members := _members_of_replica(settings, admin)):
+        while not stopping.wait(POLL_SECONDS) and (members := _members_of_replica(settings, isolated_groups)):
             now = time.monotonic()
             alive = is_other_process_alive(now - began, now - heartbeats.at, listener.unreadable, expiry_seconds(settings))
             if alive:
@@ -176,10 +178,10 @@ def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threadin
     return frozenset()
 
 
-def _members_of_replica(settings: Settings, admin: AdminClient) -> Set[str]:
+def _members_of_replica(settings: Settings, isolated_groups: IsolatedGroups) -> Set[str]:
     """Return the ids of the group members with this worker's client id; an empty set if the coordinator does not answer."""
     try:
-        return groups.member_ids(admin, settings.name, settings.owner)
+        return groups.member_ids(isolated_groups, settings.name, settings.owner)
     except KafkaException as error:
         log.info("the group's members are not known yet: %s", error.args[0])
         return frozenset()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Set
 
 from confluent_kafka import KafkaException
 
-from publisher.kafka import clients as kafka
 from publisher.kafka import groups
+from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.runtime.abandonable_call import ABANDON_SECONDS
 from scorer.settings import Settings
 
@@ -147,10 +147,10 @@ def expiry_seconds(settings: Settings) -> float:
 def guard_replica(settings: Settings, dead: Set[str]) -> ReplicaGuard:
     """Start the guard that checks whether another process uses the replica name of this worker.
 
-    `dead` are the ids of group members that are already known to be dead. Each query of the group opens a separate client.
+    `dead` are the ids of group members that are already known to be dead. A child process makes each query of the group.
     """
 
     def members() -> Set[str]:
-        return groups.member_ids(kafka.admin(settings.kafka, settings.owner), settings.name, settings.owner)
+        return groups.member_ids(IsolatedGroups(settings.kafka, settings.owner), settings.name, settings.owner)
 
     return ReplicaGuard(ReplicaClaim(expiry_seconds(settings), dead), members)

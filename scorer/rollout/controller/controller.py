@@ -11,6 +11,7 @@ from publisher.errors import UNREACHABLE, Aborted, Fatal
 from publisher.kafka import acls, groups
 from publisher.kafka.acls import READ, WRITE
 from publisher.kafka.connection import connect
+from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.runtime.context import Context
 from scorer import topics
 from scorer.rollout.controller.leader_election import LeaderElection
@@ -118,7 +119,7 @@ def check_access(settings: Settings, name: str) -> None:
     admin = connect(settings.kafka, name)
     described = topics.describe(admin, settings.kafka, written | read | acls.to_describe(*settings.input.topics))
     topics.check_present(settings, admin, described, written)
-    groups.check_right_to_join(admin, settings.kafka, settings.rollout_group)
+    groups.check_right_to_join(IsolatedGroups(settings.kafka, name), settings.kafka, settings.rollout_group)
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:

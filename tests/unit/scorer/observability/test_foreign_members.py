@@ -5,7 +5,9 @@ import logging
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from publisher.kafka.groups import GroupMember
+from publisher.kafka.clients import KafkaSettings
+from publisher.kafka.groups import GroupMember, described
+from publisher.kafka.isolated_groups import IsolatedGroups
 from scorer.observability.foreign_members import REPEAT_SECONDS, RETRY_SECONDS, SETTLE_SECONDS, ForeignMembers, select_foreign
 from tests.support.waiting import until
 
@@ -87,6 +89,29 @@ def test_it_is_asked_again_while_something_is_wrong(joined: bool, fails: bool, m
     watched.after(SETTLE_SECONDS, joined=joined)
     watched.after(RETRY_SECONDS, joined=joined)
     assert watched.asked == 2
+
+
+def test_a_query_whose_process_is_aborted_leaves_the_members_unknown_and_is_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    aborted = IsolatedGroups(KafkaSettings(bootstrap_servers="b:1"), "c", ("sh", "-c", "kill -ABRT $$"))
+    queries: list[str] = []
+
+    def query() -> list[GroupMember]:
+        queries.append("n")
+        return described(aborted, "n")
+
+    shown: list[int] = []
+    watch = ForeignMembers("n", query, shown.append)
+    watch.tick(0, joined=True, partitions=PLACES)
+    watch.tick(SETTLE_SECONDS, joined=True, partitions=PLACES)
+    until(lambda: watch._answer is not None and watch._answer.done(), "the end of the query")
+    watch.tick(SETTLE_SECONDS + 1, joined=True, partitions=PLACES)
+    assert "the members of the group are not known yet" in caplog.text
+    assert shown == []
+    watch.tick(SETTLE_SECONDS + RETRY_SECONDS, joined=True, partitions=PLACES)
+    assert len(queries) == 1, "the query is not repeated before RETRY_SECONDS"
+    watch.tick(SETTLE_SECONDS + 1 + RETRY_SECONDS, joined=True, partitions=PLACES)
+    until(lambda: len(queries) == 2, "the second query")
 
 
 def test_a_due_query_waits_until_a_broker_answers() -> None:
