@@ -54,7 +54,10 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _RegionReader:
-    """Reads the topics of one region up to their end offsets at construction, and stores the dead letters."""
+    """Reads the topics of one region, and stores the dead letters.
+
+    The constructor requests the end offsets of the topics. Records after these offsets are not read.
+    """
 
     def __init__(self, side: AuditedRegion, answer_seconds: float) -> None:
         plan = side.plan
@@ -183,8 +186,9 @@ def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: Parti
 def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
     """Add the dead letters, which were read before the inputs, as answers.
 
-    The dead letter of an unreadable batch answers those offsets of the batch that the partition contains. If the batch has
-    offsets at or after the end of the partition, or if the partition is not an input, one phantom is added for the dead letter.
+    The dead letter of an unreadable batch is an answer to each offset of the batch that is retained in the input partition. If
+    the batch has offsets at or after the end of the input partition, or if the partition is not an input, one phantom is added
+    for the dead letter.
     """
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)

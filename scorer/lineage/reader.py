@@ -60,7 +60,10 @@ _records = DocumentDecoder(dict[str, Any])
 
 
 def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> bool:
-    """Return whether the move and the cut-over record name different histories of the channel; False if one names none."""
+    """Return whether a channel move and a cut-over record belong to different histories of the channel.
+
+    If one of the two contains no id of a history, the result is False.
+    """
     history = swap.get("history") if swap else None
     return bool(move.history and history and move.history != history)
 
@@ -212,9 +215,10 @@ class LineageReader:
         return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
-        """Return the offset of the next score of an event in the partition of `place`, and the offset of that event.
+        """Return the offset of the next score in `partition` at or after `start`, and the offset of the scored event.
 
-        The result is None if the NEAR offsets from `start` on hold no such score.
+        Only scores of events in the input partition of `place` are considered. At most NEAR offsets, and no offset at or after
+        `end`, are read. The result is None if they hold no such score.
         """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
@@ -228,7 +232,11 @@ class LineageReader:
         yield from self._answers_at(*self._bounds(topic, place, event), place, read)
 
     def _bounds(self, topic: str, place: InputPosition, event: Message | None) -> tuple[Partition, tuple[int, int]]:
-        """Return the partition of a topic that holds the answer, and its offset range from the event's time to the end."""
+        """Return the partition of `topic` that holds the answer to the event at `place`, and the offset range to search.
+
+        The range begins at the event's timestamp, or at the start of the partition if `event` is None. It ends at the current
+        end of the partition.
+        """
         count = len(self._reader.partitions([topic]))
         partition: Partition = (topic, place.partition % count)
         start, end = self._reader.spans([partition])[partition]
@@ -293,7 +301,10 @@ class LineageReader:
         return list(last.values())
 
     def _registry(self, lineage: Lineage) -> None:
-        """Add the channel move and the signer of the version to the lineage. Name unreadable values in `missing`."""
+        """Add the channel move and the signer of the version to the lineage.
+
+        If one of these values cannot be read, its name and the reason are added to `missing` of the lineage.
+        """
         answer = lineage.answer
         model = self._settings.model
         if answer is None:

@@ -216,10 +216,11 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision that this scorer trusts: the highest accepted one, or infinity.
+        """The highest revision of the channel that this scorer trusts.
 
-        It is infinity if the policy requires no signed channel moves. A partition that a higher revision has scored waits until
-        this scorer serves that revision; see `VersionFence`.
+        If the policy requires signed channel moves, this is the highest revision that the scorer has accepted. Otherwise it is
+        infinity. If a partition was scored by a higher revision, the partition waits until this scorer serves that revision;
+        see `VersionFence`.
         """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 

@@ -190,7 +190,10 @@ class NativeFetcher:
 
 
 class _StringArrays:
-    """Arrays into which C code writes `count` strings with `size` bytes in total, followed by PADDING."""
+    """Arrays into which C code writes `count` strings with `size` bytes in total.
+
+    The buffer of the strings ends with PADDING, the zero bytes that must follow each text that C code scans.
+    """
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -258,7 +261,7 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of these strings occurs in the text of all header names, which are concatenated."""
+        """Return whether one of the strings `marks` occurs in the concatenation of all header names."""
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 

@@ -40,7 +40,10 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether a call must be made now. The call covers all requests so far, so True clears the requests."""
+        """Return whether the caller must make the call now.
+
+        One call serves all earlier requests. If the result is True, these requests are therefore cleared.
+        """
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False

@@ -199,7 +199,8 @@ class _ReplayRun:
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
         """Yield the dead letters to replay, with their positions, in chunks of at most `most`.
 
-        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. The order of each partition is kept.
+        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. Dead letters of the same partition are yielded
+        in the order of their offsets.
         """
         self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []

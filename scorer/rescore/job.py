@@ -44,9 +44,10 @@ CHUNKS_A_SECOND = 10.0  # chunks are smaller if a rate is requested, so that thi
 
 @dataclass(frozen=True, slots=True)
 class RescoreJob:
-    """A request to correct the selected score records under the name of a job.
+    """A request of an operator to correct score records: the name of the job, the selection of records, and the version.
 
-    `version` is the digest of the version that scores the events (option --with); None for the version of the channel.
+    `version` is the digest of the version that scores the events again (option --with). If it is None, the version that the
+    channel names is used.
     """
 
     name: str

@@ -150,11 +150,11 @@ def _score_together(
     arms: Arms,
     context: Context,
 ) -> ScoredRows | None:
-    """Answer all rows of a plain batch: decode once, run both versions, and encode the records as one set of columns.
+    """Answer all rows of a batch: decode once, run both versions, and encode the records as one set of columns.
 
     Returns:
-        The records; None if the batch is not plain, or if a version fails. The caller then scores the events of champion and
-        candidate separately.
+        The records; None if the batch does not meet the conditions for columns (see `columnar_records.py`), or if a version
+        fails. In these cases the caller must score the events of champion and candidate separately.
     """
     batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None

@@ -59,7 +59,10 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The records of answered rows, all with the same status. `rejected` has the rows whose record is too large."""
+    """The records of answered rows, all with the same status.
+
+    `rejected` has the rows without a record, because their record would be too large.
+    """
 
     rows: Sequence[int]
     records: Sequence[Record]
@@ -112,7 +115,10 @@ def encode_columns(
     target: Target,
     at_ms: int,
 ) -> ColumnarRecords | None:
-    """Encode the records of a whole batch as columns; return None if the events are not plain, or if a record is too large.
+    """Encode the records of a whole batch as columns.
+
+    Return None if the batch does not meet the conditions for columns (see `columnar_records.py`), or if a record would be too
+    large for the output topic.
 
     Args:
         batch: the batch.

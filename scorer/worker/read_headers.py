@@ -92,9 +92,9 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read the headers of all events at once, as columns; return None if they must be read event by event.
+    """Read the headers of all events at once, as columns. Return None if the headers must be read event by event instead.
 
-    They must be read event by event if, for example, an id is not printable ASCII, a deadline has passed, or the events have
+    Reading event by event is necessary if, for example, an id is not printable ASCII, a deadline has passed, or the events have
     different header names.
     """
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
@@ -111,7 +111,10 @@ def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
 
 
 def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
-    """Parse a column of decimal numbers as (B,) integers; return None if a text is no number, or if the lengths differ."""
+    """Parse a column of decimal numbers as (B,) integers.
+
+    Return None if a text is not a number, or if the texts have different lengths.
+    """
     lengths = texts.lengths()
     digits = int(lengths[0])
     if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():

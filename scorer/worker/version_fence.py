@@ -31,8 +31,9 @@ class VersionFence:
     Args:
         intake: the consumer.
         poll_registry: polls the registry at once.
-        timeouts: counts the partitions that waited for WAIT_SECONDS without this scorer reaching their revision.
-        younger: set to 1 while the channel is younger than a partition that this scorer took over.
+        timeouts: counts the partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
+            revision in that time.
+        younger: a gauge that is 1 while the channel is younger than a partition that this scorer has taken over.
         clock: returns monotonic seconds.
     """
 

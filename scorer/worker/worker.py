@@ -52,7 +52,7 @@ GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it
 
 
 def unknown_targets() -> None:
-    """Return None. This is the default for `targets`, if the current output and dead-letter topics cannot be determined."""
+    """Return None: the current output and dead-letter topics are unknown. This is the default of the argument `targets`."""
 
 
 class Worker:
@@ -307,7 +307,11 @@ class Worker:
         return None
 
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
-        """Read half of the batch again, so that events with known schemas need not wait for other schemas. Raises Aborted."""
+        """Return to the start of the batch, and set the limit of the next batch to half of this batch. Raises Aborted.
+
+        The look-ups of schemas were too slow for this batch. In a smaller batch, fewer events whose schema is known wait for
+        the schemas of other events.
+        """
         self._session.checkpoint()
         self._collector.look_ups.halve(len(batch))
         self._traces.fail(error)

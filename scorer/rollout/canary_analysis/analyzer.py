@@ -71,8 +71,9 @@ class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The time since the newest recorded log ends up to which all partitions have been read; the time since the start
-            if there are none. The analyzer records the log ends of the topics from time to time.
+        behind: The lag of the analysis. The analyzer records the log ends of all partitions from time to time. `behind` is the
+            age of the newest record of log ends up to which all partitions have been read. Before there is such a record,
+            `behind` is the time since the start.
         pair_age: The time since the newest pair was completed; None if there is no pair.
     """
 
@@ -218,7 +219,7 @@ class CanaryAnalyzer:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The numbers of excluded answers and pairs, by the reason as in DROPPED."""
+        """The numbers of excluded answers and pairs, by reason. The keys of `analysis_report.DROPPED` are the reasons."""
         return self._pairs.dropped
 
     @property
@@ -265,7 +266,11 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: partitions read to the end offset, and slow partitions whose partners are unread."""
+        """Return the partitions to pause: those that were read to their end offset, and some slow partitions.
+
+        A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are not read to
+        their ends.
+        """
         left = self._missing()
         return {
             each

@@ -125,7 +125,7 @@ class PairDifferences:
     """The differences of n pairs.
 
     Attributes:
-        kinds: The distinct differences; None for pairs that do not count.
+        kinds: The distinct differences. The entry None stands for pairs that are excluded from the comparison.
         which: For each pair the index of its difference in `kinds`, (n,).
         scores: The scores of the champion and of the candidate, (2, n); NaN in both rows if a score is not a single number or a
             version did not score the event.
@@ -162,7 +162,8 @@ class PairDifferences:
 class PairComparer:
     """Compute the differences of many pairs.
 
-    A PairDifference depends only on the TRAITS of both answers. It is therefore computed once for each combination of traits.
+    A PairDifference depends only on four fields of each answer (TRAITS): digest, status, fallback and decision. It is therefore
+    computed only once for each combination of their values.
     """
 
     def __init__(self, contest: Contest) -> None:

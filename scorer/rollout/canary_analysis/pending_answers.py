@@ -68,7 +68,7 @@ class PendingAnswers:
         """Decode the answers with these tickets, (n,).
 
         Raises:
-            UnreadableAnswer: If a record is no score; its `row` is an index into `tickets`.
+            UnreadableAnswer: If a record is not a score. The attribute `row` of the error is an index into `tickets`.
         """
         return self._gathered(tickets, self._answers)
 

@@ -167,7 +167,10 @@ def uncertainties(
 
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
-    """Return the reasons that prevent a promotion: the recorded reasons, with the PSI measured again."""
+    """Return the reasons that prevent a promotion in the repeated analysis.
+
+    These are the recorded reasons, except the reason for the PSI. That reason is derived again from the PSI of `sample`.
+    """
     psi, _ = sample.drift()
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 

@@ -279,7 +279,11 @@ class LeaderTerm:
             self._on_write(entry)
 
     def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
-        """Publish the status every STATUS_SECONDS, and at once if step, pause or the need for an operator has changed."""
+        """Publish the status of the rollout if the last status is older than STATUS_SECONDS or no longer correct.
+
+        The last status is no longer correct if the step has changed, if the rollout was paused or resumed, or if the rollout
+        waits for an operator now and did not before, or the reverse.
+        """
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return

@@ -127,8 +127,8 @@ class BrierRule(Section):
 class PlanRules(Section):
     """How much worse the candidate may be than the champion.
 
-    `cost` limits the candidate's cost as a multiple of the champion's and is checked by the step `compare`; the other rules are
-    those of `scorer judge`.
+    `cost` is the largest permitted cost of the candidate, as a multiple of the champion's cost. Only the step `compare` checks
+    it. The other rules are the rules that `scorer judge` has, too.
     """
 
     errors: Share = 0.005
@@ -171,7 +171,7 @@ class RolloutPlan(Section):
         return sum(step.judged for step in self.steps)
 
     def pairs(self, step_index: int) -> int:
-        """Return the percentage of keys that both versions score in a step; 0 leaves the percentage to the shadow's setting."""
+        """Return the percentage of keys whose events both versions score in a step; 0 if the shadow's own setting applies."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:
