@@ -35,7 +35,13 @@ Columns = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class AuditedRegion:
-    """One region: its name in positions and scores, its cluster, and its topics. The time range of `plan` is not used."""
+    """One region to audit.
+
+    Attributes:
+        region: the name of the region, as it is written in positions and score records.
+        kafka: the connection to the cluster of the region.
+        plan: the topics and the consumer group of the region. Its time range is ignored.
+    """
 
     region: str
     kafka: KafkaSettings
@@ -84,7 +90,12 @@ class _RegionReader:
 def audit(
     sides: Sequence[AuditedRegion], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> RegionsReport:
-    """Read every region, and count events and answers over all of them.
+    """Read the topics of all regions, and count the events and their answers over all regions together.
+
+    Args:
+        sides: the regions.
+        progress: called with the progress.
+        answer_seconds: the longest wait for one answer of a broker.
 
     Raises:
         Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if a broker does not answer.
@@ -110,7 +121,7 @@ def audit(
 
 
 def _committed(side: AuditedRegion, answer_seconds: float) -> dict[Partition, int]:
-    """Return the committed positions of the region's group; {} if the plan names no group."""
+    """Return the positions that the consumer group of a region has committed; {} if the region's plan names no group."""
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)

@@ -69,9 +69,9 @@ def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> b
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Narrow a range of offsets by binary search until it is short and still holds the answer to the event `wanted`.
+    """Narrow a range of offsets by binary search to a short range that holds the answer to the event at the offset `wanted`.
 
-    Answers must be in the order of their events; otherwise the range may not contain the answer.
+    If the answers are not in the order of their events, the short range may not contain the answer.
 
     Args:
         start: The first offset of the range.
@@ -146,7 +146,9 @@ class LineageReader:
             lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> InputPosition:
-        """Return the position of the event with this id, from its last score in the window, or else from its last dead letter.
+        """Return the position of the event with the id `wanted`.
+
+        The position is read from the last score with this id in the window or, if there is no score, from the last dead letter.
 
         Raises:
             Fatal: With code 2 if no answer has this id.
@@ -200,10 +202,10 @@ class LineageReader:
         return None
 
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
-        """Return the dead letter of the event, or else its score; None if neither is found.
+        """Return the dead letter of the event or, if there is none, the score of the event; None if neither is found.
 
-        The score is first searched in a short range that a binary search finds. The binary search relies on the order of the
-        events. If the range does not hold the score, all offsets since the event's time are searched.
+        The score is first searched in a short range, which a binary search determines. The binary search relies on the order of
+        the events. If the short range does not hold the score, all offsets since the event's time are searched.
         """
         letters = self._settings.dead_letter.topic
         scores = self._settings.output.topic

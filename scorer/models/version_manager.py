@@ -269,7 +269,7 @@ class VersionManager:
             return True
 
     def _serve(self, serving: dict[str, Servable]) -> None:
-        """Replace the served versions; the caller holds the lock."""
+        """Replace the served versions. The caller must hold the lock."""
         champion = serving[CHAMPION]
         role = self._candidate(champion.resolution.roles)
         self._shared.canary = None if role is None else CanaryArm.of(role, serving.get(role.role), champion)
@@ -466,7 +466,7 @@ class VersionManager:
         """Forget the refusal of a version if it was refused under an older revision, so that the version is tried again.
 
         A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
-        must have the same result. The caller holds the lock.
+        must have the same result. The caller must hold the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
@@ -574,9 +574,10 @@ class VersionManager:
             self._shared.delayed[aspired.digest] = VersionRefusal(aspired.version, str(error), aspired.revision)
 
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
-        """Return why a version must not be loaded after earlier crashes; None if it may be loaded.
+        """Return why a version must not be loaded because of earlier crashes; None if it may be loaded.
 
-        The version that was served last is always loaded. It was loaded here before, so crashes are attributed to other causes.
+        The version that this scorer served last may always be loaded: since it was loaded here before, the crashes must have
+        another cause.
         """
         if role != CHAMPION and (reason := self._lethal(aspired.identity)):
             return reason

@@ -236,7 +236,10 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Read the dead letter at `place`; return None, and count it, if it is not selected or cannot be replayed."""
+        """Read the dead letter at the position `place`.
+
+        If the dead letter is not selected, or cannot be replayed, it is counted in the summary, and None is returned.
+        """
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):

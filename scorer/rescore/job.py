@@ -163,8 +163,9 @@ def rescore(
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """Count the remaining records of the job without scoring or writing.
 
-    The counts are in `run` of the result. Its value `corrected` is the number of selected records whose event still exists.
-    This number includes records that scoring would find unfit or refused.
+    The counts are in the attribute `run` of the result. The count `corrected` is the number of selected records whose event
+    still exists. A real run may correct fewer records, because the version may dead-letter an event, and because an event may
+    turn out not to belong to its record.
 
     Raises:
         Fatal: If a topic is missing or the job has another definition.
@@ -215,7 +216,10 @@ def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, top
 
 
 def remaining_offsets(settings: Settings, reader: TopicReader, saved: JobProgress) -> dict[Partition, OffsetSpan]:
-    """Return, for each partition of the scores, the offsets from the saved position of the job to the current end."""
+    """Return, for each partition of the topic of scores, the span of offsets that the job has not processed yet.
+
+    A span begins at the saved position of the job, and ends at the current end of the partition.
+    """
     spans = reader.spans(reader.partitions([settings.output.topic]))
     begins = {number: place.next for number, place in saved.places.items()}
     return {(topic, number): OffsetSpan(begins.get(number, low), low, high) for (topic, number), (low, high) in spans.items()}

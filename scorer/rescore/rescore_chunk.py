@@ -68,8 +68,8 @@ class UncorrectedScores:
 class ChunkRescorer:
     """Computes the corrections of the chunks of one job with `servable`.
 
-    `target` is the topic of corrections. The encoder of `servable` must encode for that topic. `findings` has the reasons for
-    missing corrections.
+    `target` is the topic of corrections, and the encoder of `servable` must produce records for that topic. The attribute
+    `findings` collects the reasons why records were not corrected.
     """
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:

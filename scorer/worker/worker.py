@@ -405,7 +405,9 @@ class Worker:
         try:
             self._session.checkpoint()
         except Aborted as failure:
-            log.warning("the last transaction has no known outcome; the next owner of the partitions resolves it: %s", failure)
+            log.warning(
+                "the outcome of the last transaction is unknown; the next owner of the partitions resolves it: %s", failure
+            )
 
     def _narrow_targets(self) -> None:
         """Use at most as many partitions of the output and dead-letter topics as these topics have now.
@@ -415,7 +417,7 @@ class Worker:
         targets = self._targets()
         if targets is not None and self._scorer.reduce_partitions(*targets):
             counts = ", ".join(f"{target.topic} {target.partitions}" for target in targets)
-            log.warning("output topics have fewer partitions now, writing to these: %s", counts)
+            log.warning("the output topics have fewer partitions now; the number of partitions in use is: %s", counts)
 
     def _finish(self) -> bool:
         """Wait for the outcome of the last publish and commit all positions; return whether that succeeded."""
@@ -423,7 +425,9 @@ class Worker:
             self._commit_passed()
             self._session.checkpoint()
         except Aborted as error:
-            log.warning("the last transaction has no known outcome; the next owner of the partitions resolves it: %s", error)
+            log.warning(
+                "the outcome of the last transaction is unknown; the next owner of the partitions resolves it: %s", error
+            )
             return False
         return True
 

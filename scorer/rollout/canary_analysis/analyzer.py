@@ -84,8 +84,8 @@ class AnalyzerLag:
 class CanaryAnalyzer:
     """Pair the answers of champion and candidate to the same events, and sum the differences of the pairs.
 
-    Reading begins at the start offsets of `stretch`. Unreadable records are counted and skipped. After an error, `close` is the
-    only call that is allowed.
+    Reading begins at the start offsets that the constructor gets. Unreadable records are counted and skipped. After an error,
+    only `close` may be called.
 
     Every reading call raises:
         Fatal: With code 2 if all records are unreadable, 3 if the broker rejects a read, 4 if it is unavailable.
@@ -112,8 +112,8 @@ class CanaryAnalyzer:
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to measure the squared errors of the scores against labels, too.
             sums: The squared errors against labels from an earlier measurement; if given, no new measurement is made.
-            outputs: For versions with several named outputs, the name of the output that the decision is made from, by digest;
-                the registry is read for versions that are not in this mapping.
+            outputs: For versions with several named outputs, by digest: the name of the output that determines the decision.
+                For versions that are not in this mapping, the name is read from the registry.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -207,7 +207,7 @@ class CanaryAnalyzer:
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums
 
     def report(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
-        """Return the report of a verdict, with the offsets and figures that it is based on."""
+        """Return the report of an analysis: the verdict, with the offsets and figures that the verdict is based on."""
         reached = self._feed.reached
         sums = self._sums
         read = {

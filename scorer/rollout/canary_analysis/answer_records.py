@@ -1,7 +1,7 @@
 """Decode score records, shadow answers and dead letters as answers, each with the source position of its event. Pure.
 
 Most scores wait for a shadow answer that never arrives, because the shadow scores a share of the events only. A score record is
-therefore decoded completely only once its partner has arrived.
+therefore decoded completely only after the shadow answer to the same event has arrived.
 """
 
 import contextlib

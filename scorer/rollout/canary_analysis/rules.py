@@ -14,8 +14,8 @@ class MetricRule:
     Attributes:
         name: The name of the metric.
         margin: The mean difference up to which the candidate may be worse.
-        signed: Whether the difference of an event can be negative, in favour of the candidate. The difference of a flip is
-            never negative, so noise alone makes the mean of flips positive.
+        signed: Whether the difference of an event can be negative, which means that the candidate is better. For flips (events
+            with different decisions) this is False. Therefore noise alone makes the mean of flips positive.
     """
 
     name: str
@@ -40,7 +40,10 @@ class Margins:
     brier: float | None = None
 
     def rules(self, *, decided: bool) -> list[MetricRule]:
-        """Return a rule for each margin except `psi`; the rule on flips only if the versions make decisions (`decided`)."""
+        """Return a rule for each margin except `psi`.
+
+        If `decided` is False, that is, if the versions make no decisions, there is no rule on flips.
+        """
         rules = [MetricRule(ERRORS, self.errors)]
         if decided:
             rules.append(MetricRule(FLIPS, self.flips, signed=False))

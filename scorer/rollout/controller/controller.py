@@ -122,7 +122,9 @@ def check_access(settings: Settings, name: str) -> None:
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
-    """Run cycles until the rollout waits, for at most `seconds`, and return the last action; None if no rollout runs.
+    """Run cycles until the rollout waits or `seconds` have passed, and return the action of the last cycle.
+
+    The result is None if no rollout runs.
 
     Raises:
         Fatal: As `LeaderTerm` does.

@@ -31,7 +31,7 @@ class DecisionBasis:
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: For each version with several named outputs, the name of the output that its decision is made from, by digest.
+        outputs: For each version with several named outputs, by digest: the name of the output that determines the decision.
     """
 
     answers: dict[Partition, Bounds]
@@ -58,7 +58,7 @@ class DecisionBasis:
         ):
             if others := {topic for topic, _ in ends} - topics:
                 message = f"this decision is based on the records of {', '.join(sorted(others))}, which {name} do not name"
-                raise Fatal(message, "use the configuration of that time", USAGE)
+                raise Fatal(message, "use the configuration with which the decision was made", USAGE)
         return settings
 
 
@@ -124,7 +124,7 @@ def missing_records(expected: Mapping[Partition, int] | None, available: Mapping
     Args:
         expected: The number of records at the time of the decision, by partition; None if it is unknown.
         available: The number of records now, by partition.
-        noun: What the records are, for the lines.
+        noun: The name of these records in the lines, such as "labels".
     """
     lines = []
     for topic in sorted({topic for topic, _ in expected or ()}):
