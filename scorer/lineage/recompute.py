@@ -37,7 +37,7 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
     """Score the event again with the version that answered it, and compare both results.
 
     A number may differ by the larger of `tolerance` and the `batch_tolerance` of the signature, because the event is now scored
-    alone.
+    in a batch of one event.
 
     Raises:
         Fatal: With code 2 if the event is missing or the answer has no score.

@@ -199,7 +199,10 @@ def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Deco
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes, and record their times in `loaded.cost` and `loaded.inference`. Batches repeat `tensors`.
+    """Run batches of several sizes, and record their times in `loaded.cost` and `loaded.inference`.
+
+    A batch consists of the rows of `tensors`, repeated up to the size of the batch. No batch is larger than
+    `max_events`.
 
     Returns:
         The scores of the last batch.

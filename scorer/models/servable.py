@@ -23,8 +23,8 @@ class Servable:
     Attributes:
         loaded: the model.
         encoder: the encoder of the version's score records.
-        resolution: the version that the channel names for the role, and the channel revision that names it.
-        reason: the reason of the channel move to this revision.
+        resolution: the version that the channel names for the role, and the channel revision that names this version.
+        reason: the reason of the channel move that created this revision.
     """
 
     loaded: LoadedModel

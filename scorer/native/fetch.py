@@ -66,7 +66,7 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of the messages at the indices `rows`, (n,), in the same form as `headers_of`."""
+        """Return the headers of the messages at the indices `rows`, (n,), in the form that `headers_of` returns."""
         return [None] * len(rows) if self.headers is None else self.headers.take_rows(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
@@ -273,7 +273,7 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message in the same form as `headers_of`, and the indices of unreadable messages.
+        """Return the headers of each message (in the form that `headers_of` returns), and the indices of unreadable messages.
 
         A message is unreadable if a header name is not UTF-8. In the list, its headers are None.
         """

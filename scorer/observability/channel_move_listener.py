@@ -56,7 +56,8 @@ class ChannelMoveListener:
 
     Args:
         settings: the settings of the worker.
-        on_move: called in the background thread after one or more notices of the channel `model.tag`.
+        on_move: called in the background thread after notices that the channel `model.tag` was moved. One call may stand for
+            several notices.
         own: called in the background thread with each record that has the key of this scorer.
         skipped: counts unreadable records.
 

@@ -14,7 +14,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """Computes lags in seconds; remembers when each assigned partition last had no waiting records."""
+    """Computes lags in seconds. For each assigned partition, it stores the last time at which no record waited."""
 
     def __init__(self) -> None:
         self._caught_up_ms: dict[Partition, int] = {}

@@ -192,7 +192,7 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
 
 
 def _is_deleted(source: EventPosition, retained: Mapping[Partition, Bounds]) -> bool:
-    """Return whether retention has deleted the event, or its partition does not exist."""
+    """Return whether the event at the position `source` is missing: deleted by retention, or in a partition that is missing."""
     span = retained.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]
 

@@ -143,7 +143,7 @@ class RecordEncoder:
         return self._encoded(columns, self._constant_fields(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """Return the JSON after the event's time, which has the fields that are the same in all records of a batch."""
+        """Return the end of a JSON record, after the event's time: the fields that are the same in all records of a batch."""
         return b"," + orjson.dumps(self._constant_fields(status, scored_ms))[1:]
 
     def _constant_fields(self, status: str, scored_ms: int) -> dict[str, str | int]:

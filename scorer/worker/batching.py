@@ -146,8 +146,8 @@ class BatchLimiter:
 class LookUpLimit:
     """A limit on the events of a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
 
-    If the schemas of a batch are not found in time, half of the batch is polled again. The look-ups continue meanwhile.
-    Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
+    If the schemas of a batch are not found in time, only half of its events are polled in the next batch. The look-ups continue
+    meanwhile. Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
     """
 
     def __init__(self, max_events: int) -> None:

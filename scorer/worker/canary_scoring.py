@@ -1,8 +1,8 @@
 """Score one batch with two versions, the champion and the candidate. Each version answers its share of the keys.
 
-The champion also answers the events for which the candidate fails. If both versions decode the events of a plain batch to the
-same tensors, the batch is decoded once, and its records are encoded as one set of columns. In all other batches, the events of
-the champion and of the candidate are decoded and encoded separately.
+The champion also answers the events for which the candidate fails. If both versions decode an event to the same tensors, and
+the batch meets the conditions in `columnar_records.py`, the batch is decoded once, and its records are encoded as one set of
+columns. In all other batches, the events of the champion and of the candidate are decoded and encoded separately.
 """
 
 import time

@@ -1,8 +1,8 @@
 """Pause reading while a server that scoring needs is unavailable, without loss of events or partitions.
 
 The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. If
-`model.fallback` is configured, the constant of this setting answers events once the model servers have been unavailable for
-`model.fallback.after_ms`.
+`model.fallback` is configured, and the model servers have been unavailable for `model.fallback.after_ms`, the constant of this
+setting answers the events.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """The last stage of the pipeline: encode the score records of answered events.
 
-The records of a whole batch of plain events are encoded as columns. Other records are encoded one by one, with the same result.
+If a whole batch meets the conditions in `columnar_records.py`, its records are encoded as columns. Other records are
+encoded one by one, with the same result.
 """
 
 from collections.abc import Mapping, Sequence

@@ -181,8 +181,8 @@ def score_in_halves(
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
         to_poison: returns the reason to reject a row, given the error of its score call. If it raises an error, the call ends.
         context: its check is called before each span, and may raise to end the call.
-        hopeless: a limit for the case that no event succeeds. Once this number of events has failed and none has succeeded, a
-            failing span is rejected as a whole. If None, failing spans are always halved.
+        hopeless: a limit for the case that no event succeeds. After this number of events has failed and no event has
+            succeeded, a failing span is rejected as a whole. If None, failing spans are always halved.
     """
     spans = [rows]
     scored = list[ScoredRows]()

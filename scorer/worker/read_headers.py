@@ -1,7 +1,7 @@
 """The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
 
-If all events have the same header names and plain header values, each header is read as a column. Otherwise the headers are
-read event by event.
+If all events have the same header names, and all ids are printable ASCII, each header is read as a column. Otherwise the
+headers are read event by event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class BatchHeaders:
         Args:
             batch: the batch whose headers these are.
             rows: the rows, ascending.
-            fields: the value of the configured id field of each row; None if it has none.
+            fields: the value of the configured id field in each row's event; None for an event without this field.
             region: the region of the input topics. It becomes part of an id that is derived from the position of the event.
         """
         if self.values is None:

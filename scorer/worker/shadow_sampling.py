@@ -1,6 +1,6 @@
 """Select the events that a shadow scores: a share of the keys, regardless of the version that answers them in production.
 
-The backlog of a partition that lags too far behind is skipped.
+If the lag of a partition exceeds the lag limit of the shadow, the backlog of the partition is skipped.
 """
 
 import logging

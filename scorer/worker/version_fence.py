@@ -56,9 +56,9 @@ class VersionFence:
         self._highest_foreign = 0  # the highest revision of partitions that are older than the channel
 
     def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Admit newly assigned partitions, and pause those that a newer revision than the served one has scored.
+        """Admit the newly assigned partitions. Pause each of them that was scored by a newer revision than the served revision.
 
-        Partitions that are older than the channel are not paused, unless their revision is greater than `trusted`.
+        A partition that is older than the channel is not paused, unless its revision is greater than `trusted`.
 
         Args:
             served: the served state of the channel.

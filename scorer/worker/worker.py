@@ -210,7 +210,7 @@ class Worker:
         self._fence.check(servable.resolution.revision, trusted, polled)
 
     def _skip_late_partitions(self) -> None:
-        """Skip the backlog of partitions that lag too far behind. Only a shadow skips events. Raises Aborted."""
+        """Skip the backlog of partitions whose lag is too large. This happens only in a shadow. Raises Aborted."""
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
         self._await_publish()
@@ -220,11 +220,11 @@ class Worker:
             log.warning("skipped %d events of partitions that lag too far behind: %s", count, in_ranges(late))
 
     def _commit_passed(self) -> None:
-        """Commit positions that are past transaction markers and aborted records. Raises Aborted.
+        """Commit the positions after transaction markers and aborted records that no event follows. Raises Aborted.
 
-        If no event follows these records, no batch commits a position past them. Without this commit, retention could delete a
-        marker after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a
-        topic of events, so scorers that read each other's output become idle.
+        No batch commits these positions, because they belong to no event. Without this commit, retention could delete a marker
+        after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a topic of
+        events. Therefore scorers that read each other's output do not keep each other busy.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._await_publish()

@@ -38,9 +38,9 @@ TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """Return, by partition, the offset ranges that may hold answers to the events of the window.
+    """Return the offset range of each partition that may hold answers to the events of the window.
 
-    The partitions are those of the topics of scores, dead letters and shadow answers.
+    The partitions belong to the topics of scores, dead letters and shadow answers.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -187,7 +187,7 @@ class CanaryAnalyzer:
         return dict(self.paired_sums.cells) if self._sums is None else {**self.paired_sums.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
-        """Return, by rule name, why a rule has no pairs; rules without a known reason are left out."""
+        """Return the reason why a rule has no pairs, by the name of the rule. Rules without a known reason are left out."""
         reasons = self._pairs.missing_reasons()
         return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
@@ -281,7 +281,8 @@ class CanaryAnalyzer:
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
         """Return whether the waiting answers of `partition` may still get partners from unread partitions.
 
-        The partners of scorers' answers are shadow answers, and the reverse. Slow partitions are not taken into account.
+        The partner of a scorer's answer is a shadow answer, and the partner of a shadow answer is a scorer's answer. Slow
+        partitions (see `PairSums.slow`) do not count as unread partitions.
         """
         is_shadow = partition[0] == self._settings.shadow_topic
         slow = self._pairs.slow

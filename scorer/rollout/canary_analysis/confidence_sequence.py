@@ -22,7 +22,7 @@ Without UNSEEN, a rule whose first pairs have no difference would get an interva
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """The confidence interval of the mean difference; infinite if fewer than two cells have pairs.
+    """The confidence interval of the mean difference. It is infinite if fewer than two cells have pairs.
 
     Cells are groups of events with independent keys, see `key_strata`.
 

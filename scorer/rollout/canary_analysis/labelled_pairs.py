@@ -93,7 +93,9 @@ class LabelledPairs:
             self._parts = [_below(every, self._bound)]
 
     def differences(self, bus: TopicReader, settings: Settings, reached: Offsets, until: Offsets | None = None) -> LabelledSums:
-        """Read the labels, and sum the candidate's squared error minus the champion's over the events that have a label.
+        """Read the labels, and sum the differences of the squared errors over all events that have a label.
+
+        The difference of an event is the candidate's squared error minus the champion's squared error.
 
         Args:
             bus: The reader for the topic of labels.

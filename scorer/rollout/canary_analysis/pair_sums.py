@@ -54,8 +54,8 @@ class PairSums:
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
         outputs: The lookup of the named output that determines each version's decision.
-        slow: The partitions that the caller must pause, because their answers were read too far ahead of their partners. The
-            partners of scorers' answers are shadow answers, and the reverse.
+        slow: The partitions of which too many answers wait for a partner. The caller must pause them. The partner of a scorer's
+            answer is a shadow answer, and the partner of a shadow answer is a scorer's answer.
         pairs: The number of pairs in the sums. Pairs that are excluded from the comparison are not included.
     """
 
@@ -114,7 +114,9 @@ class PairSums:
         return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
-        """Return, by rule name, why the rules on errors and on flips have no pairs; rules with pairs are left out.
+        """Return the reasons why the rules on errors and on flips have no pairs, by the name of the rule.
+
+        Rules with pairs are left out.
 
         A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
         the topics are read, and contain no counts. The numbers of unmatched answers in `dropped` depend on the reading speed.
@@ -156,10 +158,11 @@ class PairSums:
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
-        An answer waits for its partner: a scorer's answer for a shadow answer, and the reverse. The answer is dropped if the
-        records of the partner's kind were read past the event, and all such records that existed at that time were read, too.
-        The second condition is needed because dead letters and failures of the shadow may follow later scores. The pairs do
-        not depend on how fast the topics are read.
+        A scorer's answer waits for a shadow answer, and a shadow answer waits for a scorer's answer. Call the awaited answers
+        the other side. An answer is dropped if two conditions are met: the other side was read past the event, and then all
+        records of the other side that existed at that time were read. The second condition is needed because dead letters and
+        failures of the shadow may follow the scores of later events. With both conditions, the pairs do not depend on how fast
+        the topics are read.
 
         Args:
             reached: The offset after the last record that was added, by partition.

@@ -42,8 +42,8 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
         id: The id of the event.
         score: The score; None if there is none.
         decision: The decision; None if there is none.
-        fallback: Why another version answered instead of the responsible one, or why a shadow answer has no score; otherwise
-            None.
+        fallback: The reason why this version answered in place of another version, or why a shadow answer has no score; None if
+            neither is the case.
     """
 
     digest: str

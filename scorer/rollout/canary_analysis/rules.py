@@ -31,7 +31,7 @@ class Margins:
         errors: The share of events that the candidate fails, minus the share that the champion fails.
         flips: The share of events that both versions score with different decisions.
         psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
-        brier: The Brier score of the candidate minus that of the champion; None if labels are not used.
+        brier: The candidate's Brier score minus the champion's Brier score; None if labels are not used.
     """
 
     errors: float = 0.005

@@ -35,7 +35,8 @@ class Controller:
         name: The name of this controller.
         config: The configuration file, for the comparison process.
         flags: The settings flags, for the comparison process.
-        on_cycle: Called after each cycle with the term and the action taken; with None while this controller does not lead.
+        on_cycle: Called after each cycle with the term and the executed action. While this controller does not lead, it is
+            called with None for both.
         on_write: Called with each log entry that this controller writes.
     """
 
@@ -81,9 +82,9 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report that this controller does not lead; raise Aborted if this process is stopping.
+        """Report that this controller does not lead. Raise Aborted if this process is stopping.
 
-        This check is called repeatedly while the broker is unavailable at the start of a term.
+        If the broker is unavailable at the start of a term, this method is called repeatedly until the broker answers.
         """
         self._on_cycle(None, None)
         if self._stopping.is_set():
@@ -107,7 +108,7 @@ class Controller:
 
 
 def check_access(settings: Settings, name: str) -> None:
-    """Check that the topics exist and that a controller has the needed rights.
+    """Check that the topics of rollouts exist, and that this controller has the access rights that it needs.
 
     Raises:
         Fatal: With code 2 if a topic is missing, 3 if a right is missing.

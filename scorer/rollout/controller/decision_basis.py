@@ -105,7 +105,7 @@ def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
 
 
 def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
-    """Return a line for each partition that no longer has all the answers of the basis; empty if none is missing."""
+    """Return a line for each partition in which answers of the basis are missing; empty if no answer is missing."""
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
         first, end = retained[topic, number]
@@ -119,7 +119,9 @@ def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
 
 
 def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
-    """Return a line for each topic with fewer records than the decision is based on, with the numbers then and now.
+    """Return a line for each topic that has fewer records now than the decision was based on.
+
+    A line has the number of records at the time of the decision, and the number now.
 
     Args:
         expected: The number of records at the time of the decision, by partition; None if it is unknown.

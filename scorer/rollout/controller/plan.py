@@ -143,7 +143,7 @@ class PlanRules(Section):
 
 
 class RolloutPlan(Section):
-    """A complete plan; see scorer/docs/rollout-plans.md."""
+    """The complete plan of a rollout. The page scorer/docs/rollout-plans.md explains the fields."""
 
     candidate: str = Field(min_length=1, max_length=128)
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
@@ -199,7 +199,7 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """Parse a plan from its values; `name` is the source in messages. Raises Fatal (2) with one line per fault."""
+    """Parse a plan from its values. Error messages call the plan `name`. Raises Fatal (2) with one line per fault."""
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:
