@@ -98,7 +98,7 @@ class DeletedTopicFilter:
         self._first_offsets: dict[Partition, tuple[list[int], list[int]]] = {}
 
     def add_swap(self, record: SwapRecord) -> bool:
-        """Add a swap record; return whether it belongs to the current topic, not to a deleted one."""
+        """Add a swap record. Return True if it belongs to the current topic, and False if it belongs to a deleted topic."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
             self._deleted.add(source)

@@ -357,7 +357,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Poll the channel. If the policy accepts the move, aspire to the named versions; otherwise record the refusal.
+        """Poll the channel. If the policy accepts the channel's move, aspire to the named versions. Otherwise record a refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.

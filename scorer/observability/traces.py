@@ -25,7 +25,10 @@ class Traces:
         """
 
     def end(self, batch: Batch, stages: Mapping[str, float], outcomes: Mapping[str, int]) -> None:
-        """End the span of a committed batch; record the seconds by stage and the number of events by outcome in the span."""
+        """End the span of a committed batch.
+
+        The span gets the seconds by stage, and the number of events by outcome.
+        """
 
     def fail(self, reason: object) -> None:
         """End all open spans with an error status. The batches will be read again, each with a new span."""

@@ -82,7 +82,7 @@ class ChunkRescorer:
         self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
-        """Return the corrections of a chunk in the order of its records; add each selected record to the chunk's counts.
+        """Return the corrections of a chunk in the order of its records. Add each selected record to the counts of the chunk.
 
         Args:
             chunk: The chunk with the selected records.

@@ -155,7 +155,10 @@ class _Heartbeats:
 
 
 def _wait_for_replica(settings: Settings, admin: AdminClient, stopping: threading.Event) -> Set[str]:
-    """Wait until it is known whether another live process uses this worker's client id; return the dead members that use it.
+    """Wait until it is known whether another live process uses this worker's client id.
+
+    Returns:
+        The ids of the dead group members that use this client id.
 
     Raises:
         Fatal: Another live process uses the client id.

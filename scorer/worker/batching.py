@@ -61,7 +61,7 @@ class BatchCollector:
         return batch
 
     def _wait_for_turn(self) -> float:
-        """Wait until shortly before the next transaction may begin; return its start time in monotonic seconds.
+        """Wait until shortly before the next transaction may begin. Return its earliest start in monotonic seconds.
 
         Each transaction costs the broker CPU time, so there is a pause between two transactions. Events that arrive during the
         wait become part of the next transaction. If events are already late (`TransactionPacing.is_behind`), there is no wait.

@@ -91,7 +91,7 @@ class RejectedBatchPublisher:
         self._context = context
 
     def publish(self, pending: PendingBatch, error: RecordRejected) -> ScoredBatch:
-        """Publish a batch after the broker rejected it with `error`; return the records that were published.
+        """Publish a batch that the broker has rejected with `error`. Return the records that were published in the end.
 
         Raises:
             Aborted: publishing failed for another reason, or the check of the context raised this error.

@@ -104,7 +104,7 @@ class Pipeline:
         return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
-        """Decode the events of these rows; the rows of the result are indices into the batch.
+        """Decode the events of these rows. The row numbers in the result are indices into the batch.
 
         Raises:
             LookUpsPending: the schemas of the events were not looked up within `look_up_seconds`.
@@ -174,7 +174,7 @@ def score_in_halves(
     context: Context,
     hopeless: int | None = None,
 ) -> HalvedRows:
-    """Score rows together; if that fails, halve the rows until each failing event is alone.
+    """Score rows together. If that fails, halve the failing rows repeatedly, until each failing event is in a span of its own.
 
     Args:
         rows: the rows to score.

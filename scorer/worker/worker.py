@@ -420,7 +420,7 @@ class Worker:
             log.warning("the output topics have fewer partitions now; the number of partitions in use is: %s", counts)
 
     def _finish(self) -> bool:
-        """Wait for the outcome of the last publish and commit all positions; return whether that succeeded."""
+        """Wait for the outcome of the last publish, and commit all positions. Return whether both succeeded."""
         try:
             self._commit_passed()
             self._session.checkpoint()

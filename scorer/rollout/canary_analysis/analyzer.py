@@ -137,7 +137,7 @@ class CanaryAnalyzer:
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read up to the end offsets of the analyzer; yield the number of unread offsets before each read, and 0 at the end."""
+        """Read up to the end offsets of the analyzer. Yield the number of unread offsets before each read, and 0 at the end."""
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)

@@ -142,7 +142,7 @@ class PairSums:
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def add_records(self, records: FetchedRecords) -> None:
-        """Add the answers of fetched records; the records of each partition must be added in the order of their offsets.
+        """Add the answers in fetched records. The caller must add the records of each partition in the order of their offsets.
 
         Raises:
             Fatal: With code 2 if there are many records and none of them is a score.

@@ -216,7 +216,7 @@ class PairedSums:
         self.undecided = 0
 
     def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
-        """Add n pairs; `places` is the cell of each pair, (n,)."""
+        """Add the differences of n pairs to the sums. `places` has the number of the cell of each pair, (n,)."""
         for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)

@@ -47,7 +47,9 @@ class PendingAnswers:
         self._next = 0
 
     def add_block(self, values: Column, keys: Column, size: int) -> int:
-        """Store a block of answers, and return the ticket of its first row; each further row has the next higher ticket.
+        """Store a block of answers, and return the ticket of its first row.
+
+        The tickets of the further rows follow, each higher by 1.
 
         Args:
             values: The values, one per row.

@@ -1,4 +1,4 @@
-"""Read committed records as they are written, without a consumer group; partitions can be paused one by one. Thin I/O.
+"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O.
 
 `publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
 topics reads many records, and pauses the partitions that are ahead of the join.
@@ -63,7 +63,7 @@ class TopicTail:
         self._consumer.incremental_assign(positions)
 
     def pause_only(self, partitions: Collection[Partition]) -> None:
-        """Pause exactly these partitions; all others are resumed."""
+        """Pause these partitions, and resume all other partitions."""
         wanted = frozenset(partitions)
         if more := wanted - self._paused:
             self._consumer.pause([TopicPartition(*partition) for partition in more])

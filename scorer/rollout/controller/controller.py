@@ -62,7 +62,7 @@ class Controller:
         self._stopping.set()
 
     def run(self) -> None:
-        """Run until `stop`; wait while a dependency is unavailable.
+        """Run until `stop` is called. While a dependency is unavailable, wait.
 
         Raises:
             Fatal: If the broker denies access.

@@ -42,7 +42,7 @@ ANALYSIS_RETRY_SECONDS = 30.0  # between a read error and the next analysis
 
 
 class LeaderTerm:
-    """One term as the leader; call `run_cycle` repeatedly.
+    """One term of this controller as the leader. The caller must call `run_cycle` repeatedly.
 
     All methods raise Fatal if the broker is unavailable or denies access, and Aborted if another controller has taken over.
     """

@@ -181,7 +181,7 @@ class RolloutPlan(Section):
 
 
 def read(path: Path, candidate: str | None = None) -> RolloutPlan:
-    """Read a plan file; `candidate`, if given, replaces the plan's candidate. Raises Fatal (2) with one line per fault."""
+    """Read a plan file. If given, `candidate` replaces the candidate in the file. Raises Fatal (2) with one line per fault."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
