@@ -47,9 +47,9 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The time during which a revision is in force in a partition: from the offset `offset` on.
+    """The offsets of a partition in which a revision is in force: all offsets from `offset` on.
 
-    From this offset on, no older revision of the same history may score an event.
+    At these offsets, no older revision of the same history may score an event.
     """
 
     revision: int

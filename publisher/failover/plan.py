@@ -271,7 +271,7 @@ def _failback_moves(
 ) -> Iterator[GroupMove]:
     """Yield the moves in the topics that a relay of the other direction has copied from the destination to the source.
 
-    The group has scored the copies at the source. The moves prevent that the group scores the original records at the
+    The group has scored the copies at the source. The moves prevent the group from scoring the original records at the
     destination again.
     """
     topics = source.topics({p.topic for p in committed} - {key.topic for key in positions})

@@ -1,8 +1,8 @@
-"""Encoding of the score records of a plain batch as columns, without a Python object per event.
+"""Encoding of the score records of a batch as columns, without a Python object per event.
 
-A batch is plain if it was fetched natively and is large enough, the headers of its events contain only ids and deadlines in the
-future, each event has a finite score of one output, and the records are JSON without headers. `RecordEncoder` encodes the
-records of all other batches, and would encode the records of a plain batch to the same bytes.
+A batch can be encoded as columns only if it meets these conditions: it was fetched natively and is large enough, the headers of
+its events contain only ids and deadlines in the future, each event has a finite score of one output, and the records are JSON
+without headers. `RecordEncoder` encodes the records of all other batches. Both encoders produce the same bytes.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def packed(
 ) -> ColumnarRecords | None:
     """Encode a record for every event of a batch as columns.
 
-    Return None if the batch is not plain, that is, if it does not meet the conditions at the top of this module.
+    Return None if the batch does not meet the conditions for columns at the top of this module.
 
     Args:
         batch: the fetched events.

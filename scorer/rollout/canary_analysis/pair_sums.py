@@ -158,11 +158,10 @@ class PairSums:
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
-        A scorer's answer waits for a shadow answer, and a shadow answer waits for a scorer's answer. Call the awaited answers
-        the other side. An answer is dropped if two conditions are met: the other side was read past the event, and then all
-        records of the other side that existed at that time were read. The second condition is needed because dead letters and
-        failures of the shadow may follow the scores of later events. With both conditions, the pairs do not depend on how fast
-        the topics are read.
+        A scorer's answer waits for a shadow answer, and a shadow answer waits for a scorer's answer. An answer is dropped if
+        two conditions are met: records of the awaited kind were read past the event, and then all records of this kind that
+        existed at that time were read. The second condition is needed because dead letters and failures of the shadow may
+        follow the scores of later events. With both conditions, the pairs do not depend on how fast the topics are read.
 
         Args:
             reached: The offset after the last record that was added, by partition.
