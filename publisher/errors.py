@@ -27,14 +27,17 @@ class Retriable(Exception):
 
 
 class Aborted(Exception):
-    """The open transaction must not commit, or its outcome is unknown.
+    """The open transaction must not be committed, or the outcome of its commit is unknown.
 
     The caller must recover the session, and read again from the committed offsets.
     """
 
 
 class Abandoned(Aborted):
-    """The process must stop, and gives up the batch in progress because it takes too long. Earlier commits stay valid."""
+    """The process must stop, and the batch in progress takes too long to finish. The batch is not published.
+
+    Earlier commits stay valid.
+    """
 
 
 class Evicted(Aborted):

@@ -66,7 +66,8 @@ class SwapRecord(msgspec.Struct, gc=False):
 
     A scorer writes a swap record when another model version takes over a partition.
 
-    `DeletedTopicFilter` explains `topic_id`, `scores_from` and `letters_from`; `VersionCutover` explains `history`.
+    The fields `topic_id`, `scores_from` and `letters_from` are explained at `DeletedTopicFilter`, and the field `history` at
+    `VersionCutover`.
     """
 
     topic: str
@@ -97,7 +98,7 @@ class DeletedTopicFilter:
         self._first_offsets: dict[Partition, tuple[list[int], list[int]]] = {}
 
     def add_swap(self, record: SwapRecord) -> bool:
-        """Add a swap record; return whether it belongs to the current topic, not to a deleted one."""
+        """Add a swap record. Return True if it belongs to the current topic, and False if it belongs to a deleted topic."""
         source = record.topic, record.partition
         if record.topic_id not in ("", self._ids.get(record.topic, record.topic_id)):
             self._deleted.add(source)
@@ -128,7 +129,11 @@ decode_swap = DocumentDecoder(SwapRecord).decode
 def decoded(
     batch: PartitionBatch, decode: Callable[[bytes], RecordT], as_json: AsJson = bytes
 ) -> Iterator[tuple[int, RecordT | None]]:
-    """Yield each record's offset and decoded value. The value is None if `as_json` or `decode` rejects the record."""
+    """Yield the offset and the decoded value of each record in a batch.
+
+    A value is first converted with `as_json`, then decoded with `decode`. If one of them raises ValueError, None is yielded in
+    place of the decoded value.
+    """
     for offset, message in zip(batch.offsets, batch.messages, strict=True):
         try:
             yield offset, decode(as_json(message.value() or b""))

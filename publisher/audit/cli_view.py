@@ -17,7 +17,7 @@ from publisher.runtime.command_line import err_console, print_data
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Yield a progress function, which shows progress bars on stderr if stderr is a terminal."""
+    """Yield a function to call with the progress. It shows progress bars on stderr if stderr is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         tasks: dict[str, Any] = {}
@@ -31,7 +31,9 @@ def progress() -> Iterator[Progress]:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print the report and, unless `as_json`, the verdict and the notes on stderr.
+    """Print the report on stdout: as JSON if `as_json`, otherwise as a table.
+
+    With the table, the verdict and the notes of the report are printed on stderr.
 
     Raises:
         typer.Exit: with code 1 if there is a fault.

@@ -40,7 +40,7 @@ class RepeatedIds:
             self._merge()
 
     def count(self) -> int:
-        """Return the number of occurrences of ids after their first occurrence; an estimate if `sampled` is not 1."""
+        """Return the number of occurrences of ids after their first occurrence. It is an estimate if `sampled` is not 1."""
         self._merge()
         return int(self._repetitions.sum()) * self.sampled
 

@@ -184,7 +184,7 @@ class Audit:
         ledger.copies.add(offsets[(offsets >= ledger.window.lo) & (offsets < ledger.window.hi)])
 
     def add_cutover(self, partition: Partition, swap: VersionCutover, percent: int = 0, seed: int = 0) -> None:
-        """Add the content of a swap record: the cut-over of a partition to a version, and the traffic split from then on.
+        """Add the content of a swap record: the cut-over of a partition to a version, and the traffic split that begins there.
 
         A partition without a window is ignored.
 
@@ -333,7 +333,16 @@ def _name(partition: Partition) -> str:
 
 
 def _findings(ledger: _Ledger, unanswered: Bitmap, due_offset: int) -> dict[str, tuple[int, list[int]]]:
-    """Return the count and the first offsets of each fault that is known only after all records were added."""
+    """Return the count and the first offsets of each fault that can be found only after all records were added.
+
+    Args:
+        ledger: the offsets that were added for one input partition.
+        unanswered: the offsets of the partition's events without an answer.
+        due_offset: the offset before which an unanswered event counts as missing.
+
+    Returns:
+        For each fault, by its name: the count, and the first offsets.
+    """
     phantoms = ledger.answered.minus(ledger.inputs)
     faults = {
         "missing": (unanswered.count(0, due_offset), unanswered.first(EXAMPLES, 0, due_offset)),

@@ -19,7 +19,7 @@ class Bitmap:
         self._offsets = BitMap64() if offsets is None else offsets
 
     def add(self, offsets: Offsets) -> NDArray[np.bool_]:
-        """Add (n,) offsets; return (n,) booleans that are True at the first occurrence of each new offset."""
+        """Add (n,) offsets. Return (n,) booleans, which are True at the first occurrence of each new offset."""
         bitmap = BitMap64(array("Q", offsets.tobytes()))  # an iterator over numpy's integers takes three times as long
         repeated = bitmap & self._offsets
         self._offsets |= bitmap

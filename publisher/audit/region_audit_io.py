@@ -35,7 +35,13 @@ Columns = tuple[list[int], list[int]]
 
 @dataclass(frozen=True)
 class AuditedRegion:
-    """One region: its name in positions and scores, its cluster, and its topics. The time range of `plan` is not used."""
+    """One region to audit.
+
+    Attributes:
+        region: the name of the region, as it is written in positions and score records.
+        kafka: the connection to the cluster of the region.
+        plan: the topics and the consumer group of the region. Its time range is ignored.
+    """
 
     region: str
     kafka: KafkaSettings
@@ -54,7 +60,10 @@ decode_score = DocumentDecoder(Score).decode
 
 
 class _RegionReader:
-    """Reads the topics of one region up to their end offsets at construction, and stores the dead letters."""
+    """Reads the topics of one region, and stores the dead letters.
+
+    The constructor requests the end offsets of the topics. Records after these offsets are not read.
+    """
 
     def __init__(self, side: AuditedRegion, answer_seconds: float) -> None:
         plan = side.plan
@@ -81,7 +90,12 @@ class _RegionReader:
 def audit(
     sides: Sequence[AuditedRegion], progress: Progress = lambda *_: None, answer_seconds: float = ANSWER_SECONDS
 ) -> RegionsReport:
-    """Read every region, and count events and answers over all of them.
+    """Read the topics of all regions, and count the events and their answers over all regions together.
+
+    Args:
+        sides: the regions.
+        progress: called with the progress.
+        answer_seconds: the longest wait for one answer of a broker.
 
     Raises:
         Fatal: with exit code 2 if a topic is missing, 3 if a broker rejects the request, 4 if a broker does not answer.
@@ -107,7 +121,7 @@ def audit(
 
 
 def _committed(side: AuditedRegion, answer_seconds: float) -> dict[Partition, int]:
-    """Return the committed positions of the region's group; {} if the plan names no group."""
+    """Return the positions that the consumer group of a region has committed; {} if the region's plan names no group."""
     if not side.plan.group:
         return {}
     groups = ConsumerGroups(kafka.admin(side.kafka, CLIENT_ID), side.kafka, side.region, answer_seconds)
@@ -183,8 +197,9 @@ def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: Parti
 def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
     """Add the dead letters, which were read before the inputs, as answers.
 
-    The dead letter of an unreadable batch answers those offsets of the batch that the partition contains. If the batch has
-    offsets at or after the end of the partition, or if the partition is not an input, one phantom is added for the dead letter.
+    The dead letter of an unreadable batch is an answer to each offset of the batch that is retained in the input partition. If
+    the batch has offsets at or after the end of the input partition, or if the partition is not an input, one phantom is added
+    for the dead letter.
     """
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)

@@ -122,7 +122,10 @@ def _windows(
 
 
 def _feed_inputs(count: Audit, batches: Iterable[PartitionBatch], *, timed: bool) -> int:
-    """Add the inputs to the audit; return their smallest timestamp (Unix ms) if `timed`, otherwise NEVER."""
+    """Add batches of input events to the audit, and return the smallest timestamp of these events (Unix ms).
+
+    If `timed` is False, no timestamps are read, and the result is NEVER.
+    """
     oldest = NEVER
     for batch in batches:
         offsets = np.array(batch.offsets, np.int64)

@@ -33,9 +33,9 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The offsets [start, stop) of a partition at which `digest` has the revision `revision` of a history.
+    """The offsets [start, stop) of a partition in which the version `digest` has the revision `revision` of a history.
 
-    `is_recorded` is True if a swap record contains a cut-over to the digest at `start`.
+    `is_recorded` is True if a swap record contains a cut-over to this version at the offset `start`.
     """
 
     digest: str
@@ -47,7 +47,10 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """A revision that has taken over: older revisions of the same history may score no event at or after `offset`."""
+    """The offsets of a partition in which a revision is in force: all offsets from `offset` on.
+
+    At these offsets, no older revision of the same history may score an event.
+    """
 
     revision: int
     offset: int
@@ -85,14 +88,18 @@ def _is_comparable(history: str, other: str) -> bool:
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return cut-overs, with negative revisions, for the digests that scored before the first swap record, oldest first."""
+    """Return an assumed cut-over for each digest that scored before the first cut-over in a swap record, oldest first.
+
+    The revisions of the assumed cut-overs are negative, so that they are older than every revision in a swap record. `first`
+    has the first offset that each digest scored.
+    """
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
     return [VersionCutover(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
 
 
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
-    """Divide the offsets of the partition, for each digest, into segments in which the digest has one revision."""
+    """Divide the offsets of a partition into segments, separately for each digest. In a segment, a digest has one revision."""
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):

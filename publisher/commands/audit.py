@@ -2,8 +2,8 @@
 
 The command compares scores with their inputs or, with a relay's configuration, copies with their source. For a relay, only the
 two clusters are read, never the relay's process. The checkpoints are read first: every record before them must be copied. Then
-the end offsets of the copies are read, then the source, then the copies. A record that is copied during the audit counts at
-most as pending.
+the end offsets of the copies are read, then the source, then the copies. If a record is copied during the audit, the record
+may be counted as pending, but never as a fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -216,7 +216,10 @@ def _records(
     skipped: Sequence[Range] = (),
     on_unread: Callable[[Partition, Range], None] = lambda *_: None,
 ) -> Iterator[Message]:
-    """Yield the records outside the `skipped` ranges. Call `on_unread` for each further range that cannot be read."""
+    """Yield the records of a partition from the offset `begin` to the offset `end`, except the ranges in `skipped`.
+
+    If another range of offsets cannot be read, `on_unread` is called with this range, and the range is skipped.
+    """
     for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, on_unread):
         yield from batch.messages
 

@@ -147,10 +147,12 @@ def _partition_numbers(pair: TopicPair, partition: int | None) -> Sequence[int]:
 
 
 def _write(settings: RelaySettings, command: str, make_values: MakeValues) -> tuple[Positions, Values]:
-    """Fence the relay, then write the values that `make_values` returns to the checkpoint topic.
+    """Fence the relay, then write new positions to the checkpoint topic.
+
+    The new positions are the return value of `make_values`, which is called after the relay is fenced.
 
     Returns:
-        The positions before the change, and the written values.
+        The positions before the change, and the new positions as written to the topic.
 
     Raises:
         Fatal: with exit code 4 if the destination does not answer.

@@ -120,7 +120,12 @@ def _partition_table(report: RelayStatus) -> Table:
 
 
 def _narrow_table(first: str, *numbers: str) -> Table:
-    """Return an empty table for a terminal of 80 columns. Only the texts of the first column may take several lines."""
+    """Return an empty table that fits a terminal of 80 columns.
+
+    Args:
+        first: the header of the first column. Only the texts of this column may take several lines.
+        numbers: the headers of the further columns, which contain numbers.
+    """
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column(first, overflow="fold")
     for header in numbers:

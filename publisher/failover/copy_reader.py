@@ -73,9 +73,9 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Return the position where the first record at or after this offset was first written (its header `x-origin`).
+        """Read the next record of the partition, at or after `offset`, and return its original position (header `x-origin`).
 
-        The result is None if no record follows, or if the record is not a copy.
+        The result is None if the partition has no further record, or if the next record is not a copy.
         """
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)

@@ -27,10 +27,11 @@ ReadCopy = Callable[[int], CopiedRecord | None]
 def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
     """Translate the source offset `position` to an offset of the copy.
 
-    If a group has committed `position` at the source, it has consumed every record of the copy before the result.
+    A group that has committed `position` at the source may therefore continue in the copy at the returned offset: the group has
+    consumed the original of every record before this offset.
 
     Returns:
-        The smallest offset in [low, high] from which on all records of the copy have source offsets of at least `position`.
+        The smallest offset in [low, high] such that every record of the copy at or after it has a source offset >= `position`.
     """
     while low < high:
         middle = (low + high) // 2

@@ -243,7 +243,10 @@ def _moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Yield the moves in the copied topics: each committed position at the source, translated to the copy of its partition."""
+    """Yield the moves in the topics that this relay copies: one for each position that the group has committed at the source.
+
+    A move translates the position to an offset of the copied partition at the destination.
+    """
     checkpoints = {(key.topic, key.partition): checkpoint for key, checkpoint in positions.items()}
     copied = [(p, checkpoints[p.topic, p.partition]) for p in committed if (p.topic, p.partition) in checkpoints]
     targets = [(checkpoint.destination_topic, p.partition) for p, checkpoint in copied]
@@ -266,10 +269,10 @@ def _failback_moves(
     positions: Mapping[CheckpointKey, Checkpoint],
     before: Mapping[Partition, int],
 ) -> Iterator[GroupMove]:
-    """Yield the moves in topics of the destination whose copies the group has read at the source.
+    """Yield the moves in the topics that a relay of the other direction has copied from the destination to the source.
 
-    A relay of the other direction has copied these topics. The group has scored the copies at the source, and must not score
-    the original records at the destination again.
+    The group has scored the copies at the source. The moves prevent the group from scoring the original records at the
+    destination again.
     """
     topics = source.topics({p.topic for p in committed} - {key.topic for key in positions})
     candidates = [p for p in committed if p.topic in topics]

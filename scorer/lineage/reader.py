@@ -60,15 +60,18 @@ _records = DocumentDecoder(dict[str, Any])
 
 
 def _is_of_other_history(move: ChannelMove, swap: Mapping[str, Any] | None) -> bool:
-    """Return whether the move and the cut-over record name different histories of the channel; False if one names none."""
+    """Return whether a channel move and a cut-over record belong to different histories of the channel.
+
+    If one of the two contains no id of a history, the result is False.
+    """
     history = swap.get("history") if swap else None
     return bool(move.history and history and move.history != history)
 
 
 def nearest(start: int, end: int, probe: Callable[[int], tuple[int, int] | None], wanted: int) -> tuple[int, int]:
-    """Narrow a range of offsets by binary search until it is short and still holds the answer to the event `wanted`.
+    """Narrow a range of offsets by binary search to a short range that holds the answer to the event at the offset `wanted`.
 
-    Answers must be in the order of their events; otherwise the range may not contain the answer.
+    If the answers are not in the order of their events, the short range may not contain the answer.
 
     Args:
         start: The first offset of the range.
@@ -143,7 +146,9 @@ class LineageReader:
             lineage.bucket = split.bucket(lineage.event.key(), lineage.place[:2], lineage.place.offset)
 
     def with_id(self, wanted: str, window: TimeRange) -> InputPosition:
-        """Return the position of the event with this id, from its last score in the window, or else from its last dead letter.
+        """Return the position of the event with the id `wanted`.
+
+        The position is read from the last score with this id in the window or, if there is no score, from the last dead letter.
 
         Raises:
             Fatal: With code 2 if no answer has this id.
@@ -197,10 +202,10 @@ class LineageReader:
         return None
 
     def _answer(self, place: InputPosition, event: Message | None) -> LineageAnswer | None:
-        """Return the dead letter of the event, or else its score; None if neither is found.
+        """Return the dead letter of the event or, if there is none, the score of the event; None if neither is found.
 
-        The score is first searched in a short range that a binary search finds. The binary search relies on the order of the
-        events. If the range does not hold the score, all offsets since the event's time are searched.
+        The score is first searched in a short range, which a binary search determines. The binary search relies on the order of
+        the events. If the short range does not hold the score, all offsets since the event's time are searched.
         """
         letters = self._settings.dead_letter.topic
         scores = self._settings.output.topic
@@ -212,9 +217,10 @@ class LineageReader:
         return next((answer for span in spans for answer in self._answers_at(*span, place, self._as_score)), None)
 
     def _next_of(self, partition: Partition, place: InputPosition, start: int, end: int) -> tuple[int, int] | None:
-        """Return the offset of the next score of an event in the partition of `place`, and the offset of that event.
+        """Return the offset of the next score in `partition` at or after `start`, and the offset of the scored event.
 
-        The result is None if the NEAR offsets from `start` on hold no such score.
+        Only scores of events in the input partition of `place` are considered. At most NEAR offsets, and no offset at or after
+        `end`, are read. The result is None if they hold no such score.
         """
         for batch in self._reader.read({partition: (start, min(start + NEAR, end))}):
             for message in batch.messages:
@@ -228,7 +234,11 @@ class LineageReader:
         yield from self._answers_at(*self._bounds(topic, place, event), place, read)
 
     def _bounds(self, topic: str, place: InputPosition, event: Message | None) -> tuple[Partition, tuple[int, int]]:
-        """Return the partition of a topic that holds the answer, and its offset range from the event's time to the end."""
+        """Return the partition of `topic` that holds the answer to the event at `place`, and the offset range to search.
+
+        The range begins at the event's timestamp, or at the start of the partition if `event` is None. It ends at the current
+        end of the partition.
+        """
         count = len(self._reader.partitions([topic]))
         partition: Partition = (topic, place.partition % count)
         start, end = self._reader.spans([partition])[partition]
@@ -293,7 +303,10 @@ class LineageReader:
         return list(last.values())
 
     def _registry(self, lineage: Lineage) -> None:
-        """Add the channel move and the signer of the version to the lineage. Name unreadable values in `missing`."""
+        """Add the channel move and the signer of the version to the lineage.
+
+        If one of these values cannot be read, its name and the reason are added to `missing` of the lineage.
+        """
         answer = lineage.answer
         model = self._settings.model
         if answer is None:

@@ -37,7 +37,7 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
     """Score the event again with the version that answered it, and compare both results.
 
     A number may differ by the larger of `tolerance` and the `batch_tolerance` of the signature, because the event is now scored
-    alone.
+    in a batch of one event.
 
     Raises:
         Fatal: With code 2 if the event is missing or the answer has no score.
@@ -62,7 +62,11 @@ def recompute(lineage: Lineage, loaded: LoadedModel, tolerance: float) -> Recomp
 def compare_with(
     answer: LineageAnswer, poison: Poison | None, score: Any, decision: str | None, tolerance: float
 ) -> Recomputation:
-    """Compare an answer with the new result, which is the error `poison`, or a score and a decision."""
+    """Compare an answer with the new result of its event.
+
+    The new result is the error `poison` if the version now dead-letters the event. Otherwise `poison` is None, and the new
+    result is `score` and `decision`. Two scores may differ by `tolerance`.
+    """
     letter = answer.kind == DEAD_LETTER
     if poison is not None:
         return Recomputation(letter and answer.record.get("reason") == poison.reason, None, None, f"{poison.reason}: {poison}")

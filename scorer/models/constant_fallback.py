@@ -34,7 +34,7 @@ def shape_difference(ours: Any, shown: Any, *, lengths: bool, where: str = "scor
         ours: the configured score, a JSON value.
         shown: a score of the model, a JSON value.
         lengths: whether arrays must also have the same number of elements.
-        where: the name of the score in the message.
+        where: the name that the returned text gives to the configured score.
 
     Returns:
         The first difference as text; None if the structures are equal.

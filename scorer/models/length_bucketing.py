@@ -25,9 +25,10 @@ class LengthBucketedRuns:
         self._shapes: dict[str, tuple[int, ...]] = {}
 
     def run(self, model: Model, tensors: Tensors, alive: Callable[[], object]) -> Tensors:
-        """Run the model once per group, and return the outputs in the order of the events.
+        """Run the model once for each group of events with similar length.
 
-        `alive` is called before each run. Raises InferenceFailed, DependencyUnavailable.
+        The outputs are returned in the order of the events. `alive` is called before each run. Raises InferenceFailed,
+        DependencyUnavailable.
         """
         runs = self._lengths.plan(tensors, self._cost.largest_batch(self._deadline, MAX_STEPS))
 

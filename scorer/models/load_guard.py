@@ -24,7 +24,7 @@ class Superseded(Exception):
 
 
 class LoadGuard(Protocol):
-    """A guard that protects this process from versions whose load crashes it. One thread at a time uses a guard."""
+    """A guard that protects this process from versions whose load crashes it. Only one thread at a time may use a guard."""
 
     def refusal(self, identity: str) -> str | None:
         """Return the reason why a version is refused after earlier crashes; None if the version may be loaded.

@@ -44,8 +44,8 @@ class LoadedModel:
         cost: predicts how long a batch takes from decoding to the commit of its transaction.
         inference: predicts how long the model alone takes for a batch.
         runs: divides a batch into several runs of the model; None if the model runs once per batch.
-        broken: creates the error that is raised if the model no longer scores `control`.
-        control: one row of input tensors that the model scored when it was loaded.
+        broken: creates the error that `check_control_row` raises if the model no longer scores the control row.
+        control: the control row: one row of input tensors that the model scored when it was loaded.
     """
 
     model: Model
@@ -65,7 +65,7 @@ class LoadedModel:
         return self.model.run(tensors) if self.runs is None else self.runs.run(self.model, tensors, alive)
 
     def score(self, tensors: Tensors, alive: Callable[[], object] = lambda: None) -> Scores:
-        """Return the scores of valid events. `run` has the same arguments, and raises the same errors."""
+        """Return the scores of valid events. The arguments and the errors are the same as those of `run`."""
         outputs = self.run(tensors, alive)
         try:
             return Scores(self.model.signature(), outputs)
@@ -73,7 +73,11 @@ class LoadedModel:
             raise InferenceFailed(str(error)) from error
 
     def check_control_row(self) -> None:
-        """Check that the model still scores its control row. Raises the error of `broken`, or DependencyUnavailable."""
+        """Check that the model still scores its control row.
+
+        If the model fails, the error that `broken` creates is raised. Raises DependencyUnavailable if the model's server is
+        unavailable.
+        """
         try:
             self.run(self.control)
         except InferenceFailed as error:
@@ -123,8 +127,8 @@ def prepare_model(
 ) -> LoadedModel:
     """Check a model with its golden examples, warm the model up, measure its cost, and return the model ready to score.
 
-    The model is closed if an error is raised. See LoadedModel for `broken`. If `probe` is true, check that no score depends on
-    the other events in the same batch.
+    The model is closed if an error is raised. If `probe` is true, this function also checks that no score depends on the other
+    events in the same batch. `broken` becomes the attribute `broken` of the returned LoadedModel.
 
     Raises:
         ModelRefused: the model fails a check.
@@ -195,7 +199,10 @@ def decode_golden(signature: Signature, golden: Sequence[GoldenExample]) -> Deco
 
 
 def warm(loaded: LoadedModel, tensors: Tensors, max_events: int) -> Scores:
-    """Run batches of several sizes, and record their times in `loaded.cost` and `loaded.inference`. Batches repeat `tensors`.
+    """Run batches of several sizes, and record their times in `loaded.cost` and `loaded.inference`.
+
+    A batch consists of the rows of `tensors`, repeated up to the size of the batch. No batch is larger than
+    `max_events`.
 
     Returns:
         The scores of the last batch.
@@ -238,7 +245,7 @@ def check_fallback(shown: Scores, signature: Signature, settings: Settings) -> N
 
 
 def _unsupported_part(output: Output, scores: Scores) -> str:
-    """Return a description of the part of an output that only JSON records can represent; "" if there is no such part."""
+    """Describe the part of an output that only JSON records can represent; return "" if there is no such part."""
     column = scores.columns[output.name]
     if (column[0] if is_ragged(column) else column).dtype == object:
         return "strings"

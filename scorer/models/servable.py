@@ -23,8 +23,8 @@ class Servable:
     Attributes:
         loaded: the model.
         encoder: the encoder of the version's score records.
-        resolution: the version that the channel names for the role, and the channel revision that names it.
-        reason: the reason of the channel move to this revision.
+        resolution: the version that the channel names for the role, and the channel revision that names this version.
+        reason: the reason of the channel move that created this revision.
     """
 
     loaded: LoadedModel
@@ -33,26 +33,26 @@ class Servable:
     reason: str = ""
 
     def in_role(self, resolution: Resolution, reason: str, role: str) -> "Servable":
-        """Return this servable in the given role. Its records contain the revision of `resolution`."""
+        """Return a copy of this servable in the given role. The copy's records contain the revision of `resolution`."""
         encoder = self.encoder.acting(role=role, arm=role, revision=resolution.revision)
         return replace(self, encoder=encoder, resolution=resolution, reason=reason)
 
     def in_place_of_canary(self, reason: str) -> "Servable":
-        """Return this champion as the substitute for a candidate that does not answer the events of the canary.
+        """Return a copy of this champion that answers the canary's events in place of the candidate.
 
-        `reason` states why the candidate does not answer. The records contain this reason.
+        `reason` states why the candidate does not answer these events. The copy's records contain this reason.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=CHAMPION, arm=CANARY, revision=revision, fallback=reason))
 
     def named(self, version: str, digest: str) -> "Servable":
-        """Return this servable with records that name another version, which is not loaded."""
+        """Return a copy of this servable whose records name another version instead. The other version is not loaded."""
         return replace(self, encoder=self.encoder.named(version, digest))
 
     def as_shadow(self, arm: str, reason: str | None = None) -> "Servable":
-        """Return this servable as a shadow for the events of an arm, which is champion or canary.
+        """Return a copy of this servable that acts as a shadow for the events of an arm (champion or canary).
 
-        `reason` states why the servable cannot score the events; None if it can.
+        `reason` states why this servable cannot score the events. It is None if this servable can score them.
         """
         revision = self.resolution.revision
         return replace(self, encoder=self.encoder.acting(role=SHADOW, arm=arm, revision=revision, fallback=reason))
@@ -85,8 +85,8 @@ class CanaryArm:
         split: determines the keys that belong to the candidate.
         servable: the candidate; None if this scorer does not serve it.
         version: the candidate's version.
-        pairs: the percentage of keys that a shadow also scores; 0 if the shadow's own setting determines the percentage.
-        alike: whether the candidate decodes each event to the same tensors as the champion.
+        pairs: the percentage of keys whose events a shadow scores in addition; 0 if the shadow's own setting applies.
+        alike: whether candidate and champion decode an event to the same tensors.
     """
 
     digest: str
@@ -99,9 +99,15 @@ class CanaryArm:
 
     @classmethod
     def of(cls, role: Role, servable: Servable | None, champion: Servable) -> "CanaryArm":
-        """Create the arm for a role of the channel. The weight of a shadow is 0, so a shadow answers no keys.
+        """Create the arm of the candidate that the channel names in the role `role`.
 
-        `servable` is the version in the role `role`; None if this scorer does not serve it. `champion` is the served champion.
+        The arm's share of the keys is the weight of the role. The role of a shadow has the weight 0, so a shadow answers no
+        keys.
+
+        Args:
+            role: the role of the channel, which names the candidate.
+            servable: the candidate; None if this scorer does not serve it.
+            champion: the served champion.
         """
         alike = servable is not None and servable.decodes_like(champion)
         split = TrafficSplit.of(role.digest, role.weight)

@@ -50,5 +50,5 @@ class TrafficSplit:
         return hashes % np.uint64(BUCKETS) < self.below
 
     def bucket(self, key: bytes | None, place: Place, offset: int) -> int:
-        """Return the bucket of one event. The key of the event is hashed; if there is no key, the position is hashed."""
+        """Return the bucket of one event. The event's key is hashed or, if the event has no key, its position."""
         return xxh64_intdigest(position_text(place, offset) if key is None else key, self.seed) % BUCKETS

@@ -216,10 +216,11 @@ class VersionManager:
 
     @property
     def trusted_revision(self) -> float:
-        """The highest revision that this scorer trusts: the highest accepted one, or infinity.
+        """The highest revision of the channel that this scorer trusts.
 
-        It is infinity if the policy requires no signed channel moves. A partition that a higher revision has scored waits until
-        this scorer serves that revision; see `VersionFence`.
+        If the policy requires signed channel moves, this is the highest revision that the scorer has accepted. Otherwise it is
+        infinity. If a partition was scored by a higher revision, the partition waits until this scorer serves that revision;
+        see `VersionFence`.
         """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
@@ -268,7 +269,7 @@ class VersionManager:
             return True
 
     def _serve(self, serving: dict[str, Servable]) -> None:
-        """Replace the served versions; the caller holds the lock."""
+        """Replace the served versions. The caller must hold the lock."""
         champion = serving[CHAMPION]
         role = self._candidate(champion.resolution.roles)
         self._shared.canary = None if role is None else CanaryArm.of(role, serving.get(role.role), champion)
@@ -356,7 +357,7 @@ class VersionManager:
             raise failed
 
     def _poll_channel(self) -> None:
-        """Poll the channel. If the policy accepts the move, aspire to the named versions; otherwise record the refusal.
+        """Poll the channel. If the policy accepts the channel's move, aspire to the named versions. Otherwise record a refusal.
 
         Raises:
             RegistryError: The channel names no version, or the registry does not answer.
@@ -465,7 +466,7 @@ class VersionManager:
         """Forget the refusal of a version if it was refused under an older revision, so that the version is tried again.
 
         A scorer that polls every revision tries the version again at each revision that names it. A scorer that skipped polls
-        must have the same result. The caller holds the lock.
+        must have the same result. The caller must hold the lock.
         """
         refusal = self._shared.refused.get(aspired.digest)
         if refusal is not None and refusal.revision < aspired.revision:
@@ -573,9 +574,10 @@ class VersionManager:
             self._shared.delayed[aspired.digest] = VersionRefusal(aspired.version, str(error), aspired.revision)
 
     def _crash_refusal(self, role: str, aspired: Resolution) -> str | None:
-        """Return why a version must not be loaded after earlier crashes; None if it may be loaded.
+        """Return why a version must not be loaded because of earlier crashes; None if it may be loaded.
 
-        The version that was served last is always loaded. It was loaded here before, so crashes are attributed to other causes.
+        The version that this scorer served last may always be loaded: since it was loaded here before, the crashes must have
+        another cause.
         """
         if role != CHAMPION and (reason := self._lethal(aspired.identity)):
             return reason

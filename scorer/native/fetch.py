@@ -66,7 +66,7 @@ class MessageColumns:
         return len(self.offsets)
 
     def headers_at(self, rows: NDArray[np.int64]) -> list[Headers]:
-        """Return the headers of the messages at the indices `rows`, (n,), in the same form as `headers_of`."""
+        """Return the headers of the messages at the indices `rows`, (n,), in the form that `headers_of` returns."""
         return [None] * len(rows) if self.headers is None else self.headers.take_rows(rows)
 
     def header_columns(self) -> dict[str, ByteColumn] | None:
@@ -190,7 +190,10 @@ class NativeFetcher:
 
 
 class _StringArrays:
-    """Arrays into which C code writes `count` strings with `size` bytes in total, followed by PADDING."""
+    """Arrays into which C code writes `count` strings with `size` bytes in total.
+
+    The buffer of the strings ends with PADDING, the zero bytes that must follow each text that C code scans.
+    """
 
     def __init__(self, count: int, size: int) -> None:
         self._text = np.empty(size + len(PADDING), np.uint8)
@@ -258,7 +261,7 @@ class HeaderColumns:
         return {name: self._of(at, each) for at, name in enumerate(names)}
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether one of these strings occurs in the text of all header names, which are concatenated."""
+        """Return whether one of the strings `marks` occurs in the concatenation of all header names."""
         names = self._names.text.data.tobytes()
         return any(mark in names for mark in marks)
 
@@ -270,7 +273,7 @@ class HeaderColumns:
         return ByteColumn(values.text, starts, ends, nulls)
 
     def listed(self) -> tuple[list[Headers], list[int]]:
-        """Return the headers of each message in the same form as `headers_of`, and the indices of unreadable messages.
+        """Return the headers of each message (in the form that `headers_of` returns), and the indices of unreadable messages.
 
         A message is unreadable if a header name is not UTF-8. In the list, its headers are None.
         """

@@ -68,7 +68,10 @@ class LibrdkafkaPlugin:
         self.library = library
 
     def handle(self) -> int:
-        """Return the librdkafka handle of the client that this thread created last; 0 if this client has no plugin."""
+        """Return the librdkafka handle of the client that this thread created last.
+
+        The result is 0 if librdkafka did not call the plugin for this client, or if the handle was returned already.
+        """
         return self.library.kafka_newest() or 0
 
 
@@ -146,7 +149,8 @@ def bind(library: ctypes.CDLL, functions: Mapping[str, Any]) -> None:
         functions: The functions named in FUNCTIONS.
 
     Raises:
-        IncompatibleLibrdkafka: The major version or a structure is not the one that the shared object requires.
+        IncompatibleLibrdkafka: librdkafka has another major version, or another layout of a structure, than the shared object
+            requires.
     """
     addresses = [ctypes.cast(functions[name], POINTER).value for name in FUNCTIONS]
     major = library.kafka_major()

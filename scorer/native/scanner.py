@@ -110,7 +110,7 @@ class Scanner:
     ) -> None:
         every = [*(field.name for field in fields), *([] if id_name is None else [id_name])]
         if not all(map(plain, every)) or len(set(every)) < len(every):
-            raise ValueError(f"names that cannot be compared byte by byte: {every}")
+            raise ValueError(f"a field name needs escapes in JSON, or is repeated: {every}")
         form = ARRAYS if bare else OBJECTS if id_name is None else OBJECTS_WITH_ID
         lengths = np.array([len(name) for name in every], np.uint32)
         specs = (_FieldSpec * len(fields))(*(_FieldSpec(one.array, one.absent is None, one.absent or 0.0) for one in fields))

@@ -40,7 +40,10 @@ class CallCoalescer:
         self._pending = True
 
     def due(self, now: float) -> bool:
-        """Return whether a call must be made now. The call covers all requests so far, so True clears the requests."""
+        """Return whether the caller must make the call now.
+
+        One call serves all earlier requests. If the result is True, these requests are therefore cleared.
+        """
         if not self._pending or now < self._last + self._seconds:
             return False
         self._pending = False
@@ -53,7 +56,8 @@ class ChannelMoveListener:
 
     Args:
         settings: the settings of the worker.
-        on_move: called in the background thread after one or more notices of the channel `model.tag`.
+        on_move: called in the background thread after notices that the channel `model.tag` was moved. One call may stand for
+            several notices.
         own: called in the background thread with each record that has the key of this scorer.
         skipped: counts unreadable records.
 

@@ -98,7 +98,7 @@ class ForeignMembers:
             self._answer = call_in_thread("group-members", self._ask)
 
     def _handle(self, answer: Future[Any], now: float) -> bool:
-        """Record and report the answer to a query; return whether to query again after RETRY_SECONDS."""
+        """Record and report the answer to a query. Return whether the query must be repeated after RETRY_SECONDS."""
         try:
             members = select_foreign(answer.result(), self._group)
         except (KafkaException, Fatal) as error:

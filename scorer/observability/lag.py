@@ -2,9 +2,10 @@
 
 The lag is 0 while no record of the partition waits. Otherwise it is the time since the latest of three times: when the last
 answered event was written, when the end of the partition was last reached with all events answered, and when the partition last
-had no waiting records. For a reader of committed records, the end is the last stable offset. The reader reaches this end even
-while a transaction is open behind it, so a producer that aborts its transactions causes no lag in seconds. The first event of a
-partition after a quiet hour causes no lag either. A partition whose events are never answered does have a lag.
+had no waiting records. For a reader of committed records, the end is the last stable offset, which is the start of the first
+open transaction. The reader can reach this end while the transaction is open. Therefore a producer that aborts its transactions
+causes no lag in seconds. The first event of a partition after a quiet hour causes no lag either. A partition whose events are
+never answered does have a lag.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from publisher.kafka.partitions import Partition
 
 
 class LagClock:
-    """Computes lags in seconds; remembers when each assigned partition last had no waiting records."""
+    """Computes lags in seconds. For each assigned partition, it stores the last time at which no record waited."""
 
     def __init__(self) -> None:
         self._caught_up_ms: dict[Partition, int] = {}

@@ -56,7 +56,11 @@ def read_to_end(settings: Settings, topic: str) -> Iterator[Message]:
 
 
 def _records(settings: Settings, topic: str, start: int, *, follow: bool) -> Iterator[Message]:
-    """Yield committed records from `start`: without end if `follow`, else up to the current end, in the order of timestamps."""
+    """Yield the committed records of a topic from the offset `start` on.
+
+    If `follow` is True, the call waits for further records without end. Otherwise it reads up to the current end, and yields
+    the records in the order of their timestamps.
+    """
     transient = Codes(*PASSING.items(), *ABSENT.items())
     follower = TopicFollower(settings.kafka, f"{settings.name}.tail", acls.to_read(topic), [topic], transient)
     with contextlib.closing(follower):

@@ -97,7 +97,11 @@ def notice_key(channel: str) -> str:
 
 
 def read(key: bytes | None, value: bytes | None) -> ScorerStatus | None:
-    """Parse a status record; None for a notice, a tombstone, unreadable bytes, or a key other than the field `scorer`."""
+    """Parse a record of the status topic as a status record.
+
+    Return None if the record is a notice or a tombstone, if its value is unreadable, or if its key differs from the field
+    `scorer` of its value.
+    """
     if not key or key.startswith(NOTICE.encode()):
         return None
     status = parse(value)

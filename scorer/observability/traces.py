@@ -19,10 +19,16 @@ class Traces:
     """
 
     def begin(self, batch: Batch, provenance: Mapping[str, str]) -> None:
-        """Start the span of a batch that the version in `provenance` scores; set the trace headers of its scores in `batch`."""
+        """Start the span of a batch, and set the trace headers of the batch's scores in `batch`.
+
+        `provenance` describes the version that scores the batch.
+        """
 
     def end(self, batch: Batch, stages: Mapping[str, float], outcomes: Mapping[str, int]) -> None:
-        """End the span of a committed batch; record the seconds by stage and the number of events by outcome in the span."""
+        """End the span of a committed batch.
+
+        The span gets the seconds by stage, and the number of events by outcome.
+        """
 
     def fail(self, reason: object) -> None:
         """End all open spans with an error status. The batches will be read again, each with a new span."""

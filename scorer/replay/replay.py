@@ -199,7 +199,8 @@ class _ReplayRun:
     def chunks(self, most: int) -> Iterator[list[tuple[Position, ReplayableDeadLetter]]]:
         """Yield the dead letters to replay, with their positions, in chunks of at most `most`.
 
-        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. The order of each partition is kept.
+        A chunk has at most CHUNK_BYTES bytes, unless it is a single dead letter. Dead letters of the same partition are yielded
+        in the order of their offsets.
         """
         self._read_replayed()
         chunk: list[tuple[Position, ReplayableDeadLetter]] = []
@@ -235,7 +236,10 @@ class _ReplayRun:
                 self.summary.before += 1
 
     def _letter(self, place: Position, message: Message) -> ReplayableDeadLetter | None:
-        """Read the dead letter at `place`; return None, and count it, if it is not selected or cannot be replayed."""
+        """Read the dead letter at the position `place`.
+
+        If the dead letter is not selected, or cannot be replayed, it is counted in the summary, and None is returned.
+        """
         try:
             letter = letters.read_dead_letter(message, self._ids, time.time_ns() // 1_000_000)
             if not self._selection.includes(letter):

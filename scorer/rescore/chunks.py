@@ -60,7 +60,10 @@ class RescoreChunk:
 
 
 def chunks(batches: Iterable[PartitionBatch], selection: ScoreSelection, as_json: AsJson, most: int) -> Iterator[RescoreChunk]:
-    """Yield all score records in chunks of at most `most` selected records and SCANNED records."""
+    """Yield all score records in chunks.
+
+    A chunk has at most SCANNED records, and at most `most` of them are selected.
+    """
     chunk = RescoreChunk()
     for batch in batches:
         for offset, message in zip(batch.offsets, batch.messages, strict=True):

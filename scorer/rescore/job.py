@@ -44,9 +44,10 @@ CHUNKS_A_SECOND = 10.0  # chunks are smaller if a rate is requested, so that thi
 
 @dataclass(frozen=True, slots=True)
 class RescoreJob:
-    """A request to correct the selected score records under the name of a job.
+    """A request of an operator to correct score records: the name of the job, the selection of records, and the version.
 
-    `version` is the digest of the version that scores the events (option --with); None for the version of the channel.
+    `version` is the digest of the version that scores the events again (option --with). If it is None, the version that the
+    channel names is used.
     """
 
     name: str
@@ -162,8 +163,9 @@ def rescore(
 def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSummary:
     """Count the remaining records of the job without scoring or writing.
 
-    The counts are in `run` of the result. Its value `corrected` is the number of selected records whose event still exists.
-    This number includes records that scoring would find unfit or refused.
+    The counts are in the attribute `run` of the result. The count `corrected` is the number of selected records whose event
+    still exists. A real run may correct fewer records, because the version may dead-letter an event, and because an event may
+    turn out not to belong to its record.
 
     Raises:
         Fatal: If a topic is missing or the job has another definition.
@@ -190,7 +192,7 @@ def preview(settings: Settings, job: RescoreJob, progress: Report) -> RescoreSum
 
 
 def _is_deleted(source: EventPosition, retained: Mapping[Partition, Bounds]) -> bool:
-    """Return whether retention has deleted the event, or its partition does not exist."""
+    """Return whether the event at the position `source` is missing: deleted by retention, or in a partition that is missing."""
     span = retained.get((source.topic, source.partition))
     return span is None or not span[0] <= source.offset < span[1]
 
@@ -214,7 +216,10 @@ def describe(settings: Settings, needed: dict[str, Operations]) -> dict[str, top
 
 
 def remaining_offsets(settings: Settings, reader: TopicReader, saved: JobProgress) -> dict[Partition, OffsetSpan]:
-    """Return, for each partition of the scores, the offsets from the saved position of the job to the current end."""
+    """Return, for each partition of the topic of scores, the span of offsets that the job has not processed yet.
+
+    A span begins at the saved position of the job, and ends at the current end of the partition.
+    """
     spans = reader.spans(reader.partitions([settings.output.topic]))
     begins = {number: place.next for number, place in saved.places.items()}
     return {(topic, number): OffsetSpan(begins.get(number, low), low, high) for (topic, number), (low, high) in spans.items()}

@@ -68,8 +68,8 @@ class UncorrectedScores:
 class ChunkRescorer:
     """Computes the corrections of the chunks of one job with `servable`.
 
-    `target` is the topic of corrections. The encoder of `servable` must encode for that topic. `findings` has the reasons for
-    missing corrections.
+    `target` is the topic of corrections, and the encoder of `servable` must produce records for that topic. The attribute
+    `findings` collects the reasons why records were not corrected.
     """
 
     def __init__(self, settings: Settings, job: str, servable: Servable, target: Target, as_json: AsJson) -> None:
@@ -82,7 +82,7 @@ class ChunkRescorer:
         self._scoring = BatchScorer(settings, target, Target(settings.dead_letter.topic, 1, target.max_bytes))
 
     def records(self, chunk: RescoreChunk, reader: TopicReader, partitions: Collection[Partition], now_ms: int) -> list[Record]:
-        """Return the corrections of a chunk in the order of its records; add each selected record to the chunk's counts.
+        """Return the corrections of a chunk in the order of its records. Add each selected record to the counts of the chunk.
 
         Args:
             chunk: The chunk with the selected records.
@@ -117,7 +117,15 @@ class ChunkRescorer:
     def _score_events(
         self, chunk: RescoreChunk, messages: Sequence[Message], wanted: dict[Place, list[int]], at_ms: int
     ) -> dict[int, Record]:
-        """Score events; return the corrections by row (index into `chunk.selected`), and remove the events from `wanted`."""
+        """Score events, and return the corrections by the index of the corrected record in `chunk.selected`.
+
+        Args:
+            chunk: The chunk with the selected records.
+            messages: The events.
+            wanted: For the position of each event, the indices in `chunk.selected` of its records. The positions of the scored
+                events are removed.
+            at_ms: The time of scoring in Unix ms.
+        """
         batch = batch_of(messages, "empty")
         scored = self._scoring.score(batch, self._servable, Context(Clock(lambda: at_ms)), deadlines=False).editable()
         corrections: dict[int, Record] = {}
@@ -135,7 +143,10 @@ class ChunkRescorer:
         return corrections
 
     def _answer(self, scored: ScoredBatch, slot: int, given: SelectedScore, event_ms: int) -> Record | str:
-        """Return the new score or dead letter for a score record, or the reason why the event does not belong to the record."""
+        """Return the new answer for a score record: a score or a dead letter.
+
+        If the event in row `slot` of the batch is not the event of the score record `given`, return the reason as text instead.
+        """
         answer = scored.slots[slot]
         record = given.record
         if event_ms != record.event_ms:
@@ -175,7 +186,10 @@ class ChunkRescorer:
 
 
 def _unfit(record: ScoreRecord, partitions: Collection[Partition], now_ms: int) -> str:
-    """Return why the event of a record cannot be identified or trusted; "" if the event can be read. Pure."""
+    """Return the reason why the event of a score record must not be read: its position or its scoring time is impossible.
+
+    The result is "" if the event can be read. Pure.
+    """
     source = record.source
     if (source.topic, source.partition) not in partitions:
         return f"its event came from {source.topic}[{source.partition}], which is not a partition of an input topic"

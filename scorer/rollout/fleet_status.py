@@ -86,17 +86,19 @@ class Fleet:
     """The last record of each scorer, with the last time at which the scorer was alive (Unix seconds).
 
     Attributes:
-        caught_up: Whether the status topic was read to its end, so that further records are new.
+        caught_up: Whether the status topic has been read to its end. A record with the state `running` that arrives later
+            proves that its scorer is alive when the record arrives.
     """
 
     last: NewestScorers[tuple[ScorerStatus, float]] = field(default_factory=NewestScorers)
     caught_up: bool = False
 
     def update(self, key: bytes | None, value: bytes | None, now: float) -> tuple[ScorerStatus, float] | None:
-        """Apply a record of the status topic.
+        """Store a record of the status topic.
 
         Returns:
-            The status and the time at which the scorer was alive (Unix seconds); None if the record is not a scorer's status.
+            The status of the scorer, and the last time at which the scorer is known to have been alive (Unix seconds); None if
+            the record is not the status of a scorer.
         """
         if (record := read(key, value)) is None:
             return None

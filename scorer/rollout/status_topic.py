@@ -49,7 +49,10 @@ class StatusTopic:
         self._following.close()
 
     def wait_for_flips(self, move: ChannelMove, seconds: float, changed: Callable[[MoveProgress], None]) -> MoveProgress:
-        """Poll until every scorer has applied or refused the move, or for `seconds`; call `changed` with each new progress."""
+        """Poll until every scorer has applied or refused the move, but for at most `seconds`.
+
+        `changed` is called with each new progress of the move.
+        """
         deadline = time.time() + seconds
         reported = None
         while True:
@@ -75,7 +78,10 @@ class StatusTopic:
         return self._fleet.shadowed(time.time())
 
     def refusals(self, move: ChannelMove, version: str) -> list[str]:
-        """Return why live scorers refuse a version, one line each; scorers that have not received the move are ignored."""
+        """Return the reasons why live scorers refuse a version, one line for each scorer.
+
+        Scorers that have not received the move are ignored.
+        """
         live = self._fleet.live(time.time(), move.channel)
         refusals = ((record.scorer, record.refused.get(version)) for record in live if record.aspired_revision >= move.revision)
         return [f"{scorer} refuses {version}: {reason}" for scorer, reason in refusals if reason is not None]

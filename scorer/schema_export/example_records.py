@@ -29,8 +29,8 @@ def create_example_record(signature: Signature, event: Mapping[str, Any]) -> Exa
     """Create the record of one example event.
 
     The record's value is the event as a JSON object. A field whose source is the key, the timestamp or a header is also written
-    to that source. A field can also be the whole value. It replaces the JSON object if no other field is read from inside the
-    value.
+    to that source. If the source of a field is the whole value, and no other field is read from inside the value, this field
+    replaces the JSON object.
     """
     record = ExampleRecord(orjson.dumps(event))
     is_whole_value = not field_sources.only_value_fields(signature).fields

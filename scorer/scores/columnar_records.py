@@ -1,8 +1,8 @@
-"""Encoding of the score records of a plain batch as columns, without a Python object per event.
+"""Encoding of the score records of a batch as columns, without a Python object per event.
 
-A batch is plain if it was fetched natively and is large enough, the headers of its events contain only ids and deadlines in the
-future, each event has a finite score of one output, and the records are JSON without headers. `RecordEncoder` encodes the
-records of all other batches, and would encode the records of a plain batch to the same bytes.
+A batch can be encoded as columns only if it meets these conditions: it was fetched natively and is large enough, the headers of
+its events contain only ids and deadlines in the future, each event has a finite score of one output, and the records are JSON
+without headers. `RecordEncoder` encodes the records of all other batches. Both encoders produce the same bytes.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,9 @@ def packed(
     scored_ms: int,
     carried: Sequence[Row | None] | None = None,
 ) -> ColumnarRecords | None:
-    """Encode a record for every event of a batch as columns; return None if the batch is not plain.
+    """Encode a record for every event of a batch as columns.
+
+    Return None if the batch does not meet the conditions for columns at the top of this module.
 
     Args:
         batch: the fetched events.
@@ -94,7 +96,10 @@ def packed(
 
 
 def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | None:
-    """Return the JSON scores of all parts in the order of the rows; None if the scores of a part are not plain numbers."""
+    """Return the scores of all parts as JSON texts, in the order of the batch's rows.
+
+    The result is None if the scores of a part cannot be encoded in one text; see `Scores.joined`.
+    """
     columns: list[ByteColumn] = []
     for part in parts:
         if (joined := part.scores.joined()) is None:
@@ -113,7 +118,7 @@ def _join_scores(parts: Sequence[VersionScores], count: int) -> ByteColumn | Non
 
 
 def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-    """Return the possible decisions of all parts, and for each row the index of its decision in this list."""
+    """Return a list of the possible decisions of all parts, and for each row the index of its decision in that list."""
     if len(parts) == 1:
         return parts[0].scores.decided()
     names: list[str | None] = []
@@ -126,9 +131,9 @@ def _join_decisions(parts: Sequence[VersionScores], count: int) -> tuple[Sequenc
 
 
 def _join_ends(tails: Sequence[bytes], parts: Sequence[VersionScores], count: int) -> tuple[Sequence[bytes], NDArray[np.int32]]:
-    """Return `tails` unchanged, and for each row the index of its part.
+    """Return the possible ends of a record, and for each row of the batch the index of its end.
 
-    `tails` has one entry per part: the end that all records of the part have in common.
+    `tails` has one end per part, which all records of the part have in common. It is returned unchanged as the first value.
     """
     indices = np.zeros(count, np.int32)
     for number, part in enumerate(parts[1:], start=1):
@@ -142,7 +147,16 @@ def _end_pieces(
     carried: Sequence[Row | None] | None,
     count: int,
 ) -> list[RecordPiece]:
-    """Return the pieces that follow the event's time in a record: the common end of a version's records, and carried fields."""
+    """Return the pieces of a record that follow the event's time.
+
+    These are the end that all records of a version have in common, and the carried fields of the event.
+
+    Args:
+        encoder: encodes the carried fields.
+        ends: the ends of the versions, and for each record the index of its end.
+        carried: the carried fields of each event; None if no fields are configured.
+        count: the number of records.
+    """
     tails, indices = ends
     if not encoder.carry:
         return [chosen(tails, indices)]
@@ -179,7 +193,11 @@ def _require_ids(ids: ByteColumn) -> list[RecordPiece] | None:
 
 
 def _encode_ids(ids: list[str]) -> list[RecordPiece] | None:
-    """Return one piece with these ids in JSON; None if an id contains the characters that separate the ids in the JSON text."""
+    """Return one piece with these ids, encoded as the content of JSON strings.
+
+    All ids are encoded in one JSON text, which is then split. The result is None if an id contains the characters at which the
+    text is split.
+    """
     text = orjson.dumps(ids)
     characters = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero((characters[:-1] == QUOTE) & ((characters[1:] == COMMA) | (characters[1:] == BRACKET)))

@@ -112,12 +112,15 @@ class Scores:
         return text, np.flatnonzero(characters == BRACKET)[:-1] + 1
 
     def decisions(self) -> list[str | None]:
-        """Return the decision of each row, from the threshold or the label of the largest value; None without a rule."""
+        """Return the decision of each row. If the signature has no decision rule and no labels, all decisions are None.
+
+        The rule compares a score with a threshold, or selects the label of the largest value.
+        """
         names, indices = self.decided()
         return [names[index] for index in indices.tolist()]
 
     def decided(self) -> tuple[Sequence[str | None], NDArray[np.int32]]:
-        """Return the possible decisions, and the (B,) indices of the rows' decisions in this list."""
+        """Return a list of the possible decisions, and for each row the index of its decision in this list, (B,)."""
         rule = self._signature.decision
         column = self.decided_on()
         if isinstance(rule, Argmax):

@@ -78,7 +78,7 @@ class RecordEncoder:
     """Encoder of the score records of one version as JSON, and base of the encoders of the other formats.
 
     Attributes:
-        plain: whether the records are JSON.
+        plain: whether the encoded records are JSON; False in the encoders of the other formats.
         carry: the event fields that are copied to the records.
         provenance: the record fields that describe the version and its role. `role` is the role of the version that answered:
             champion, canary or shadow. `arm` is the role, champion or canary, that the event's key belongs to; it is the same
@@ -143,7 +143,7 @@ class RecordEncoder:
         return self._encoded(columns, self._constant_fields(status, scored_ms))
 
     def tail(self, status: str, scored_ms: int) -> bytes:
-        """Return the JSON after the event's time, which has the fields that are the same in all records of a batch."""
+        """Return the end of a JSON record, after the event's time: the fields that are the same in all records of a batch."""
         return b"," + orjson.dumps(self._constant_fields(status, scored_ms))[1:]
 
     def _constant_fields(self, status: str, scored_ms: int) -> dict[str, str | int]:
@@ -154,9 +154,10 @@ class RecordEncoder:
         return constant if self.fallback is None else constant | {"fallback": self.fallback}
 
     def _encoded(self, columns: RecordColumns, tail: Mapping[str, str | int]) -> list[bytes]:
-        """Encode the records. `columns` has the fields that differ between events, and `tail` the fields that do not.
+        """Encode the records of a batch.
 
-        Both `columns` and `tail` are in the order of the schema.
+        `columns` has the fields that differ between events. `tail` has the fields that are the same in all records. Both are in
+        the order of the schema.
         """
         kinds = list(zip(columns.decisions, columns.places, strict=True))
         middles = {(decision, place): decision_piece(decision) + source_piece(place) for decision, place in set(kinds)}

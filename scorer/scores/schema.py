@@ -72,7 +72,7 @@ message Value {
 
 
 def record(carry: Sequence[CarriedField] = ()) -> dict[str, Any]:
-    """Return the Avro schema as a dictionary, including these carried fields. Each carried field must have a type."""
+    """Return the Avro schema of a score record, as a dictionary. The carried fields `carry` must have types."""
     return {**SCHEMA, "fields": [*SCHEMA["fields"], *([_carried(carry)] if carry else [])]}
 
 
@@ -83,12 +83,12 @@ def _carried(carry: Sequence[CarriedField]) -> dict[str, Any]:
 
 
 def avro(carry: Sequence[CarriedField] = ()) -> str:
-    """Return the Avro schema with these carried fields as JSON text."""
+    """Return the Avro schema of a score record with the carried fields `carry`. The schema is JSON text."""
     return json.dumps(record(carry), indent=2)
 
 
 def protobuf(carry: Sequence[CarriedField] = ()) -> str:
-    """Return the Protobuf schema with these carried fields as `.proto` text.
+    """Return the Protobuf schema of a score record with the carried fields `carry`. The schema is the text of a `.proto` file.
 
     The number of a field is its entry in `NUMBERS_OF`, or else its position in the record. The score is a message `Value`.
     """

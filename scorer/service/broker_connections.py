@@ -129,7 +129,7 @@ class BrokerConnections:
     def guard_replica(self, dead_members: Set[str]) -> ReplicaGuard:
         """Start the guard that checks whether another process uses the worker's replica name.
 
-        `dead_members` are the ids of group members that are already known to be dead.
+        `dead_members` are the ids of group members whose processes are known to be dead.
         """
         return guard_replica(self._settings, dead_members)
 

@@ -117,11 +117,12 @@ def _targets(settings: Settings, described: Mapping[str, topics.DescribedTopic])
 
 
 def is_other_process_alive(waited: float, silent: float, unreadable: bool, expiry: float) -> bool | None:
-    """Return whether the group member with this worker's client id is another live process; None if not known yet.
+    """Return whether the process behind the group member with this worker's client id is alive; None if not known yet.
 
-    Only a lasting membership proves that the process is alive, because the group expires a dead member within `expiry` seconds.
-    A status record does not prove it, because other principals can forge one. If no status record arrives for SILENT_SECONDS,
-    the process counts as dead, even if a busy group has not expired the member yet.
+    The process counts as alive if the member stays in the group for more than `expiry` seconds, because the group would have
+    expired a dead member by then. A status record does not prove that the process is alive, because other principals can forge
+    status records. The process counts as dead if no status record has arrived for SILENT_SECONDS, even if a busy group has not
+    expired the member yet.
 
     Args:
         waited: the seconds since the check began. The member has been in the group during all this time.
@@ -156,14 +157,17 @@ class _Heartbeats:
 
 
 def _wait_for_replica(settings: Settings, isolated_groups: IsolatedGroups, stopping: threading.Event) -> Set[str]:
-    """Wait until it is known whether another live process uses this worker's client id; return the dead members that use it.
+    """Wait until it is known whether another live process uses this worker's client id.
+
+    Returns:
+        The ids of the dead group members that use this client id.
 
     Raises:
         Fatal: Another live process uses the client id.
     """
     if not _members_of_replica(settings, isolated_groups):
         return frozenset()
-    log.info("replica %s is still in the group; checking whether its process is alive", settings.replica)
+    log.info("the group has a member with the replica name %s; checking whether its process is alive", settings.replica)
     began = time.monotonic()
     heartbeats = _Heartbeats(began)
     with contextlib.closing(ChannelMoveListener(settings, own=heartbeats.add)) as listener:
@@ -173,7 +177,9 @@ def _wait_for_replica(settings: Settings, isolated_groups: IsolatedGroups, stopp
             if alive:
                 raise replica_conflict("a live process", settings.replica, settings.name)
             if alive is False:
-                log.warning("replica %s is in the group but writes no status records; taking it over", settings.replica)
+                log.warning(
+                    "the member with the replica name %s writes no status records; taking over its name", settings.replica
+                )
                 return members
     return frozenset()
 

@@ -28,14 +28,14 @@ FROZEN_SECONDS = 2.0  # a thread that wakes later than planned by this time was 
 class ReplicaClaim:
     """Decides whether one process may use its replica name or must end. Pure; times are in monotonic seconds.
 
-    A process holds its replica name once a query of the group finds no other member with that name. Processes that join later
-    must end.
+    As soon as a query of the group finds no other member with the replica name, this process holds the name. Processes with the
+    same name that join later must end.
 
-    If several processes join at the same time, none of them holds the name at first, and the member ids decide. A process ends
-    if another member with a smaller id is still in the group after `settle_seconds`, because the group would have expired a
-    dead member by that time. If the other member has a greater id, the process ends after twice that time, because the other
-    process would have ended by then if it did not hold the name. All processes decide consistently, without messages and
-    without comparing clocks.
+    If several processes with the same name join at the same time, none of them holds the name at first, and their member ids
+    determine which process ends. A process ends if a member with a smaller id is still in the group after `settle_seconds`,
+    because the group would have expired a dead member by that time. A process also ends if a member with a greater id is still
+    in the group after twice that time: that member holds the name, because otherwise its process would have ended. All
+    processes decide consistently, without messages and without comparing clocks.
 
     Args:
         settle_seconds: the time after which the group has certainly expired a dead member.
@@ -54,7 +54,10 @@ class ReplicaClaim:
         return bool(own) and own == self._holder
 
     def release(self) -> None:
-        """Stop holding the replica name. Call this method if this process was suspended, and another may hold the name now."""
+        """Stop holding the replica name.
+
+        Call this method if this process was suspended, because another process may hold the name now.
+        """
         self._holder = ""
 
     def lost(self, own: str, members: Set[str], now: float) -> bool:
@@ -131,9 +134,11 @@ class ReplicaGuard:
     def _check(self, own: str, members: Set[str]) -> None:
         self.lost = self._claim.lost(own, members, time.monotonic())
         if self._claim.holds(own):
-            log.info("no other process runs as this replica")
+            log.info("no other process uses the replica name of this process")
         if self.lost:
-            log.error("this replica belongs to another member of the group: %s", ", ".join(sorted(members - {own})))
+            log.error(
+                "the replica name of this process belongs to another group member: %s", ", ".join(sorted(members - {own}))
+            )
 
 
 def expiry_seconds(settings: Settings) -> float:

@@ -107,7 +107,7 @@ class StartUpReporter:
         self._thread.start()
 
     def end(self) -> None:
-        """End the thread, because the start-up is complete: a StatusReporter writes the next record."""
+        """End the thread, because the start-up is complete. From now on, a StatusReporter writes the records."""
         self._closing.set()
         self._thread.join(ABANDON_SECONDS)
         if self._producer is not None:

@@ -68,7 +68,7 @@ def run(
 
     Args:
         settings: the settings of this worker. With ShadowWorkerSettings, the process is a worker of a shadow.
-        on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
+        on_serving: called when the start-up is complete, with the address of the HTTP server for health and metrics.
         journal: the in-flight journal, which outlives this process.
         workers: the number of processes that share the memory limit of this process, including this one.
         connect_brokers: creates the connections to the Kafka cluster.
@@ -158,7 +158,7 @@ class Service:
         """Start the worker, score events until `stop` is called, and shut the worker down.
 
         Args:
-            on_serving: called once the start-up is complete, with the address of the HTTP server for health and metrics.
+            on_serving: called when the start-up is complete, with the address of the HTTP server for health and metrics.
 
         Raises:
             Fatal: The worker cannot start or cannot continue.

@@ -65,7 +65,10 @@ class Settings(Configuration):
     @model_validator(mode="before")
     @classmethod
     def _deadline_from_target(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Set `model.deadline_ms`, if it is not configured, to DEADLINE_TARGETS times the latency target, within limits."""
+        """Set `model.deadline_ms`, if it is not configured, to DEADLINE_TARGETS times the latency target.
+
+        The value is at least SHORTEST_DEADLINE_MS and at most LONGEST_DEADLINE_MS.
+        """
         model = values.get("model")
         batching = values.get("batching")
         if not isinstance(model, dict) or "deadline_ms" in model:

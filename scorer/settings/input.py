@@ -49,9 +49,11 @@ class InputSettings(Section):
                 f"format json-envelope has the id beside the features; set id to the name of a field, not the path {self.id!r}"
             )
         if self.schema_file and not INPUT_FORMATS[self.format].has_schema:
-            raise ValueError(f"format {self.format} has no schema; leave schema_file out")
+            raise ValueError(f"events of the format {self.format} are read without a schema; leave schema_file out")
         if self.message and not (self.schema_file and self.format == "protobuf"):
-            raise ValueError("message selects a message of a Protobuf schema_file; leave it out")
+            raise ValueError(
+                "message needs format protobuf and a schema_file, from which it selects a message; leave message out"
+            )
         return self
 
 

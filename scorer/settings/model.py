@@ -65,7 +65,7 @@ def _check_score(score: Any) -> Any:
     for value in _values(score):
         count += 1
         if isinstance(value, bool) or value is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValueError(f"{value!r} is not a score: give finite numbers, as the model does")
+            raise ValueError(f"{value!r} is not a valid score: use only finite numbers and texts, as the model does")
     if not 0 < count <= MAX_SCORE_NUMBERS:
         raise ValueError(f"a score has from 1 to {MAX_SCORE_NUMBERS} numbers, but the given score has {count}")
     return score

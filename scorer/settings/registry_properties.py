@@ -1,6 +1,6 @@
-"""The properties of Confluent's schema registry client that `schema_registry.extra` may set, and which values may be printed.
+"""The properties of Confluent's schema registry client that `schema_registry.extra` may set.
 
-All other properties are rejected.
+All other properties are rejected. This module also determines the properties whose values may be printed.
 """
 
 from collections.abc import Callable, Mapping

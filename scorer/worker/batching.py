@@ -34,8 +34,8 @@ RECORD_BYTES = 40  # the overhead of a record without key, value and headers, an
 class BatchCollector:
     """Polls batches that are as large as the latency target allows, and no faster than the broker can commit transactions.
 
-    The caller reports the outcome of each batch to the attributes `pacing`, `limiter` and `look_ups`. `largest_record` is the
-    size in bytes of the largest record that both the output topic and the dead-letter topic accept.
+    After each batch, the caller must report its outcome by calls of methods of `pacing`, `limiter` and `look_ups`.
+    `largest_record` is the size in bytes of the largest record that both the output topic and the dead-letter topic accept.
     """
 
     def __init__(self, settings: Settings, intake: EventConsumer, quarantine: Quarantine, largest_record: int) -> None:
@@ -61,7 +61,7 @@ class BatchCollector:
         return batch
 
     def _wait_for_turn(self) -> float:
-        """Wait until shortly before the next transaction may begin; return its start time in monotonic seconds.
+        """Wait until shortly before the next transaction may begin. Return its earliest start in monotonic seconds.
 
         Each transaction costs the broker CPU time, so there is a pause between two transactions. Events that arrive during the
         wait become part of the next transaction. If events are already late (`TransactionPacing.is_behind`), there is no wait.
@@ -115,9 +115,9 @@ class BatchLimiter:
     def limited_by(self, end: End) -> str:
         """Return what limited the size of the batch that was fetched after the last call of `limit`.
 
-        `end` is the reason why the fetch stopped. It is returned unchanged if the batch has fewer events than `limit` allowed.
-        Otherwise the batch was limited by the latency target or the deadline of the model ("latency"), by `max_events`
-        ("size"), or by the size of a produce request ("bytes").
+        `end` is the reason why the fetch stopped. If the fetch stopped before the number of events that `limit` returned, `end`
+        is returned unchanged. Otherwise the result is "latency" for the latency target or the deadline of the model, "size" for
+        `max_events`, or "bytes" for the size of a produce request.
         """
         if end != "events":
             return end
@@ -146,8 +146,8 @@ class BatchLimiter:
 class LookUpLimit:
     """A limit on the events of a batch, 1 to `max_events`, that falls while look-ups of schemas are slow.
 
-    If the schemas of a batch are not found in time, half of the batch is polled again. The look-ups continue meanwhile.
-    Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
+    If the schemas of a batch are not found in time, only half of its events are polled in the next batch. The look-ups continue
+    meanwhile. Repeated halving ends at a batch of one event. Each answered batch doubles the limit.
     """
 
     def __init__(self, max_events: int) -> None:
@@ -169,10 +169,15 @@ def _update_estimate(estimate: float, observed: float) -> float:
 
 
 def is_full(end: End, events: int, max_events: int) -> bool:
-    """Return whether a batch is full, so that a longer wait before the fetch would have been useless.
+    """Return whether a batch is full. A longer wait before the fetch would not have made a full batch larger.
 
     A batch is full if its fetch stopped at the limit of bytes. It is also full if the fetch stopped at the limit of events, and
-    the batch has at least FEWEST or `max_events` events.
+    the batch has at least FEWEST events or, if this is smaller, `max_events` events.
+
+    Args:
+        end: the reason why the fetch of the batch stopped.
+        events: the number of events in the batch.
+        max_events: the configured maximum of events in a batch.
     """
     return end == "bytes" or (end == "events" and events >= min(FEWEST, max_events))
 
@@ -180,9 +185,10 @@ def is_full(end: End, events: int, max_events: int) -> bool:
 def within_target(cost: LatencyModel, target: float, oldest_age: float, max_events: int, interval: float = 0.0) -> int:
     """Return the largest batch, 1 to `max_events`, that meets the latency target (seconds) for its oldest event.
 
-    If even a batch of one event cannot meet the target, there is a backlog. The limit is then `max_events`, for throughput. A
-    batch that takes no longer than `interval` is never made smaller, because the next batch, with the remaining events, would
-    begin only `interval` seconds later.
+    If even a batch of one event cannot meet the target, there is a backlog. The result is then `max_events`, for throughput.
+
+    The result always allows a batch that takes up to `interval` seconds, even if a smaller batch would meet the target. The
+    events that did not fit in the smaller batch would have to wait for the next batch, which begins `interval` seconds later.
     """
     a, b = cost.line()
     if target - oldest_age < a + b:

@@ -23,7 +23,11 @@ LONGEST_KEY = 1_024  # bytes of a key that is kept in the smallest dead letter
 
 
 class _RejectedRecordSearch:
-    """Finds the records of a batch that the broker rejects, from successive rejections. `slots` has the record of each row."""
+    """Finds the records of a batch that the broker rejects.
+
+    Parts of the batch are published one after another, and each rejection of a part narrows the search. `slots` has the record
+    of each row (event) of the batch; None for a row without a record.
+    """
 
     def __init__(self, slots: Sequence[Record | None]) -> None:
         self._slots = slots
@@ -32,15 +36,15 @@ class _RejectedRecordSearch:
         self._rejected: set[int] = set()
 
     def narrow(self, rows: list[int], error: RecordRejected) -> tuple[list[int], int]:
-        """Return the rows whose records the broker certainly rejects, and the size of the next part to publish.
+        """Evaluate the rejection of a part, and return the rejected rows and the size of the next part to publish.
 
         Args:
-            rows: the rows of the part that was rejected.
-            error: the rejection of the part. It is raised if it concerns none of these rows.
+            rows: the rows of the part that the broker has rejected.
+            error: the rejection of the part. `narrow` raises it if none of these rows can be the cause.
 
         Returns:
-            The rejected rows, possibly none, and the number of rows in the next part, which begins with the first of `rows`.
-            The remaining rows form a later part.
+            The rows whose records the broker certainly rejects (possibly none), and the number of rows in the next part. The
+            next part begins with the first of `rows`. The caller publishes the remaining rows in a later part.
         """
         if not error.records and not self._reports_enabled:  # repeat once: the session asks for delivery reports from now on
             self._reports_enabled = True
@@ -87,7 +91,7 @@ class RejectedBatchPublisher:
         self._context = context
 
     def publish(self, pending: PendingBatch, error: RecordRejected) -> ScoredBatch:
-        """Publish a batch after the broker rejected it with `error`; return the records that were published.
+        """Publish a batch that the broker has rejected with `error`. Return the records that were published in the end.
 
         Raises:
             Aborted: publishing failed for another reason, or the check of the context raised this error.

@@ -71,7 +71,7 @@ class ArmAssigner:
         return Arms(selected, canary.servable, alike=canary.alike) if allowed else Arms(selected, None, BREAKER)
 
     def too_late(self, _lag_seconds: Mapping[Partition, float], /) -> Collection[Partition]:
-        """Return the partitions whose backlog is skipped. A scorer answers every event and skips none; a shadow may skip."""
+        """Return the partitions whose backlog is skipped: none, because a scorer answers every event."""
         return ()
 
     def observe(self, label: str, requested: int, failed: int) -> None:

@@ -1,8 +1,8 @@
 """Score one batch with two versions, the champion and the candidate. Each version answers its share of the keys.
 
-The champion also answers the events for which the candidate fails. If both versions decode the events of a plain batch to the
-same tensors, the batch is decoded once, and its records are encoded as one set of columns. In all other batches, the events of
-the champion and of the candidate are decoded and encoded separately.
+The champion also answers the events for which the candidate fails. If both versions decode an event to the same tensors, and
+the batch meets the conditions in `columnar_records.py`, the batch is decoded once, and its records are encoded as one set of
+columns. In all other batches, the events of the champion and of the candidate are decoded and encoded separately.
 """
 
 import time
@@ -150,11 +150,11 @@ def _score_together(
     arms: Arms,
     context: Context,
 ) -> ScoredRows | None:
-    """Answer all rows of a plain batch: decode once, run both versions, and encode the records as one set of columns.
+    """Answer all rows of a batch: decode once, run both versions, and encode the records as one set of columns.
 
     Returns:
-        The records; None if the batch is not plain, or if a version fails. The caller then scores the events of champion and
-        candidate separately.
+        The records; None if the batch does not meet the conditions for columns (see `columnar_records.py`), or if a version
+        fails. In these cases the caller must score the events of champion and candidate separately.
     """
     batch = read.batch
     columns = isinstance(batch, ColumnarBatch) and len(rows) >= columnar_records.FEWEST and batch.carried is None

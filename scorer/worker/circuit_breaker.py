@@ -22,7 +22,7 @@ class CircuitBreaker:
         return now >= self._until
 
     def observe(self, requested: int, failed: int, now: float) -> bool:
-        """Record that the candidate failed for `failed` of `requested` events; return whether this suspends the candidate."""
+        """Record that the candidate failed for `failed` of `requested` events. Return whether this suspends the candidate."""
         if not requested:
             return False
         self._failing = self._failing + 1 if 2 * failed >= requested else 0

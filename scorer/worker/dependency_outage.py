@@ -1,8 +1,8 @@
 """Pause reading while a server that scoring needs is unavailable, without loss of events or partitions.
 
 The current batch is read again after the outage. The partitions stay assigned, because the group is still polled. If
-`model.fallback` is configured, the constant of this setting answers events once the model servers have been unavailable for
-`model.fallback.after_ms`.
+`model.fallback` is configured, and the model servers have been unavailable for `model.fallback.after_ms`, the constant of this
+setting answers the events.
 """
 
 from collections.abc import Callable
@@ -31,9 +31,10 @@ class BackendOutage:
         self._covered_until = float("-inf")
 
     def begin(self, error: DependencyUnavailable) -> None:
-        """Return to the committed offsets, and pause reading for the retry delay of the error, or until the fallback is due.
+        """Return to the committed offsets, and pause reading.
 
-        The call is only allowed if all published batches are known to be committed.
+        The pause ends after the retry delay of the error, or earlier if `model.fallback` begins to answer earlier. Call this
+        method only if all published batches are known to be committed.
         """
         now = self._note(error)
         self._outages.begin(error.dependency, error)
@@ -42,7 +43,10 @@ class BackendOutage:
         self._intake.rewind()
 
     def use_fallback(self, error: DependencyUnavailable) -> bool:
-        """Return whether the fallback is due. If it is due, it answers until the retry delay of the error is over."""
+        """Return whether the fallback (`model.fallback`) must answer now, because the outage has lasted long enough.
+
+        If so, the fallback answers all events until the retry delay of the error is over.
+        """
         now = self._note(error)
         due_at = self._due(error)
         if due_at is None or now < due_at:
@@ -65,7 +69,10 @@ class BackendOutage:
         return now
 
     def _due(self, error: DependencyUnavailable) -> float | None:
-        """Return when the fallback answers for this dependency, in monotonic seconds; None if the fallback does not apply."""
+        """Return the time at which the fallback begins to answer, in monotonic seconds.
+
+        The result is None if no fallback is configured, or if the dependency of the error is not the model servers.
+        """
         if self._fallback_seconds is None or error.dependency != MODEL_SERVERS:
             return None
         return self._since + self._fallback_seconds

@@ -1,6 +1,7 @@
 """The last stage of the pipeline: encode the score records of answered events.
 
-The records of a whole batch of plain events are encoded as columns. Other records are encoded one by one, with the same result.
+If a whole batch meets the conditions in `columnar_records.py`, its records are encoded as columns. Other records are
+encoded one by one, with the same result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +60,10 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """The records of answered rows, all with the same status. `rejected` has the rows whose record is too large."""
+    """The records of answered rows, all with the same status.
+
+    `rejected` has the rows without a record, because their record would be too large.
+    """
 
     rows: Sequence[int]
     records: Sequence[Record]
@@ -112,7 +116,10 @@ def encode_columns(
     target: Target,
     at_ms: int,
 ) -> ColumnarRecords | None:
-    """Encode the records of a whole batch as columns; return None if the events are not plain, or if a record is too large.
+    """Encode the records of a whole batch as columns.
+
+    Return None if the batch does not meet the conditions for columns (see `columnar_records.py`), or if a record would be too
+    large for the output topic.
 
     Args:
         batch: the batch.

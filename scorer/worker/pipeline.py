@@ -104,7 +104,7 @@ class Pipeline:
         return ScoredRows(encoded, rejected, stage_seconds(began, decoded_at, inferred_at))
 
     def decode(self, batch: Batch, rows: list[int], decoder: Decoder, context: Context) -> Decoded:
-        """Decode the events of these rows; the rows of the result are indices into the batch.
+        """Decode the events of these rows. The row numbers in the result are indices into the batch.
 
         Raises:
             LookUpsPending: the schemas of the events were not looked up within `look_up_seconds`.
@@ -174,15 +174,15 @@ def score_in_halves(
     context: Context,
     hopeless: int | None = None,
 ) -> HalvedRows:
-    """Score rows together; if that fails, halve the rows until each failing event is alone.
+    """Score rows together. If that fails, halve the failing rows repeatedly, until each failing event is in a span of its own.
 
     Args:
         rows: the rows to score.
         score: scores a span of rows together; it may reject single rows, and raises if it cannot score the span.
         to_poison: returns the reason to reject a row, given the error of its score call. If it raises an error, the call ends.
         context: its check is called before each span, and may raise to end the call.
-        hopeless: a limit for the case that no event succeeds. Once this number of events has failed and none has succeeded, a
-            failing span is rejected as a whole. If None, failing spans are always halved.
+        hopeless: a limit for the case that no event succeeds. After this number of events has failed and no event has
+            succeeded, a failing span is rejected as a whole. If None, failing spans are always halved.
     """
     spans = [rows]
     scored = list[ScoredRows]()

@@ -1,7 +1,7 @@
 """The first stage of the pipeline: the ids and deadlines in the headers of a batch's events.
 
-If all events have the same header names and plain header values, each header is read as a column. Otherwise the headers are
-read event by event.
+If all events have the same header names, and all ids are printable ASCII, each header is read as a column. Otherwise the
+headers are read event by event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class BatchHeaders:
         Args:
             batch: the batch whose headers these are.
             rows: the rows, ascending.
-            fields: the value of the configured id field of each row; None if it has none.
+            fields: the value of the configured id field in each row's event; None for an event without this field.
             region: the region of the input topics. It becomes part of an id that is derived from the position of the event.
         """
         if self.values is None:
@@ -92,9 +92,9 @@ def read_headers(batch: Batch, rows: list[int], now_ms: int) -> BatchHeaders:
 
 
 def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
-    """Read the headers of all events at once, as columns; return None if they must be read event by event.
+    """Read the headers of all events at once, as columns. Return None if the headers must be read event by event instead.
 
-    They must be read event by event if, for example, an id is not printable ASCII, a deadline has passed, or the events have
+    Reading event by event is necessary if, for example, an id is not printable ASCII, a deadline has passed, or the events have
     different header names.
     """
     if not isinstance(batch, ColumnarBatch) or batch.unread or (columns := batch.columns.header_columns()) is None:
@@ -111,7 +111,10 @@ def _read_columns(batch: Batch, now_ms: int) -> BatchHeaders | None:
 
 
 def parse_numbers(texts: ByteColumn) -> NDArray[np.int64] | None:
-    """Parse a column of decimal numbers as (B,) integers; return None if a text is no number, or if the lengths differ."""
+    """Parse a column of decimal numbers as (B,) integers.
+
+    Return None if a text is not a number, or if the texts have different lengths.
+    """
     lengths = texts.lengths()
     digits = int(lengths[0])
     if texts.nulls is not None or not 0 < digits <= DEADLINE_DIGITS or (lengths != digits).any():

@@ -10,7 +10,7 @@ AT_ONCE = 2  # consecutive recoveries without a commit that start without a dela
 
 
 class RetryBackoff:
-    """The delays between failures and recoveries of the worker with this `replica` in the group `name`.
+    """The delays between failures and recoveries of one worker. `replica` is its replica name, `name` the name of its group.
 
     Times are in monotonic seconds. `pending` is the failure from which the worker must recover; None if there is none.
     """
@@ -27,9 +27,9 @@ class RetryBackoff:
     def failed(self, error: Aborted, now: float, commits: int) -> Aborted:
         """Record a failure, and return the failure to recover from.
 
-        A member that the group rejects (Evicted), or that another process fences (Fenced), recovers without a delay, because
-        the group will notify the member of a rebalance. If rejections continue for REFUSED_SECONDS without a commit, MemberLost
-        is returned, so that a new member joins.
+        After the errors Evicted (the group rejects this member) and Fenced (another process has fenced this one), the recovery
+        begins without a delay, because the group will notify the member of a rebalance. If Evicted recurs for REFUSED_SECONDS
+        without a commit, MemberLost is returned, so that this process joins the group as a new member.
 
         Args:
             error: the failure.
@@ -83,4 +83,4 @@ def replica_conflict(owner: str, replica: str, name: str) -> Fatal:
     `owner` describes the process that uses the name, for example "another live process".
     """
     message = f"{owner} runs as replica {replica!r} of {name!r}"
-    return Fatal(message, "give each process a replica of its own: --set replica=...", 3)
+    return Fatal(message, "give each process its own replica name: --set replica=...", 3)

@@ -100,7 +100,11 @@ class ShadowScorer(BatchScorer):
         return scored
 
     def _record_failure(self, read: ReadBatch, servable: Servable, rows: list[int], context: Context) -> tuple[ScoredRows, ...]:
-        """Return a record for each failed row. The reason is part of `servable`. The ids of events are decoded if possible."""
+        """Return a record without a score for each of these rows, for which scoring has failed.
+
+        The caller has stored the reason of the failure in `servable` (see `Servable.as_shadow`), and the records contain it. If
+        an event can be decoded, its record also contains the event's id.
+        """
 
         def record(span: list[int]) -> ScoredRows:
             decoded = self.pipeline.decode(read.batch, span, servable.loaded.decoder, context)

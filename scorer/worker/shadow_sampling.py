@@ -1,6 +1,6 @@
 """Select the events that a shadow scores: a share of the keys, regardless of the version that answers them in production.
 
-The backlog of a partition that lags too far behind is skipped.
+If the lag of a partition exceeds the lag limit of the shadow, the backlog of the partition is skipped.
 """
 
 import logging
@@ -70,9 +70,9 @@ class ShadowSampler(ArmAssigner):
 def skip_to_end(partitions: Collection[Partition], intake: EventConsumer, session: Session, owner: str) -> int:
     """Commit the end offsets of these partitions, and continue to read there. Return the number of skipped offsets.
 
-    Partitions that are not assigned are ignored. The metadata of the committed offsets is kept, except that it names `owner`.
-    The call is only allowed if the outcome of all published batches is known. If the call raises Aborted, repeat it after the
-    recovery.
+    Partitions that are not assigned are ignored. The metadata of the committed offsets is kept, except for the name of the
+    owner, which becomes `owner`. Call this function only if the outcome of all published batches is known. If the call raises
+    Aborted, the caller must repeat it after the recovery.
     """
     lag = {place: records for place, records in intake.lag().items() if place in partitions and records}
     positions = []

@@ -16,9 +16,9 @@ OVERLAP_SHARE = 2 / 3  # scoring that takes this share of a usual commit is over
 
 @dataclass(slots=True)
 class TransactionPacing:
-    """Spaces transactions, because each costs the broker milliseconds of CPU time regardless of its size.
+    """Decides when the next transaction begins. Fewer transactions cost the broker less, regardless of their size.
 
-    The next transaction begins as late as possible so that its oldest event is still answered within `target` seconds. Slow
+    The next transaction begins as late as possible, but early enough to answer its oldest event within `target` seconds. Slow
     commits show that the broker is busy. Therefore the next transaction begins at least COMMIT_MULTIPLE commit times after the
     start of the last transaction. All times are medians over the last RECENT transactions: two slow commits in a row make
     transactions fewer and larger, two fast commits in a row reverse this, and a single commit changes nothing.
@@ -40,7 +40,8 @@ class TransactionPacing:
     def begin(self, now: float, *, full: bool = False) -> None:
         """Record that a transaction begins at `now` (monotonic seconds).
 
-        If the transaction is `full`, a longer wait would not have made it larger, so the next transaction may begin at once.
+        If `full` is True, a longer wait would not have made this transaction larger. The next transaction may then begin at
+        once.
         """
         self.began = float("-inf") if full else now
 

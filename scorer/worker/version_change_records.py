@@ -16,10 +16,17 @@ from scorer.worker.batch_metrics import PendingBatch
 
 
 def version_change_records(work: PendingBatch, partitions: AssignedPartitions, settings: Settings, at_ms: int) -> list[Record]:
-    """Return the records for the topic `<name>.swaps`; an empty list if no version changes, and always empty in a shadow.
+    """Return the version change records of a batch, for the topic `<name>.swaps`.
 
-    A partition of the batch gets one record for each role if its previous batch was scored by another version or revision, or
-    by the same revision of another history of the channel. `at_ms` is the wall clock in Unix ms.
+    The version of a partition changes if another version or revision, or the same revision of another history of the channel,
+    scored the previous batch of the partition. For each such partition there is one record for each role. If no version
+    changes, the list is empty. A shadow writes no such records, so in a shadow the list is always empty.
+
+    Args:
+        work: the scored batch.
+        partitions: the assigned partitions, with the version that scored their previous batch.
+        settings: the settings of the scorer.
+        at_ms: the wall clock in Unix ms.
     """
     if settings.swaps_topic not in settings.answer_topics:
         return []

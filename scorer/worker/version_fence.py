@@ -31,8 +31,9 @@ class VersionFence:
     Args:
         intake: the consumer.
         poll_registry: polls the registry at once.
-        timeouts: counts the partitions that waited for WAIT_SECONDS without this scorer reaching their revision.
-        younger: set to 1 while the channel is younger than a partition that this scorer took over.
+        timeouts: counts the partitions whose wait ended after WAIT_SECONDS, because this scorer did not serve the newer
+            revision in that time.
+        younger: a gauge that is 1 while the channel is younger than a partition that this scorer has taken over.
         clock: returns monotonic seconds.
     """
 
@@ -55,9 +56,9 @@ class VersionFence:
         self._highest_foreign = 0  # the highest revision of partitions that are older than the channel
 
     def admit(self, served: Resolution, trusted: float = math.inf, polled: float = math.inf) -> None:
-        """Admit newly assigned partitions, and pause those that a newer revision than the served one has scored.
+        """Admit the newly assigned partitions. Pause each of them that was scored by a newer revision than the served revision.
 
-        Partitions that are older than the channel are not paused, unless their revision is greater than `trusted`.
+        A partition that is older than the channel is not paused, unless its revision is greater than `trusted`.
 
         Args:
             served: the served state of the channel.

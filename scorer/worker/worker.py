@@ -52,7 +52,7 @@ GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it
 
 
 def unknown_targets() -> None:
-    """Return None. This is the default for `targets`, if the current output and dead-letter topics cannot be determined."""
+    """Return None: the current output and dead-letter topics are unknown. This is the default of the argument `targets`."""
 
 
 class Worker:
@@ -210,7 +210,7 @@ class Worker:
         self._fence.check(servable.resolution.revision, trusted, polled)
 
     def _skip_late_partitions(self) -> None:
-        """Skip the backlog of partitions that lag too far behind. Only a shadow skips events. Raises Aborted."""
+        """Skip the backlog of partitions whose lag is too large. This happens only in a shadow. Raises Aborted."""
         if not (late := self._assigner.too_late(self._progress.lag_seconds)):
             return
         self._await_publish()
@@ -220,11 +220,11 @@ class Worker:
             log.warning("skipped %d events of partitions that lag too far behind: %s", count, in_ranges(late))
 
     def _commit_passed(self) -> None:
-        """Commit positions that are past transaction markers and aborted records. Raises Aborted.
+        """Commit the positions after transaction markers and aborted records that no event follows. Raises Aborted.
 
-        If no event follows these records, no batch commits a position past them. Without this commit, retention could delete a
-        marker after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a
-        topic of events, so scorers that read each other's output become idle.
+        No batch commits these positions, because they belong to no event. Without this commit, retention could delete a marker
+        after the committed offset, and the partition would seem to have lost events. The commit writes nothing to a topic of
+        events. Therefore scorers that read each other's output do not keep each other busy.
         """
         self._commit_passed_at = time.monotonic() + PASS_SECONDS
         self._await_publish()
@@ -307,7 +307,11 @@ class Worker:
         return None
 
     def _retry_in_parts(self, batch: Batch, error: LookUpsPending) -> None:
-        """Read half of the batch again, so that events with known schemas need not wait for other schemas. Raises Aborted."""
+        """Return to the start of the batch, and set the limit of the next batch to half of this batch. Raises Aborted.
+
+        The look-ups of schemas were too slow for this batch. In a smaller batch, fewer events whose schema is known wait for
+        the schemas of other events.
+        """
         self._session.checkpoint()
         self._collector.look_ups.halve(len(batch))
         self._traces.fail(error)
@@ -401,7 +405,9 @@ class Worker:
         try:
             self._session.checkpoint()
         except Aborted as failure:
-            log.warning("the last transaction has no known outcome; the next owner of the partitions resolves it: %s", failure)
+            log.warning(
+                "the outcome of the last transaction is unknown; the next owner of the partitions resolves it: %s", failure
+            )
 
     def _narrow_targets(self) -> None:
         """Use at most as many partitions of the output and dead-letter topics as these topics have now.
@@ -411,15 +417,17 @@ class Worker:
         targets = self._targets()
         if targets is not None and self._scorer.reduce_partitions(*targets):
             counts = ", ".join(f"{target.topic} {target.partitions}" for target in targets)
-            log.warning("output topics have fewer partitions now, writing to these: %s", counts)
+            log.warning("the output topics have fewer partitions now; the number of partitions in use is: %s", counts)
 
     def _finish(self) -> bool:
-        """Wait for the outcome of the last publish and commit all positions; return whether that succeeded."""
+        """Wait for the outcome of the last publish, and commit all positions. Return whether both succeeded."""
         try:
             self._commit_passed()
             self._session.checkpoint()
         except Aborted as error:
-            log.warning("the last transaction has no known outcome; the next owner of the partitions resolves it: %s", error)
+            log.warning(
+                "the outcome of the last transaction is unknown; the next owner of the partitions resolves it: %s", error
+            )
             return False
         return True
 

@@ -38,9 +38,9 @@ TOPIC_CHECK_SECONDS = 10.0  # between checks of the topics for added partitions
 
 
 def answer_spans(bus: TopicReader, settings: Settings, window: TimeRange) -> dict[Partition, Bounds]:
-    """Return, by partition, the offset ranges that may hold answers to the events of the window.
+    """Return the offset range of each partition that may hold answers to the events of the window.
 
-    The partitions are those of the topics of scores, dead letters and shadow answers.
+    The partitions belong to the topics of scores, dead letters and shadow answers.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -71,8 +71,9 @@ class AnalyzerLag:
     """How far an analysis is behind the topics that it reads, in seconds.
 
     Attributes:
-        behind: The time since the newest recorded log ends up to which all partitions have been read; the time since the start
-            if there are none. The analyzer records the log ends of the topics from time to time.
+        behind: The lag of the analysis. The analyzer records the log ends of all partitions from time to time. `behind` is the
+            age of the newest record of log ends up to which all partitions have been read. Before there is such a record,
+            `behind` is the time since the start.
         pair_age: The time since the newest pair was completed; None if there is no pair.
     """
 
@@ -83,8 +84,8 @@ class AnalyzerLag:
 class CanaryAnalyzer:
     """Pair the answers of champion and candidate to the same events, and sum the differences of the pairs.
 
-    Reading begins at the start offsets of `stretch`. Unreadable records are counted and skipped. After an error, `close` is the
-    only call that is allowed.
+    Reading begins at the start offsets that the constructor gets. Unreadable records are counted and skipped. After an error,
+    only `close` may be called.
 
     Every reading call raises:
         Fatal: With code 2 if all records are unreadable, 3 if the broker rejects a read, 4 if it is unavailable.
@@ -111,8 +112,8 @@ class CanaryAnalyzer:
             stretch: For each partition, the offset to start at and the offset at which `to_end` stops.
             labels: Whether to measure the squared errors of the scores against labels, too.
             sums: The squared errors against labels from an earlier measurement; if given, no new measurement is made.
-            outputs: For versions with several named outputs, the name of the output that the decision is made from, by digest;
-                the registry is read for versions that are not in this mapping.
+            outputs: For versions with several named outputs, by digest: the name of the output that determines the decision.
+                For versions that are not in this mapping, the name is read from the registry.
         """
         decided = DecidedOutputs(lambda digest: decided_output(open_source(settings), digest), outputs)
         self._pairs = PairSums(settings, contest, window, decided, labels=labels and sums is None)
@@ -136,7 +137,7 @@ class CanaryAnalyzer:
         self.sample = self._pairs.sample
 
     def to_end(self) -> Iterator[int]:
-        """Read up to the end offsets of the analyzer; yield the number of unread offsets before each read, and 0 at the end."""
+        """Read up to the end offsets of the analyzer. Yield the number of unread offsets before each read, and 0 at the end."""
         quiet = time.monotonic()
         while left := self._left():
             records = self._feed.read(TAKE_SECONDS)
@@ -186,7 +187,7 @@ class CanaryAnalyzer:
         return dict(self.paired_sums.cells) if self._sums is None else {**self.paired_sums.cells, BRIER: self._sums.cells}
 
     def reasons(self) -> dict[str, str]:
-        """Return, by rule name, why a rule has no pairs; rules without a known reason are left out."""
+        """Return the reason why a rule has no pairs, by the name of the rule. Rules without a known reason are left out."""
         reasons = self._pairs.missing_reasons()
         return reasons if self._sums is None or not self._sums.reason else {**reasons, BRIER: self._sums.reason}
 
@@ -206,7 +207,7 @@ class CanaryAnalyzer:
         return replace(sums, reason=f"{sums.reason}; {unknown}") if sums.reason and unknown else sums
 
     def report(self, rivals: Contestants, verdict: CanaryVerdict, behind: float | None = None) -> AnalysisReport:
-        """Return the report of a verdict, with the offsets and figures that it is based on."""
+        """Return the report of an analysis: the verdict, with the offsets and figures that the verdict is based on."""
         reached = self._feed.reached
         sums = self._sums
         read = {
@@ -218,7 +219,7 @@ class CanaryAnalyzer:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """The numbers of excluded answers and pairs, by the reason as in DROPPED."""
+        """The numbers of excluded answers and pairs, by reason. The keys of `analysis_report.DROPPED` are the reasons."""
         return self._pairs.dropped
 
     @property
@@ -265,7 +266,11 @@ class CanaryAnalyzer:
         return {partition: stop - reached[partition] for partition, stop in self._stops.items() if reached[partition] < stop}
 
     def _partitions_to_pause(self) -> set[Partition]:
-        """Return the partitions to pause: partitions read to the end offset, and slow partitions whose partners are unread."""
+        """Return the partitions to pause: those that were read to their end offset, and some slow partitions.
+
+        A slow partition (see `PairSums.slow`) is paused while partitions that may hold partners of its answers are not read to
+        their ends.
+        """
         left = self._missing()
         return {
             each
@@ -276,7 +281,8 @@ class CanaryAnalyzer:
     def _has_unread_partner(self, partition: Partition, unread: Collection[Partition]) -> bool:
         """Return whether the waiting answers of `partition` may still get partners from unread partitions.
 
-        The partners of scorers' answers are shadow answers, and the reverse. Slow partitions are not taken into account.
+        The partner of a scorer's answer is a shadow answer, and the partner of a shadow answer is a scorer's answer. Slow
+        partitions (see `PairSums.slow`) do not count as unread partitions.
         """
         is_shadow = partition[0] == self._settings.shadow_topic
         slow = self._pairs.slow

@@ -1,7 +1,7 @@
 """Decode score records, shadow answers and dead letters as answers, each with the source position of its event. Pure.
 
 Most scores wait for a shadow answer that never arrives, because the shadow scores a share of the events only. A score record is
-therefore decoded completely only once its partner has arrived.
+therefore decoded completely only after the shadow answer to the same event has arrived.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class PartitionRows(NamedTuple):
 
 
 def in_json(values: Column, rows: Numbers, as_json: Callable[[bytes], bytes]) -> Column:
-    """Convert the values at the indices `rows`, (n,), to JSON with `as_json`, and return all values.
+    """Return all values, with the values at the indices `rows`, (n,), converted to JSON by `as_json`.
 
     Raises:
         UnreadableAnswer: If a value cannot be converted.
@@ -155,10 +155,10 @@ def answers(raw: Sequence[RawAnswer]) -> list[VersionAnswer]:
 def answers_at(values: Column, rows: Numbers) -> list[VersionAnswer]:
     """Decode the answers at the indices `rows`, (n,), of `values`.
 
-    The rows must have passed `group_by_partition`.
+    Call `group_by_partition` with these rows first, because it checks that they have a source position.
 
     Raises:
-        UnreadableAnswer: If a record lacks a field; its `row` is an index into `rows`.
+        UnreadableAnswer: If a record lacks a field. The attribute `row` of the error is an index into `rows`.
     """
     if isinstance(values, ByteColumn) and (native := librdkafka_plugin()) is not None:
         pieces = [RecordPiece(values.part(rows)), constant(b"\n", len(rows))]

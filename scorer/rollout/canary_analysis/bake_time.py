@@ -56,8 +56,8 @@ class BakeClock:
     def advance(self, now: float, conditions: BakeConditions, apart: float = BEHIND_SECONDS) -> "BakeClock":
         """Return the clock after an observation at `now` (Unix seconds).
 
-        The time since the previous observation is added if the conditions were met at both observations and the two are less
-        than `apart` seconds apart. After a longer gap the analysis was behind, so the gap does not count.
+        The time since the previous observation is added to the bake time if the conditions were met at both observations, and
+        less than `apart` seconds passed between them. A longer gap does not count, because the analysis was behind.
         """
         if any(conditions.obstacles()):
             return replace(self, seen=None)

@@ -22,7 +22,7 @@ Without UNSEEN, a rule whose first pairs have no difference would get an interva
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceInterval:
-    """The confidence interval of the mean difference; infinite if fewer than two cells have pairs.
+    """The confidence interval of the mean difference. It is infinite if fewer than two cells have pairs.
 
     Cells are groups of events with independent keys, see `key_strata`.
 
@@ -53,9 +53,10 @@ def boundary(variance: float, alpha: float) -> float:
 
 
 def variance(cells: Cells) -> float:
-    """Return the variance of the sum of all differences, plus UNSEEN.
+    """Return the variance of the sum of all differences.
 
-    The variance is estimated once from the cells and once from the single pairs. The larger estimate is used.
+    The variance is estimated twice: from the cells, and from the single pairs. The result is the larger estimate plus UNSEEN.
+    Because of UNSEEN, the confidence interval has a width even if all pairs so far have the difference 0.
     """
     pairs = cells.pairs
     active = cells.active
@@ -66,7 +67,10 @@ def variance(cells: Cells) -> float:
 
 
 def interval(cells: Cells, alpha: float) -> ConfidenceInterval:
-    """Return the interval of the mean difference; infinite if fewer than two cells have pairs, since the spread is unknown."""
+    """Return the confidence interval of the mean difference.
+
+    If fewer than two cells have pairs, the spread of the differences is unknown, and the interval is infinite.
+    """
     pairs = cells.pairs
     active = cells.active
     if not pairs:

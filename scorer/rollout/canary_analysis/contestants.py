@@ -22,7 +22,7 @@ DIGEST = "sha256:"
 
 
 class ContestVersion(NamedTuple):
-    """The digest and the tag of a version; `version`, the tag, is empty if only the digest is known."""
+    """The digest and the tag of a version. The attribute `version` is the tag; it is empty if only the digest is known."""
 
     digest: str
     version: str = ""
@@ -62,13 +62,14 @@ def find_contestants(
     champion: ContestVersion | None = None,
     candidate: ContestVersion | None = None,
 ) -> Contestants | None:
-    """Return the champion and the candidate; find those not given in the newest records of the offset ranges `stretch`.
+    """Return the champion and the candidate of an analysis.
 
-    The champion is the version of the newest score with the role champion. The candidate is the newest version other than the
-    champion among the shadow answers, or else among the canary's scores.
+    A version that is passed as `champion` or `candidate` is returned unchanged. If one of them is None, it is determined from
+    the newest records in the offset ranges `stretch`. The champion is the version of the newest score with the role champion.
+    The candidate is the newest version other than the champion among the shadow answers, or else among the canary's scores.
 
     Returns:
-        None if a version cannot be determined.
+        Both versions; None if one of them cannot be determined.
 
     Raises:
         Fatal: With code 2 if both are the same version.

@@ -29,7 +29,10 @@ class DecisionSample:
         self._drift: Drift | None = None
 
     def add(self, partition: Partition, offsets: NDArray[np.int64], differences: PairDifferences) -> None:
-        """Add pairs of a source partition, with the offsets of their events, (n,); a pair is ignored if a version failed."""
+        """Add n pairs of a source partition. `offsets` has the offsets of their events, (n,).
+
+        A pair in which a version failed to score the event is ignored.
+        """
         for kind, count in differences.counts():
             if kind is not None and kind.flip is not None:
                 self.flips[kind.decisions] += count

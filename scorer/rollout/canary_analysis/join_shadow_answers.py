@@ -23,7 +23,7 @@ Tickets = NDArray[np.int64]
 
 
 class JoinSide(IntEnum):
-    """The two sides of the join: the scorers' answers and the shadow's answers."""
+    """One of the two sides of the join: ANSWERED for the scorers' answers, or SHADOW for the shadow's answers."""
 
     ANSWERED = 0  # scores and dead letters
     SHADOW = 1
@@ -35,7 +35,9 @@ class JoinSide(IntEnum):
 
 
 class JoinedPairs(NamedTuple):
-    """Pairs of answers to events of one source partition, as three arrays.
+    """Pairs of answers to events of one source partition, as three arrays with one entry per pair.
+
+    A ticket is an integer that identifies one answer. The caller of the join assigns the tickets.
 
     Attributes:
         offsets: The offsets of the events, (n,).
@@ -119,13 +121,15 @@ class PendingRecords:
 class _PartitionJoin:
     """The state of the join for one source partition.
 
-    An attribute with two values has one for each JoinSide. All offsets are offsets of events; -1 before the first event.
+    `waiting`, `last_offsets` and `earlier_offsets` have one value for each JoinSide. All offsets are offsets of events; an
+    offset is -1 before the first event.
 
     Attributes:
         waiting: The records that wait for a partner.
-        last_offsets: The largest offset of each side so far. Records that were added with `late` do not count.
+        last_offsets: The largest offset of each side so far, except the offsets of records that were added with `late`.
         earlier_offsets: `last_offsets` at the last call of `drop_unmatched`.
-        closed: Scorers' answers to events up to this offset do not wait: they are dropped unless a shadow answer has arrived.
+        closed: An offset up to which no scorer's answer waits. A scorer's answer to an event up to this offset is dropped when
+            it is added, unless its shadow answer is already waiting.
     """
 
     waiting: tuple[PendingRecords, PendingRecords] = field(default_factory=lambda: (PendingRecords(), PendingRecords()))
@@ -137,7 +141,8 @@ class _PartitionJoin:
 class MergeJoin:
     """A merge join of scorers' answers and shadow answers: records with the same source position become a pair.
 
-    Records are passed as two arrays, (n,) each: the offsets of the events that they answer, and their tickets.
+    The caller passes n records as two arrays, (n,) each: the offsets of the answered events, and the tickets of the records. A
+    ticket is an integer that identifies a record.
     """
 
     def __init__(self, most: int, late: int) -> None:
@@ -207,10 +212,11 @@ class MergeJoin:
         return JoinedPairs(joined, partners, matches)
 
     def drop_unmatched(self, side: JoinSide) -> None:
-        """Drop the records that can no longer get a partner from `side`; they are waiting records of the opposite side.
+        """Drop the waiting records of the side opposite to `side` for which no partner can arrive any longer.
 
-        A waiting record is dropped if, at the previous call, `side` had already passed the event of the record. Before this
-        call, the caller must have added all records of `side` that existed at the previous call, failures included.
+        A waiting record is dropped if the records of `side` had already passed its event at the previous call of this method.
+        Before this call, the caller must have added all records of `side` that existed at the previous call, including
+        failures.
         """
         for lane in self._joins.values():
             if side is JoinSide.SHADOW:

@@ -1,7 +1,7 @@
 """Sum paired differences by cell. Pure.
 
-Each pair belongs to one of CELLS cells, chosen by the hash of its event's key. Events of one key are alike, so the variance
-across single events would be too small. Cells are independent of each other.
+Each pair belongs to one of CELLS cells, which is chosen by the hash of the event's key. Events with the same key are similar,
+so the variance across single events would be too small. Different cells are independent of each other.
 """
 
 from collections.abc import Sequence

@@ -32,7 +32,7 @@ class LabelledSums:
         answers: For each partition of answers, the offset after the last record whose pair is in the sums.
         labels: For each partition of labels, the offset range that was read.
         records: For each partition of labels, the number of labels in that range.
-        reason: Why there is no pair; empty if there is one.
+        reason: Why the sums contain no pair; empty if they contain a pair.
         settings: The section `labels` of the settings that were used to read the labels.
     """
 
@@ -54,10 +54,10 @@ class LabelledSums:
 
 
 class LabelledPairs:
-    """The pairs of at most `most` events, kept until their labels are read.
+    """The pairs of at most `most` events, kept until the labels of the events are read.
 
-    Beyond `most` events, those with the lowest hashes of their ids are kept. Therefore, neither the order of reading nor the
-    arrival times of labels change which events are kept.
+    If there are more events, the events whose ids have the lowest hashes are kept. The choice therefore depends neither on the
+    order of reading nor on the arrival times of labels.
     """
 
     def __init__(self, most: int) -> None:
@@ -93,7 +93,9 @@ class LabelledPairs:
             self._parts = [_below(every, self._bound)]
 
     def differences(self, bus: TopicReader, settings: Settings, reached: Offsets, until: Offsets | None = None) -> LabelledSums:
-        """Read the labels, and sum the candidate's squared error minus the champion's over the events that have a label.
+        """Read the labels, and sum the differences of the squared errors over all events that have a label.
+
+        The difference of an event is the candidate's squared error minus the champion's squared error.
 
         Args:
             bus: The reader for the topic of labels.
@@ -133,7 +135,10 @@ class LabelledPairs:
 
 
 def loss_differences(answered: NewestRows, labels: Labels) -> Cells:
-    """Return the candidate's squared errors minus the champion's, by cell; empty cells unless there are two classes. Pure."""
+    """Return the candidate's squared errors minus the champion's squared errors, summed by cell. Pure.
+
+    If no pair has a label, or if the labels do not have exactly two classes, the cells are empty.
+    """
     newest_labels = labels.rows.newest()
     classes = labels.classes
     if not len(answered) or not len(newest_labels) or (classes is not None and len(classes.names) != len(BINARY.names)):
@@ -172,7 +177,7 @@ def _below(part: dict[str, Column], bound: np.uint64) -> dict[str, Column]:
 
 
 def _probabilities(answers: Sequence[VersionAnswer]) -> NDArray[np.float64]:
-    """Return the probability of the second class from the score of each answer, (n,); NaN if a score is no probability."""
+    """Return the probability of the second class in the score of each answer, (n,); NaN if a score is not a probability."""
     return np.array([_probability(answer.score) for answer in answers], np.float64)
 
 

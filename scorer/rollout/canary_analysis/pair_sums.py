@@ -53,10 +53,10 @@ class PairSums:
         paired_sums: For each rule, the sums of the differences by cell. A cell is a group of event keys (see `key_strata.py`).
         sample: The counts of decisions, and a sample of the scores.
         labelled: The pairs that are kept for labels; None if no rule needs labels.
-        outputs: The named output that each version decides on.
-        slow: The partitions that the caller must pause, because their answers were read too far ahead of their partners. The
-            partners of scorers' answers are shadow answers, and the reverse.
-        pairs: The number of pairs that count.
+        outputs: The lookup of the named output that determines each version's decision.
+        slow: The partitions of which too many answers wait for a partner. The caller must pause them. The partner of a scorer's
+            answer is a shadow answer, and the partner of a shadow answer is a scorer's answer.
+        pairs: The number of pairs in the sums. Pairs that are excluded from the comparison are not included.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class PairSums:
             settings: The settings with the topics and the format of scores.
             contest: The digests of the champion and the candidate.
             window: The time range of the events that count.
-            outputs: The lookup of the named output that each version decides on.
+            outputs: The lookup of the named output that determines each version's decision.
             labels: Whether to keep the pairs until labels are read.
         """
         self._settings = settings
@@ -114,7 +114,9 @@ class PairSums:
         return sorted({lane for (_, lane), numbers in self._answer_partitions.items() if len(numbers) > 1})
 
     def missing_reasons(self) -> dict[str, str]:
-        """Return, by rule name, why the rules on errors and on flips have no pairs; rules with pairs are left out.
+        """Return the reasons why the rules on errors and on flips have no pairs, by the name of the rule.
+
+        Rules with pairs are left out.
 
         A verification of a logged decision compares these reasons. They therefore depend on the records only, not on how fast
         the topics are read, and contain no counts. The numbers of unmatched answers in `dropped` depend on the reading speed.
@@ -133,11 +135,14 @@ class PairSums:
 
     @property
     def unknown(self) -> str:
-        """A message that names the versions whose deciding output is unknown, so their scores do not count; else empty."""
+        """A message that names the versions for which the output that determines the decision is unknown; "" if there are none.
+
+        The scores of these versions are not compared.
+        """
         return f"of {', '.join(sorted(self.outputs.unknown))} {UNKNOWN}" if self.outputs.unknown else ""
 
     def add_records(self, records: FetchedRecords) -> None:
-        """Add the answers of fetched records; the records of each partition must be added in the order of their offsets.
+        """Add the answers in fetched records. The caller must add the records of each partition in the order of their offsets.
 
         Raises:
             Fatal: With code 2 if there are many records and none of them is a score.
@@ -153,10 +158,10 @@ class PairSums:
     def drop_unmatched(self, reached: Offsets, ends: Offsets) -> None:
         """Drop the answers that can no longer get a partner. Call it periodically, after `add_records`.
 
-        An answer waits for its partner: a scorer's answer for a shadow answer, and the reverse. The answer is dropped if the
-        records of the partner's kind were read past the event, and all such records that existed at that time were read, too.
-        The second condition is needed because dead letters and failures of the shadow may follow later scores. The pairs do
-        not depend on how fast the topics are read.
+        A scorer's answer waits for a shadow answer, and a shadow answer waits for a scorer's answer. An answer is dropped if
+        two conditions are met: records of the awaited kind were read past the event, and then all records of this kind that
+        existed at that time were read. The second condition is needed because dead letters and failures of the shadow may
+        follow the scores of later events. With both conditions, the pairs do not depend on how fast the topics are read.
 
         Args:
             reached: The offset after the last record that was added, by partition.
@@ -169,7 +174,10 @@ class PairSums:
                 self._ends[side] = {at: end for at, end in ends.items() if self._side(at) is side}
 
     def release_answers(self) -> None:
-        """Free the answers that no longer wait, and update `slow`. Call it after each `add_records`."""
+        """Free the memory of answers that no longer wait for a partner, and update `slow`.
+
+        Call this method after each call of `add_records`.
+        """
         self._waiting.keep(self._join.waiting_tickets())
         for partition, lanes in self._source_partitions.items():
             held = max((self._join.count_waiting(self._side(partition), lane) for lane in lanes), default=0)
@@ -213,10 +221,10 @@ class PairSums:
         self._pairs(pairs)
 
     def _readable(self, values: Column, part: PartitionRecords) -> NDArray[np.int64]:
-        """Return the indices of a partition's rows that are scores, (n,); other rows are counted and logged.
+        """Return the indices of those rows of a partition that are scores, (n,). Count and log the other rows.
 
-        Raises Fatal (2) if MANY_UNREADABLE records are unreadable and no score was read. The cause is a wrong topic or format
-        in the configuration.
+        Raises Fatal (2) if MANY_UNREADABLE records were unreadable and no score has been read so far. The cause is a wrong
+        topic or format in the configuration.
         """
         faults = answer_records.faults(values, part.rows, self._as_json)
         for row, fault in faults.items():

@@ -42,8 +42,8 @@ class VersionAnswer(msgspec.Struct, frozen=True, gc=False):
         id: The id of the event.
         score: The score; None if there is none.
         decision: The decision; None if there is none.
-        fallback: Why another version answered instead of the responsible one, or why a shadow answer has no score; otherwise
-            None.
+        fallback: The reason why this version answered in place of another version, or why a shadow answer has no score; None if
+            neither is the case.
     """
 
     digest: str
@@ -125,7 +125,7 @@ class PairDifferences:
     """The differences of n pairs.
 
     Attributes:
-        kinds: The distinct differences; None for pairs that do not count.
+        kinds: The distinct differences. The entry None stands for pairs that are excluded from the comparison.
         which: For each pair the index of its difference in `kinds`, (n,).
         scores: The scores of the champion and of the candidate, (2, n); NaN in both rows if a score is not a single number or a
             version did not score the event.
@@ -162,7 +162,8 @@ class PairDifferences:
 class PairComparer:
     """Compute the differences of many pairs.
 
-    A PairDifference depends only on the TRAITS of both answers. It is therefore computed once for each combination of traits.
+    A PairDifference depends only on four fields of each answer (TRAITS): digest, status, fallback and decision. It is therefore
+    computed only once for each combination of their values.
     """
 
     def __init__(self, contest: Contest) -> None:
@@ -215,7 +216,7 @@ class PairedSums:
         self.undecided = 0
 
     def add(self, places: NDArray[np.intp], differences: PairDifferences) -> None:
-        """Add n pairs; `places` is the cell of each pair, (n,)."""
+        """Add the differences of n pairs to the sums. `places` has the number of the cell of each pair, (n,)."""
         for kind, count in differences.counts():
             self.foreign += count * (kind is None)
             self.undecided += count * (kind is not None and kind.undecided)

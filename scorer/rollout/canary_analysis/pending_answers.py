@@ -47,7 +47,9 @@ class PendingAnswers:
         self._next = 0
 
     def add_block(self, values: Column, keys: Column, size: int) -> int:
-        """Store a block of answers, and return the ticket of its first row; each further row has the next higher ticket.
+        """Store a block of answers, and return the ticket of its first row.
+
+        The tickets of the further rows follow, each higher by 1.
 
         Args:
             values: The values, one per row.
@@ -68,7 +70,7 @@ class PendingAnswers:
         """Decode the answers with these tickets, (n,).
 
         Raises:
-            UnreadableAnswer: If a record is no score; its `row` is an index into `tickets`.
+            UnreadableAnswer: If a record is not a score. The attribute `row` of the error is an index into `tickets`.
         """
         return self._gathered(tickets, self._answers)
 

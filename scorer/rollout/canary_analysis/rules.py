@@ -14,8 +14,8 @@ class MetricRule:
     Attributes:
         name: The name of the metric.
         margin: The mean difference up to which the candidate may be worse.
-        signed: Whether the difference of an event can be negative, in favour of the candidate. The difference of a flip is
-            never negative, so noise alone makes the mean of flips positive.
+        signed: Whether the difference of an event can be negative, which means that the candidate is better. For flips (events
+            with different decisions) this is False. Therefore noise alone makes the mean of flips positive.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Margins:
         errors: The share of events that the candidate fails, minus the share that the champion fails.
         flips: The share of events that both versions score with different decisions.
         psi: The population stability index of the scores. A higher index prevents a promotion, but causes no rollback.
-        brier: The Brier score of the candidate minus that of the champion; None if labels are not used.
+        brier: The candidate's Brier score minus the champion's Brier score; None if labels are not used.
     """
 
     errors: float = 0.005
@@ -40,7 +40,10 @@ class Margins:
     brier: float | None = None
 
     def rules(self, *, decided: bool) -> list[MetricRule]:
-        """Return a rule for each margin except `psi`; the rule on flips only if the versions make decisions (`decided`)."""
+        """Return a rule for each margin except `psi`.
+
+        If `decided` is False, that is, if the versions make no decisions, there is no rule on flips.
+        """
         rules = [MetricRule(ERRORS, self.errors)]
         if decided:
             rules.append(MetricRule(FLIPS, self.flips, signed=False))

@@ -1,4 +1,4 @@
-"""Read committed records as they are written, without a consumer group; partitions can be paused one by one. Thin I/O.
+"""Read committed records as they are written, without a consumer group. Partitions can be paused one by one. Thin I/O.
 
 `publisher/kafka/topic_follower.py` returns single messages for commands. This reader returns columns, because a join of two
 topics reads many records, and pauses the partitions that are ahead of the join.
@@ -63,7 +63,7 @@ class TopicTail:
         self._consumer.incremental_assign(positions)
 
     def pause_only(self, partitions: Collection[Partition]) -> None:
-        """Pause exactly these partitions; all others are resumed."""
+        """Pause these partitions, and resume all other partitions."""
         wanted = frozenset(partitions)
         if more := wanted - self._paused:
             self._consumer.pause([TopicPartition(*partition) for partition in more])
@@ -120,8 +120,8 @@ class TopicTail:
 class ReadLag:
     """The lag of a reader in seconds.
 
-    The caller records the log ends of all partitions from time to time. The lag is the time since the newest recorded log ends
-    that the reader has reached.
+    The caller records the log ends of all partitions from time to time. The lag is the age of the newest record of log ends
+    that the reader has reached in all partitions.
     """
 
     def __init__(self, now: float, ends: Mapping[Partition, int]) -> None:
@@ -134,9 +134,9 @@ class ReadLag:
         self._noted.append((now, dict(ends)))
 
     def lag_seconds(self, now: float, reached: Mapping[Partition, int]) -> float:
-        """Return the seconds since the newest recorded log ends that the reader has reached in all partitions.
+        """Return the age, in seconds, of the newest record of log ends that the reader has reached in all partitions.
 
-        If the reader has reached none of the recorded log ends, return the seconds since the first log ends were recorded.
+        If the reader has reached no recorded log ends yet, return the age of the first record.
 
         Args:
             now: The time in seconds of the same clock as in `record_ends`.

@@ -110,7 +110,10 @@ def decide(
     reasons: Mapping[str, str] = MappingProxyType({}),
     alpha: float = ALPHA,
 ) -> CanaryVerdict:
-    """Roll back if a rule is broken, promote if every rule passes and there is no obstacle, and hold otherwise.
+    """Return the verdict: roll back, promote or hold.
+
+    The decision is to roll back if a rule is broken. It is to promote if every rule passes and there is no obstacle. Otherwise
+    it is to hold.
 
     Args:
         rules: The rules.

@@ -50,7 +50,7 @@ class AnalysisSnapshot:
 
 
 class StepAnalyzer:
-    """Analyze the steps of a rollout one after another, each from the offsets at which its answers start."""
+    """Analyze the steps of a rollout one after another. Reading for a step begins at the offsets where its answers start."""
 
     def __init__(self, settings: Settings, *, to_end: bool) -> None:
         """Create the analyzer.
@@ -135,7 +135,11 @@ class StepAnalyzer:
         return self._analyzer
 
     def _stretch(self, starts: Offsets) -> dict[tuple[str, int], Bounds]:
-        """Return, by partition, the range from the step's start offset (or the oldest retained one) to the current log end."""
+        """Return the offset range to read of each partition.
+
+        A range begins at the step's start offset in `starts`. If that offset is unknown or no longer retained, the range begins
+        at the oldest retained offset. It ends at the current log end.
+        """
         spans = self._bus.spans(list(self.ends()))
         return {
             partition: Bounds(min(max(low, starts.get(partition, low)), high), high) for partition, (low, high) in spans.items()

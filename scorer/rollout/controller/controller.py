@@ -36,7 +36,8 @@ class Controller:
         name: The name of this controller.
         config: The configuration file, for the comparison process.
         flags: The settings flags, for the comparison process.
-        on_cycle: Called after each cycle with the term and the action taken; with None while this controller does not lead.
+        on_cycle: Called after each cycle with the term and the executed action. While this controller does not lead, it is
+            called with None for both.
         on_write: Called with each log entry that this controller writes.
     """
 
@@ -62,7 +63,7 @@ class Controller:
         self._stopping.set()
 
     def run(self) -> None:
-        """Run until `stop`; wait while a dependency is unavailable.
+        """Run until `stop` is called. While a dependency is unavailable, wait.
 
         Raises:
             Fatal: If the broker denies access.
@@ -82,9 +83,9 @@ class Controller:
             self._stopping.wait(RETRY_SECONDS)
 
     def _waiting(self) -> None:
-        """Report that this controller does not lead; raise Aborted if this process is stopping.
+        """Report that this controller does not lead. Raise Aborted if this process is stopping.
 
-        This check is called repeatedly while the broker is unavailable at the start of a term.
+        If the broker is unavailable at the start of a term, this method is called repeatedly until the broker answers.
         """
         self._on_cycle(None, None)
         if self._stopping.is_set():
@@ -108,7 +109,7 @@ class Controller:
 
 
 def check_access(settings: Settings, name: str) -> None:
-    """Check that the topics exist and that a controller has the needed rights.
+    """Check that the topics of rollouts exist, and that this controller has the access rights that it needs.
 
     Raises:
         Fatal: With code 2 if a topic is missing, 3 if a right is missing.
@@ -123,7 +124,9 @@ def check_access(settings: Settings, name: str) -> None:
 
 
 def run_once(settings: Settings, config: Path, flags: Sequence[str], seconds: float) -> NextAction | None:
-    """Run cycles until the rollout waits, for at most `seconds`, and return the last action; None if no rollout runs.
+    """Run cycles until the rollout waits or `seconds` have passed, and return the action of the last cycle.
+
+    The result is None if no rollout runs.
 
     Raises:
         Fatal: As `LeaderTerm` does.

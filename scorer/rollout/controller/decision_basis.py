@@ -31,7 +31,7 @@ class DecisionBasis:
         labels: The offset after the last label that was read, by partition.
         label_records: The number of labels that were read, by partition; None if the entry does not contain it.
         label_settings: The section `labels` of the settings at that time; empty if the entry does not contain it.
-        outputs: For each version with several named outputs, the name of the output that its decision is made from, by digest.
+        outputs: For each version with several named outputs, by digest: the name of the output that determines the decision.
     """
 
     answers: dict[Partition, Bounds]
@@ -58,7 +58,7 @@ class DecisionBasis:
         ):
             if others := {topic for topic, _ in ends} - topics:
                 message = f"this decision is based on the records of {', '.join(sorted(others))}, which {name} do not name"
-                raise Fatal(message, "use the configuration of that time", USAGE)
+                raise Fatal(message, "use the configuration with which the decision was made", USAGE)
         return settings
 
 
@@ -105,7 +105,7 @@ def _starts(rollout: Rollout, entry: LogEntry) -> Offsets:
 
 
 def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
-    """Return a line for each partition that no longer has all the answers of the basis; empty if none is missing."""
+    """Return a line for each partition in which answers of the basis are missing; empty if no answer is missing."""
     lines = []
     for (topic, number), (low, high) in basis.answers.items():
         first, end = retained[topic, number]
@@ -119,12 +119,14 @@ def removed_records(basis: DecisionBasis, retained: Spans) -> list[str]:
 
 
 def missing_records(expected: Mapping[Partition, int] | None, available: Mapping[Partition, int], noun: str) -> list[str]:
-    """Return a line for each topic with fewer records than the decision is based on, with the numbers then and now.
+    """Return a line for each topic that has fewer records now than the decision was based on.
+
+    A line has the number of records at the time of the decision, and the number now.
 
     Args:
         expected: The number of records at the time of the decision, by partition; None if it is unknown.
         available: The number of records now, by partition.
-        noun: What the records are, for the lines.
+        noun: The name of these records in the lines, such as "labels".
     """
     lines = []
     for topic in sorted({topic for topic, _ in expected or ()}):
@@ -167,7 +169,10 @@ def uncertainties(
 
 
 def obstacles(plan: RolloutPlan, sample: DecisionSample, recorded: Sequence[str]) -> list[str]:
-    """Return the reasons that prevent a promotion: the recorded reasons, with the PSI measured again."""
+    """Return the reasons that prevent a promotion in the repeated analysis.
+
+    These are the recorded reasons, except the reason for the PSI. That reason is derived again from the PSI of `sample`.
+    """
     psi, _ = sample.drift()
     return [*(line for line in recorded if not line.startswith("psi: ")), *plan.rules.margins().obstacles(psi)]
 

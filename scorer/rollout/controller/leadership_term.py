@@ -42,7 +42,7 @@ ANALYSIS_RETRY_SECONDS = 30.0  # between a read error and the next analysis
 
 
 class LeaderTerm:
-    """One term as the leader; call `run_cycle` repeatedly.
+    """One term of this controller as the leader. The caller must call `run_cycle` repeatedly.
 
     All methods raise Fatal if the broker is unavailable or denies access, and Aborted if another controller has taken over.
     """
@@ -66,8 +66,8 @@ class LeaderTerm:
             config: The configuration file, for the comparison process.
             flags: The settings flags, for the comparison process.
             to_end: Whether each cycle reads the topics of answers to their ends.
-            context: The context whose cancellation check is called repeatedly while the broker is unavailable at the start.
-            on_write: Called with each log entry that was written.
+            context: Its cancellation check is called repeatedly while the broker is unavailable at the start of the term.
+            on_write: Called with each log entry that this term has written.
         """
         self._settings = settings
         self._controller = controller
@@ -107,7 +107,7 @@ class LeaderTerm:
         self._undo.close()
 
     def run_cycle(self, seconds: float) -> NextAction | None:
-        """Observe for up to `seconds`, take the next action and return it; None if no rollout runs."""
+        """Observe for up to `seconds`, execute the next action, and return the action. Return None if no rollout runs."""
         self._topic.poll()
         if (rollout := self.rollout) is None:
             self._analyzer.close()
@@ -242,7 +242,7 @@ class LeaderTerm:
         self._write(moved, self._entry(rollout, EntryKind.ENDED, ended, None, seq=moved.seq + 1, revision=move.revision))
 
     def _reject_move(self, rollout: Rollout, reason: str) -> None:
-        """Roll back after the registry has refused a move. End the rollout instead if it has not moved the channel."""
+        """Roll back because the registry has refused a move. If the rollout has not moved the channel yet, end it instead."""
         action = next_action(rollout, Observation(0, rollout.revision, [reason]))
         if not rollout.moved:
             action = NextAction(ActionKind.END, (reason,), rollout.step, outcome=Outcome.REJECTED)
@@ -279,7 +279,11 @@ class LeaderTerm:
             self._on_write(entry)
 
     def _publish_status(self, rollout: Rollout, action: NextAction, snapshot: AnalysisSnapshot | None) -> None:
-        """Publish the status every STATUS_SECONDS, and at once if step, pause or the need for an operator has changed."""
+        """Publish the status of the rollout if the last status is older than STATUS_SECONDS or no longer correct.
+
+        The last status is no longer correct if the step has changed, if the rollout was paused or resumed, or if the rollout
+        waits for an operator now and did not before, or the reverse.
+        """
         status_key = rollout.step, action.for_person, rollout.paused
         if status_key == self._status_key and time.monotonic() < self._status_sent_at + STATUS_SECONDS:
             return

@@ -24,8 +24,8 @@ from scorer.settings import Settings
 class RolloutLogTopic:
     """The log of all rollouts, read from the topic of rollouts.
 
-    The constructor reads the topic to its end; `poll` reads further records. With `writes` the constructor also checks the
-    right to write.
+    The constructor reads the topic to its end, and `poll` reads further records. If `writes` is True, the constructor also
+    checks that this process may write to the topic.
 
     Raises:
         Fatal: With code 2 if the topic does not exist, 3 if access is denied, 4 if the broker is unavailable.
@@ -61,7 +61,9 @@ def open_log(settings: Settings, *, writes: bool = False) -> Iterator[RolloutLog
 
 
 def begin(settings: Settings, plan: RolloutPlan, rivals: Contestants, revision: int, by: str, reason: str) -> str:
-    """Write the start of a rollout of a channel at `revision`, wait until it is accepted, and return the rollout's id.
+    """Start a rollout of a channel that is at the revision `revision`, and return the id of the rollout.
+
+    The function writes the log entry that starts the rollout, and waits until this entry can be read back from the topic.
 
     Raises:
         Fatal: With code 3 if another rollout runs.

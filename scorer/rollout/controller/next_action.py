@@ -69,8 +69,11 @@ class NextAction:
 def next_action(rollout: Rollout, observation: Observation) -> NextAction:
     """Return the next action of a rollout.
 
-    If another process has moved the channel, the rollout ends. Otherwise an operator's abort decides, then a refusal by
-    scorers, then the result of the current step.
+    The first of these cases that applies determines the action:
+    1. Another process has moved the channel: the rollout ends.
+    2. An operator has aborted the rollout: the rollout is rolled back.
+    3. Scorers refuse the candidate, and the rollout has moved the channel: the rollout is rolled back.
+    4. Otherwise the result of the current step determines the action.
     """
     if observation.revision != rollout.revision:
         position = f"the channel is at revision {observation.revision}, and this rollout had it at {rollout.revision}"
@@ -118,7 +121,7 @@ def _after_comparison(rollout: Rollout) -> NextAction:
 
 
 def _roll_back(rollout: Rollout, reasons: tuple[str, ...], outcome: Outcome) -> NextAction:
-    """Return the move back to the revision before the rollout, or the end of the rollout if it has moved nothing."""
+    """Return the move back to the revision before the rollout. If the rollout has not moved the channel, return its end."""
     if not rollout.moved:
         ended = Outcome.REJECTED if outcome is Outcome.ROLLED_BACK else outcome
         return NextAction(ActionKind.END, reasons, rollout.step, CanaryDecision.ROLL_BACK, outcome=ended)

@@ -127,8 +127,8 @@ class BrierRule(Section):
 class PlanRules(Section):
     """How much worse the candidate may be than the champion.
 
-    `cost` limits the candidate's cost as a multiple of the champion's and is checked by the step `compare`; the other rules are
-    those of `scorer judge`.
+    `cost` is the largest permitted cost of the candidate, as a multiple of the champion's cost. Only the step `compare` checks
+    it. The other rules are the rules that `scorer judge` has, too.
     """
 
     errors: Share = 0.005
@@ -143,7 +143,7 @@ class PlanRules(Section):
 
 
 class RolloutPlan(Section):
-    """A complete plan; see scorer/docs/rollout-plans.md."""
+    """The complete plan of a rollout. The page scorer/docs/rollout-plans.md explains the fields."""
 
     candidate: str = Field(min_length=1, max_length=128)
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MOST_STEPS)
@@ -171,7 +171,7 @@ class RolloutPlan(Section):
         return sum(step.judged for step in self.steps)
 
     def pairs(self, step_index: int) -> int:
-        """Return the percentage of keys that both versions score in a step; 0 leaves the percentage to the shadow's setting."""
+        """Return the percentage of keys whose events both versions score in a step; 0 if the shadow's own setting applies."""
         return next((step.shadow for step in reversed(self.steps[: step_index + 1]) if step.shadow is not None), 0)
 
     def undecided_seconds(self, lacking: set[str]) -> int:
@@ -181,7 +181,7 @@ class RolloutPlan(Section):
 
 
 def read(path: Path, candidate: str | None = None) -> RolloutPlan:
-    """Read a plan file; `candidate`, if given, replaces the plan's candidate. Raises Fatal (2) with one line per fault."""
+    """Read a plan file. If given, `candidate` replaces the candidate in the file. Raises Fatal (2) with one line per fault."""
     try:
         with path.open("rb") as file:
             text = file.read(MOST_BYTES + 1)
@@ -199,7 +199,7 @@ def read(path: Path, candidate: str | None = None) -> RolloutPlan:
 
 
 def parse(values: Any, name: str) -> RolloutPlan:
-    """Parse a plan from its values; `name` is the source in messages. Raises Fatal (2) with one line per fault."""
+    """Parse a plan from its values. Error messages call the plan `name`. Raises Fatal (2) with one line per fault."""
     try:
         return RolloutPlan.model_validate(values)
     except ValidationError as error:

@@ -113,9 +113,9 @@ def _reject(reasons: Sequence[str]) -> None:
 
 
 def _sums(settings: Settings, rollout: Rollout, basis: DecisionBasis) -> LabelledSums | None:
-    """Measure the errors against labels again from the basis; None if no rule needs labels.
+    """Measure the errors of the scores against labels again, and return their sums; None if no rule needs labels.
 
-    Raises Fatal (1) if labels have been removed since the decision.
+    Only the answers and labels that `basis` names are read. Raises Fatal (1) if labels were removed after the decision.
     """
     if basis.joined is None:
         return None

@@ -133,16 +133,20 @@ class RolloutLog:
 
     def _entry(self, name: str, seq: int, entry: LogEntry) -> None:
         if (entry.rollout, entry.seq) != (name, seq):
-            raise ValueError(f"the record contains entry {entry.seq} of {entry.rollout!r:.100}")
+            raise ValueError(
+                f"the key does not match the record, which contains entry {entry.seq} of rollout {entry.rollout!r:.100}"
+            )
         rollout = self.rollouts.get(name)
         if rollout is None:
             self._start(entry)
         elif seq < rollout.seq:
             return  # already applied: the writer of an entry applies it immediately
         elif seq > rollout.seq or rollout.outcome is not None:
-            raise ValueError(f"the rollout has ended, or its next entry is {rollout.seq}")
+            raise ValueError(f"the rollout has ended, or entries before this one are missing: its next entry is {rollout.seq}")
         elif not -1 <= entry.step < len(rollout.plan.steps):
-            raise ValueError(f"the entry is for step {entry.step}, the plan has {len(rollout.plan.steps)}")
+            raise ValueError(
+                f"the entry is for step {entry.step}, counted from 0, but the plan has {len(rollout.plan.steps)} steps"
+            )
         else:
             _advance(rollout, entry)
 

@@ -14,7 +14,7 @@ from tests.integration.scorer.rig import MakeRig, Rig, events, until
 CALL_EVENTS = 800  # written by one command, in a second
 FORGED = "forged"
 FORGING_SECONDS = 1.0
-HINT = "give each process a replica of its own"
+HINT = "give each process its own replica name"
 
 
 @contextlib.contextmanager

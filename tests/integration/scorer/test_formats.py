@@ -258,7 +258,7 @@ def test_avro_records_in_records_are_scored_as_they_are(make_rig: MakeRig, schem
         ({"format": "avro"}, "set either schema_registry.url or input.schema_file"),
         ({"format": "float32"}, "use header:ce_id"),
         ({"schema_file": "./x"}, "leave schema_file out"),
-        ({"message": "Event"}, "leave it out"),
+        ({"message": "Event"}, "leave message out"),
     ],
 )
 def test_settings_that_do_not_fit_the_format_are_refused(make_rig: MakeRig, change: dict[str, str], said: str) -> None:

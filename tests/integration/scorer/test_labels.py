@@ -121,7 +121,7 @@ def test_late_doubled_and_hostile_labels(rig: Rig) -> None:
     assert "unknown-class (1)" in said
     later = [label(n, true(n) if n % 2 else ("high" if true(n) else "low")) for n in reversed(range(COUNT)) if n % 4]
     write_labels(rig, [*later, *[label(n, true(n)) for n in (1, 2, 3)]])
-    assert "is not visible" in checked(rig, "--set", f"labels.topic={rig.name}.none", code=1)
+    assert "does not exist" in checked(rig, "--set", f"labels.topic={rig.name}.none", code=1)
     with console(rig) as address:
         version = shows_quality(rig)
         until(lambda: f"{version['brier']:.3g}" in httpx.get(f"{address}/scores").text, "the Brier score in the console")

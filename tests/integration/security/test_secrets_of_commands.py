@@ -46,6 +46,8 @@ GIVEN = {
     "refs": f"{REFERENCE}:1.0.0",
     "ref": f"{REFERENCE}:1.0.0",
     "repo": REFERENCE,
+    "source": REFERENCE,
+    "destination": f"{REFERENCE}-copy",
     "folder": "package",
     "predicate": "predicate.json",
     "type_": "https://example.com/type",
