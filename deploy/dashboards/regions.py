@@ -17,7 +17,7 @@ def by_way(over: str, expression: str) -> str:
 
 
 def each_way(title: str, description: str, unit: str, expression: str, *, width: int = HALF) -> Panel:
-    """Create a panel with one line for each route. `expression` must have the labels source and destination."""
+    """Create a panel with one line for each route. `expression` must have the labels `source` and `destination`."""
     return lines(title, description, unit, [(expression, "{{source}} to {{destination}}")], width=width)
 
 

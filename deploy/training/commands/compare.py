@@ -46,9 +46,10 @@ def compare(
 
 
 def _standing(run: Run, version: str) -> ChampionState:
-    """Resolve a version, channel or digest to a version name, a digest and a channel revision (0 unless a channel is given).
+    """Return the name, the digest and the channel revision of a version.
 
-    Raises RegistryError.
+    `version` is a version name, a channel or a digest. The channel revision is 0 unless `version` is a channel. Raises
+    RegistryError.
     """
     resolved = channel.resolve(run.store, version)
     return ChampionState(resolved.version, resolved.digest, resolved.revision)

@@ -184,7 +184,8 @@ class Run:
     def draw(self, name: str, picture: str) -> None:
         """Write a plot to `pictures/NAME.svg` in the folder of the run.
 
-        `picture` is SVG text; an empty text is not written. Raises Fatal (exit code 3) if the file cannot be written.
+        `picture` is SVG text; if the text is empty, no file is written. Raises Fatal (exit code 3) if the file cannot be
+        written.
         """
         path = self.folder / "pictures" / f"{name}.svg"
         if picture:

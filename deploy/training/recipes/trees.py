@@ -65,8 +65,8 @@ class Chunk(msgspec.Struct, frozen=True):
 class Prepared:
     """The encoded training rows: all rows and, for each field that may be missing, a sample of rows without that field.
 
-    `rows` are the original rows, `matrix` and `outcomes` the encoded ones. `digest` covers the encoded rows and the signature.
-    `binned` caches LightGBM's datasets by the parameter `max_bin`.
+    `rows` are the original rows. `matrix` and `outcomes` are the encoded rows and their outcomes. `digest` covers the encoded
+    rows and the signature. `binned` caches LightGBM's datasets by the parameter `max_bin`.
     """
 
     rows: LabelledRows
@@ -83,7 +83,7 @@ class Prepared:
 class FittedTrees:
     """A trained model: the log odds of the second class are `start` plus the sum of all trees.
 
-    `last` is the number of trees to use of the last chunk; the chunk may have more trees.
+    The model uses only the first `last` trees of the last chunk, which may have more trees.
     """
 
     signature: Signature
@@ -177,7 +177,10 @@ class Trees:
 
 
 class _Growth:
-    """Grows the chunks of one training in order. Chunks that are stored in the folder with the same inputs are reused."""
+    """Grows the chunks of one training in order.
+
+    A chunk that is already stored in the folder is reused if it was grown from the same inputs.
+    """
 
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared = prepared

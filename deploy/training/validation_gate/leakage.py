@@ -1,7 +1,7 @@
 """The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that the version's training run read, and the time up to which the run
-trained on these records. The later records were the hold-out of that run.
+The provenance of a version names the record ranges that the version's training run read, and a time. The run trained on the
+records up to this time, and used the later records as its hold-out.
 """
 
 from collections.abc import Mapping

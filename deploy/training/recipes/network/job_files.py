@@ -64,7 +64,7 @@ class State(NamedTuple):
 
 
 def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
-    """Build a job; its digest covers the rows and everything else that determines the weights."""
+    """Create a job; its digest covers all arguments, because all of them determine the weights."""
     digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
     for array in rows:
         digest.update(f"{array.dtype}{array.shape}".encode())
