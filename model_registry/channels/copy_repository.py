@@ -113,7 +113,8 @@ def _map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Resu
 def _read_tags(store: Store) -> _Tags:
     """Read all tags: first the tags of channels, then the list of history entries, then all other tags.
 
-    A move writes its history entry before the channel's tag. In this order, the entry of the move is therefore in the list.
+    The order matters because a move writes its history entry before the channel's tag. If the tags of channels show a move, the
+    list that is read later therefore has the entry of this move.
     """
     listed = store.tags()
     channels = [name for name in tags.channels(listed) if name in listed]
@@ -127,7 +128,8 @@ def _read_tags(store: Store) -> _Tags:
 def _read_present_tags(destination: Store) -> _Tags | None:
     """Return the tags of the destination; None if it does not exist yet.
 
-    Some registries deny access to a repository that does not exist. If the account has no access at all, the first write fails.
+    Some registries deny access to a repository that does not exist. A denied access therefore counts as a missing repository.
+    If the account has no access at all, the first write of the copy fails.
     """
     if isinstance(destination, LayoutStore) and not destination.exists:
         return None
@@ -203,8 +205,9 @@ class _Planner:
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
 
-        A registry accepts a manifest only after its content. If the destination has the manifest, the content needs no check.
-        `is_stored` is true for a manifest in an index that the destination has.
+        A registry accepts a manifest only if it already has all content that the manifest names. If the destination has the
+        manifest, this function therefore does not check the content. `is_stored` is true if the manifest is named by an index
+        that the destination has.
         """
         if digest in self._subjects:
             return
@@ -260,7 +263,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the index of roles that was the target of an earlier move, if the source still has the index and its versions."""
+        """Add the target of an earlier move if it is an index of roles, and the source still has the index and its versions."""
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:
@@ -293,7 +296,7 @@ class _Planner:
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
         """Return whether the channel's histories in the source and in the destination have the same id.
 
-        The ids are compared because the histories may have no entry in common after a `prune`.
+        The ids are compared, and not the entries, because after a `prune` the two histories may have no entry in common.
         """
         histories = (
             history_id(store, name, sorted(entries, reverse=True))

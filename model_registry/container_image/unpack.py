@@ -83,7 +83,8 @@ def unpack(
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
     """Return the layers that may contribute to /models.
 
-    These are the last layer with the annotation WHOLE and all layers above it; all layers if none has the annotation.
+    These are the last layer with the annotation WHOLE, which hides all lower layers, and the layers above it. If no layer has
+    the annotation, all layers are returned.
     """
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
@@ -209,7 +210,7 @@ class _ModelsTree:
 
 
 def _path(member: ArchiveMember) -> str:
-    """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the image."""
+    """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the root."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
         raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")

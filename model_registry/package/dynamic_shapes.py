@@ -23,7 +23,8 @@ def check_dynamic(tensor: Any) -> bool:
         Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
 
     Raises:
-        ValueError: One of these keys is wrong, or the tensor is of another kind and must not have the key.
+        ValueError: One of these keys is wrong, or the tensor has no varying length, is no mask and no tensor of lengths, and
+            must not have the key.
     """
     if tensor.mask_of or tensor.length_of:
         _check_derived(tensor)

@@ -220,10 +220,10 @@ class Signature:
 
     @property
     def labelled(self) -> bool:
-        """Whether an event gets the label of its row's largest element although the signature has no decision.
+        """Whether an event gets a label, that of the largest element of its row, although the signature has no decision.
 
-        True if the signature has labels and no decision, and either only one output, or no output with `top`. In all other
-        cases the labels may be meant only for the classes of an output with `top`.
+        This is true if the signature has labels and no decision, and if it has only one output or no output with `top`. If it
+        has several outputs, one of them with `top`, the labels may be meant only for the classes of this output.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone

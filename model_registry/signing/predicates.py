@@ -21,7 +21,7 @@ HINT = "model_registry/docs/attestations.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
-    """Raise BadFile if a predicate does not have the form of its type, or states another manifest digest than `digest`.
+    """Raise BadFile if a predicate does not have the form of its type, or is about another manifest than `digest`.
 
     A predicate of a type that is not in TYPES is not checked.
     """

@@ -4,8 +4,9 @@ msgspec and the standard library raise RecursionError for a document of about 1,
 levels can be decoded, but code that encodes or compares the value later fails: orjson encodes at most 254 levels. The reader
 therefore limits the depth, the size and the integers of a document before it returns a value.
 
-The scan for depth and integers is left out for a type in which every part has a type, every integer has bounds and the nesting
-is limited. For such a type, msgspec itself rejects or skips values that exceed the limits.
+The reader scans a document for depth and integers before it decodes the document. It leaves out this scan for a type whose
+parts all have types, whose integers all have bounds, and whose nesting is limited. For such a type, msgspec itself rejects or
+skips values that exceed the limits.
 """
 
 import functools
