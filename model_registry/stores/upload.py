@@ -197,7 +197,7 @@ class Upload:
         return False
 
     def _shrink(self) -> None:
-        """Use the next smaller chunk size after STUCK requests that failed while they were sent and stored nothing.
+        """Count a request that failed during sending and stored nothing; after STUCK of them, use the next smaller chunk size.
 
         A proxy that limits the size of requests may close the connection before the client reads the 413 response.
         """

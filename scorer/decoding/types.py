@@ -19,7 +19,7 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """An infinity that stands for a number beyond the range of a float in a parsed event."""
+    """An infinite float, which replaces a number of a parsed event that is beyond the range of a float."""
 
 
 class FormatMismatch(Exception):

@@ -165,10 +165,10 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """Return the largest latency, in ms, of the events sent around the time `at`.
+    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms).
 
-    Events sent around the later time `before` are left out, because another cause may delay them. The result is None if `at` is
-    None or no event was sent around `at`.
+    Events that were sent around the later time `before` are left out, because what happened at that time may have delayed them.
+    The result is None if `at` is None or no event was sent around `at`.
     """
     if at is None:
         return None

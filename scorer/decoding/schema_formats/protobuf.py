@@ -116,7 +116,8 @@ class ProtobufReader:
 def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str | None:
     """Return the error of the first text in a message that is not UTF-8.
 
-    The message is read without its schema, because the library does not parse a proto3 message with invalid text.
+    The protobuf library does not parse a proto3 message with invalid text. Therefore this function reads the encoded message
+    itself.
 
     Args:
         message: the type of the message.

@@ -209,7 +209,7 @@ def _progress_of_all(
 
 
 def _reason(error: BaseException) -> str:
-    """Return the message of the innermost error, in one line of at most 160 characters."""
+    """Return the message of the original cause of an error, in one line of at most 160 characters."""
     while error.__context__ is not None:
         error = error.__context__
     return " ".join(str(error).split())[:160]
