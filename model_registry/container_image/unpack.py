@@ -213,5 +213,5 @@ def _path(member: ArchiveMember) -> str:
     """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the root."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
-        raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")
+        raise Corrupt(f"the file path {member.path!r:.200} leads out of the image")
     return "/".join(parts)

@@ -69,10 +69,12 @@ def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
     elements = shapes.step_size(shape) * field.max_length
     size = elements * binary_fields.item_size(dtype) if field.bytes else 0
     if size > binary_fields.MAX_BYTES:
-        limit = f"at most {binary_fields.MAX_BYTES} are fed: lower max_length"
-        raise ValueError(f"field {field.name!r} may have {size} bytes; {limit}")
+        limit = f'it may have at most {binary_fields.MAX_BYTES}; lower "max_length"'
+        raise ValueError(f"the shape allows field {field.name!r} {size} bytes; {limit}")
     if not field.bytes and elements > MAX_WIDTH:
-        raise ValueError(f"field {field.name!r} may have {elements} elements; at most {MAX_WIDTH} are fed: lower max_length")
+        raise ValueError(
+            f'the shape allows field {field.name!r} {elements} elements; it may have at most {MAX_WIDTH}; lower "max_length"'
+        )
 
 
 def _check_derived(tensor: Any) -> None:

@@ -36,7 +36,7 @@ def check_shape(raw: Any) -> Any:
     if raw.count(VARIES) > 1:
         raise ValueError(f"{raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
     if (elements := step_size(raw)) > MAX_WIDTH:
-        raise ValueError(f"{raw} holds {elements} elements; at most {MAX_WIDTH} are fed")
+        raise ValueError(f"the shape {raw} has {elements} elements; a tensor may have at most {MAX_WIDTH}")
     return raw
 
 
@@ -206,7 +206,9 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
     if array is not None and not shape:
         raise ValueError(f"the shape [] is one value, but field {array!r} is an array; name a scalar field")
     if array is not None and (length or width) != width:
-        raise ValueError(f"the shape {list(shape)} holds {width} elements, and field {array!r} has {length}; leave length out")
+        raise ValueError(
+            f'the shape {list(shape)} has {width} elements, but the "length" of field {array!r} is {length}; leave "length" out'
+        )
     if array is None and fields != width:
         if not shape:
             raise ValueError(f"the shape [] is one value, but {fields} fields are named; name one field")

@@ -172,7 +172,8 @@ class Authenticator:
         if host not in self._realm_hosts or realm.userinfo:
             hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
             raise Refused(
-                f"{self._name} sends its users to {host or text!r:.200} for a token; this host is not a trusted realm", hint
+                f"{self._name} names {host or text!r:.200} as the host that issues its tokens, which is not a trusted realm",
+                hint,
             )
         if realm.scheme not in ("https", self._origin.scheme):
             raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}, which is not encrypted")

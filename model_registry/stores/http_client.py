@@ -283,7 +283,10 @@ class OciClient:
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (is_plain or url.scheme == "https") or not url.host or url.userinfo:
-            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https URLs are followed")
+            raise Refused(
+                f"{self.host} answers with the URL {str(url)!r:.200}, which is not allowed",
+                "the client requests only https URLs without a user name",
+            )
         return url
 
     def next_page(self, answer: OciResponse) -> httpx.URL | None:

@@ -163,7 +163,10 @@ class RowSchema:
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values like `decode_singly`, but accept values of every size, and pass null values to `read`."""
+        """Decode values one at a time as `decode_singly` does, but without its check of each value.
+
+        Values that are null or too large are therefore passed to `read`, too.
+        """
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}

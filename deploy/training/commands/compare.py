@@ -16,7 +16,9 @@ from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState
 from training.settings import load
 
-Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
+Version = Annotated[
+    str, typer.Argument(metavar="VERSION", help="The version to compare: its name, a channel or a digest.", show_default=False)
+]
 Against = Annotated[
     str | None,
     typer.Option("--against", metavar="VERSION", help="The version to compare with.", show_default="the channel's champion"),

@@ -21,7 +21,8 @@ COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id, version or folder.", show_default="the newest")]
 
 Evident = Annotated[
-    bool, typer.Option("--evidence", help="Show only the statements about a registry version that a trusted key signed.")
+    bool,
+    typer.Option("--evidence", help="Show what trusted keys attest about RUN, which is then a version, a channel or a digest."),
 ]
 
 

@@ -30,7 +30,7 @@ def text(value: bytes, error: Exception) -> str:
         if error.doc.startswith(PYTHON, error.pos):
             return ": Python's str() does not write JSON; write json.dumps(event)"
         if error.msg == "Extra data":
-            return ": a record is one event; write the others as records of their own"
+            return ": a record is one event; write each further event as a record of its own"
     return _explain_schema_prefix(value)
 
 

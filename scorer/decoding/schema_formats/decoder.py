@@ -138,7 +138,10 @@ class SchemaDecoder:
         return ambiguous
 
     def _matches(self, value: bytes, key: Key) -> bool:
-        """Return whether the value is a complete record of the schema with this key. It may lack fields of the signature."""
+        """Return whether the value is a complete record of the schema with this key.
+
+        The record may lack fields of the signature.
+        """
         try:
             self._reader(key).path_reader(())(value, start_of(key))
         except (Poison, *FAULTS):
