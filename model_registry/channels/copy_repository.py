@@ -306,7 +306,7 @@ class _Planner:
         return first is not None and first == second
 
     def add_referrers(self, origin: _Tags) -> None:
-        """Add the referrers of all added manifests, and of all manifests whose referrers are listed under a fallback tag.
+        """Add the referrers of the manifests in the plan, and of each manifest whose referrers are listed under a fallback tag.
 
         A referrer may have referrers too, which are also added.
         """
@@ -324,9 +324,10 @@ class _Planner:
             seen |= set(pending)
 
     def _add_referrers_of(self, subject: str, listed: Sequence[str]) -> list[str]:
-        """Add the referrers of one manifest, except those that the destination lists. Return the digests of all its referrers.
+        """Add the referrers of a manifest that the destination does not list yet; return the digests of all its referrers.
 
-        `listed` are the digests of the referrers in the source. Unreadable referrers are reported in the plan.
+        `listed` are the digests of the referrers that the source lists. For a referrer that cannot be read, a message is added
+        to the plan.
         """
         if not listed:
             return []

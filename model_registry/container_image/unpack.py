@@ -199,7 +199,7 @@ class _ModelsTree:
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
         """Remove the entries inside the folder `path` that come from layers lower than `layer`.
 
-        If `itself` is true, the entry at `path` is removed too, if it comes from a lower layer.
+        If `itself` is true and the entry at `path` itself comes from a lower layer, this entry is removed too.
         """
         prefix = path + "/" if path else ""
         for entry_path in [

@@ -175,7 +175,7 @@ class LoadedOnnxModel:
         return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise Refused if an output that is read as a whole row has another length than the file declares.
+        """Raise Refused if the signature reads whole rows of an output, and these have another length than the model declares.
 
         ONNX Runtime does not check this, because it uses the shape that it infers instead of the declared shape.
         """

@@ -66,7 +66,7 @@ def to_base64(data: bytes) -> str:
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Return the reason why bytes are no valid value of a field of bytes; None if they are valid."""
+    """Return the reason why `data` is not a valid value of a field of bytes; None if it is valid."""
     if field.dtype == "string":
         try:
             data.decode()

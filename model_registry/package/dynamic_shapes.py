@@ -121,7 +121,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:
-    """Return whether every array that is valid for the old field is valid for the new field; True if both are scalars."""
+    """Return whether every array that is valid for the field `old` is valid for `new`; True if both fields are scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
     if old.array is None or new.shape is None:

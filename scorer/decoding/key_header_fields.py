@@ -79,8 +79,8 @@ class _Column:
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """Decode the field for all records of a batch. The result has one tensor, named after the field.
 
-        The tensor is (B, n) for a binary field of n numbers, a (B,) object array of arrays if lengths vary, and (B, 1)
-        otherwise.
+        For a binary field of n numbers, the tensor has the shape (B, n); if its length varies, the tensor is a (B,) object
+        array of arrays. For any other field, the tensor has the shape (B, 1).
         """
         source_values = self._read_source(values, parts)
         if (

@@ -106,7 +106,7 @@ class RowSchema:
         self.row = rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
-        """Return a msgspec struct type with the fields `names`. `astuple` returns the values in the same order."""
+        """Return a msgspec struct type with the fields `names`. The values of an instance are in this order."""
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",

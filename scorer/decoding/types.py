@@ -86,7 +86,7 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch. If schemas must be looked up, wait for the look-ups.
+    """Decode a batch. If the decoder must first look up schemas, wait for the look-ups.
 
     During the wait, `alive` is called at least once a second.
 

@@ -101,7 +101,11 @@ class DemoSummary(TopicSummary):
 
     @property
     def clean(self) -> bool:
-        """Whether the audit found no fault, no partition returned to an older version, and both versions scored."""
+        """Whether the audit found no fault, and the change of the version succeeded.
+
+        The change succeeded if both versions scored, and no partition has a score of the old version after one of the new
+        version.
+        """
         return super().clean and not self.version_regressions and len(self.versions) > 1
 
 

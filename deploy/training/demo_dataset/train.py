@@ -28,7 +28,7 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Flights as events. `arrived` and `late` (B,) are true for flights that arrived and for flights that arrived late.
+    """B flights as events. `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late.
 
     A flight that never arrived has no outcome, and `late` is false.
     """

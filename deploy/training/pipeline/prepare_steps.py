@@ -52,7 +52,7 @@ def copy(run: Run) -> Counted:
 
     Raises:
         Fatal: Exit code 3 if records are lost or the disk is full, 4 if the broker is unreachable.
-        Over: No new label has arrived since the last completed run.
+        Over: No new label has arrived since the last completed run. This exception ends the run.
     """
     if last := _nothing_new_since(run):
         raise Over("nothing-new", f"no new label has arrived since the run {last}")
@@ -61,7 +61,7 @@ def copy(run: Run) -> Counted:
 
 
 def join(run: Run) -> JoinResult:
-    """Join the events with their labels. Raises Fatal, and Over if too few events have a label."""
+    """Join the events with their labels. Raises Fatal. Raises Over, which ends the run, if too few events have a label."""
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:

@@ -47,7 +47,7 @@ def attest(run: Run) -> list[str]:
 
 
 def sign(run: Run) -> None:
-    """Sign the version if it passed the gate. Raises RegistryError, and Over if the version did not pass."""
+    """Sign the version if it passed the gate. Raises RegistryError. Raises Over, which ends the run, if it did not pass."""
     judged = _gate(run)
     if judged.verdict != "passed":
         raise Over(judged.verdict, judged.because)

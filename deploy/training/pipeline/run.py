@@ -60,7 +60,10 @@ class Run:
     def __init__(
         self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
     ) -> None:
-        """Open the run in a folder. With `force_new`, train even if no new label has arrived since the last run."""
+        """Open the run in a folder.
+
+        If `force_new` is true, the run trains even if no new label has arrived since the last run.
+        """
         self.force_new = force_new
         self.training = training
         self.settings = settings

@@ -68,7 +68,7 @@ class Recipe(Protocol):
 
 
 def named(name: str, gpus: int) -> Recipe:
-    """Return the recipe of this name, imported on demand. Only the recipe `network` uses `gpus`."""
+    """Import the module of the recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
     if name == "network":
         from training.recipes.network import Network
 

@@ -197,7 +197,7 @@ class _Growth:
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
         """Return the chunk that starts with tree number `first`: a stored chunk, or a new chunk of up to `count` trees.
 
-        A stored chunk is used if at least `count` trees were requested when it was grown.
+        The stored chunk is returned if it was grown for a request of at least `count` trees.
         """
         path = self._folder / f"trees-{first:06}.json"
         stored = self._stored_chunk(path)
@@ -234,7 +234,7 @@ class _Growth:
 
 
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,)."""
+    """Return for each row of the matrix the sum of the predictions of the first `trees` trees of a chunk, (B,)."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 

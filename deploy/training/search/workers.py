@@ -142,7 +142,7 @@ class _TrialProcess:
 
 
 def _serve(connection: Connection, bench: Bench) -> None:
-    """Train and score the tasks that the parent sends, until the pipe ends. Ctrl-C is handled by the parent."""
+    """Train and score the tasks that the parent sends, until the pipe ends. The parent alone handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     training = shared_rows.read(bench.training)

@@ -22,8 +22,8 @@ UNTIL = "learned_until_ms"
 class Learned:
     """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
 
-    Only records with a Kafka timestamp up to `until_ms` are included. If `until_ms` is None, all records of the ranges are
-    included.
+    The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
+    includes all records of the ranges.
     """
 
     cluster: str

@@ -1,7 +1,7 @@
 """Score rows with a version as a scorer does: load the version in the same way, and decode events by its own signature.
 
-Therefore a champion is evaluated by the scores that it gives in production. Its signature may differ from the challenger's in
-fields, dtypes and the order of fields.
+Therefore the gate evaluates a champion by the scores that the champion gives in production. The champion's signature may have
+other fields, dtypes or another order of fields than the challenger's.
 """
 
 import contextlib

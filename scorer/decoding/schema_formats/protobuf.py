@@ -192,7 +192,7 @@ def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[st
 def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
     """Create a function that converts a repeated field to a list, or to None if it is empty. A map becomes a dict.
 
-    See `_field_reader` for `below`.
+    `below` has the same meaning as for `_field_reader`.
     """
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and not isinstance(below, str):

@@ -100,9 +100,9 @@ class _RegistryProbe(NamedTuple):
 class SchemaRegistry:
     """The cache of the schemas of one registry. `clock` returns monotonic seconds.
 
-    Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up
-    the registry is probed. If the registry answers the probe, the failure is recorded for the id. Otherwise the id remains
-    unknown.
+    Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up,
+    the cache probes the registry with another request. If the registry answers the probe, the cache records that the look-up of
+    the id failed. Otherwise the cause is the registry, and the id remains unknown.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SchemaRegistry:
         self._answered = False
 
     def schema(self, schema_id: SchemaId, format_: str) -> Schema:
-        """Return the schema with this id. An unknown id is looked up, without a time limit.
+        """Return the schema with this id. If the id is unknown, look it up and wait, without a time limit.
 
         Raises:
             Poison: the registry has no schema with this id and format, or the look-up of the id failed.

@@ -86,7 +86,7 @@ def read(folder: Path) -> tuple[Job, Encoded]:
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """Return the newest checkpoint of at most `epochs` epochs, or the initial state if there is none.
+    """Return the state of the newest checkpoint after at most `epochs` epochs; the initial state if there is no checkpoint.
 
     Raises Fatal (exit code 3) if the checkpoint cannot be read or belongs to another job.
     """

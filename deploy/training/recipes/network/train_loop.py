@@ -120,8 +120,8 @@ def exchanged(local_sum: Any, peer: int) -> Any:
 class ShardedBatch(NamedTuple):
     """One batch, divided into shards.
 
-    `data` are all rows (numbers, names, outcomes), `parts` the weights by layer, and `shards` the indices of the rows of each
-    shard. `place` is the key of the batch's random numbers.
+    `data` are the numbers, names and outcomes of all rows. `parts` are the weights by layer. `shards` has, for each shard, the
+    indices of its rows. `place` is the key from which the random numbers of the batch derive.
     """
 
     job: Job
