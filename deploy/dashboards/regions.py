@@ -12,7 +12,7 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Return a PromQL expression that aggregates `expression` by route, with the PromQL operator `over` (such as `sum`)."""
+    """Return a PromQL expression that aggregates `expression` by route, with the operator `over` of PromQL, such as `sum`."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 

@@ -353,7 +353,7 @@ def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | 
         store: The repository.
         name: The channel's name.
         after: Yield moves with a higher revision than this.
-        pause: Called between two polls; must wait. The argument is the transient error of the last poll, or None if the poll
+        pause: Called between two polls to wait. Its argument is the transient error of the last poll, or None if that poll
             succeeded.
 
     Raises:

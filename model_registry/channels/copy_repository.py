@@ -42,7 +42,7 @@ class ChannelCopy:
         version: The version of the champion.
         target: The descriptor of the manifest that the channel names.
         replaced: The digest that the destination's channel names now; None if the destination has no such channel.
-        newest: The revision of the newest history entry, which is greater than `revision` after an interrupted move.
+        newest: The revision of the channel's newest history entry. After an interrupted move it is greater than `revision`.
     """
 
     name: str
@@ -67,7 +67,7 @@ class CopyPlan:
         history: The history tags, oldest first within a channel, with their entries.
         channels: The channels whose tags are written.
         skipped: Messages about listed referrers that cannot be copied.
-        signed: Whether the source has signatures, which are valid only under the same model name.
+        signed: Whether the source has signatures. They are valid in the copy only if the model has the same name there.
     """
 
     blobs: dict[str, Descriptor] = field(default_factory=dict)

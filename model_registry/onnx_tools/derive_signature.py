@@ -65,7 +65,7 @@ def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the signature's input for a tensor whose only open dimension is the batch. The input has one field.
+    """Build the signature's input for a model's input whose only open dimension is the batch. The result has one field.
 
     `alone` states whether the model has no other input.
     """

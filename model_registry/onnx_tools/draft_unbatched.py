@@ -1,7 +1,7 @@
 """Drafts signatures that feed one event at a time: decides which models need such a signature, and drafts their inputs.
 
-The *first axis* of a tensor is usually the batch. A model whose inputs or outputs have no such batch takes one event at a time.
-An axis is *open* if the model states no size for it.
+The *first axis* of a tensor is usually the batch. If the inputs or outputs of a model have no batch, the model takes one event
+at a time. An axis is *open* if the model states no size for it.
 """
 
 from collections.abc import Mapping, Sequence

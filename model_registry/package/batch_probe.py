@@ -1,9 +1,9 @@
 """Probes a model: checks whether the score of an event depends on the other events of its batch, their order, or padding.
 
-The probe also checks that the model answers events of all lengths that the signature allows. The events are the golden examples
-(at most MOST_ROWS) and variations of one of them, or generated events. The caller passes the function that runs the model, so
-that `push`, `check` and the loading of a version use the same probe. The probe only compares answers of the model with each
-other; whether a score is correct is checked with the golden examples elsewhere.
+The probe also checks that the model answers events of all lengths that the signature allows. The probe uses at most MOST_ROWS
+golden examples and variations of one of them; without golden examples it uses generated events. The caller passes the function
+that runs the model, so that `push`, `check` and the loading of a version can use the same probe. The probe only compares
+answers of the model with each other. Other modules check with the golden examples whether a score is correct.
 """
 
 import json
@@ -169,7 +169,7 @@ class _Probe:
         return events
 
     def check_repeated(self, event: _ProbedEvent) -> None:
-        """Run an event once more; raise Refused if the model gives a different answer."""
+        """Run an event once more; raise Refused if the model's answer differs from its first answer."""
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
         repeated = self._answers(rows)
         if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):

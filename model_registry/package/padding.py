@@ -1,8 +1,8 @@
 """Divides batches of events of varying length into runs of the model, and adds padding, masks and lengths.
 
-A *run* is one call of the model. For a tensor of varying length, a batch is an object array (B,) with one array per event.
-Events are padded to one of a few bucket lengths, so that short events are not padded to the length of a long event, and the
-model gets few different shapes. A *step* is one position on the axis whose length varies, for instance a token.
+A *run* is one call of the model. For a tensor of varying length, a batch is an object array (B,) with one array per event. Each
+event is padded to one of a few lengths (bucket lengths). A short event is therefore not padded to the length of a long event,
+and the model gets only a few different shapes. A *step* is one position on the axis whose length varies, for instance a token.
 """
 
 from collections import Counter

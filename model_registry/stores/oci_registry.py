@@ -454,8 +454,8 @@ class RemoteStore:
         Args:
             url: The URL of the content.
             digest: The digest of the content.
-            unknown: A status that counts as "not stored", as 404 does. A caller that pushes the content next passes 403,
-                because the push itself shows whether access is denied.
+            unknown: A further HTTP status that counts as "not stored", as 404 always does. A caller that will push the content
+                passes 403: whether access is denied shows at the push.
         """
         digests.hex_digits(digest)
         answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))

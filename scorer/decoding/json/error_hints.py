@@ -1,6 +1,7 @@
 """Hints for common mistakes of JSON producers. A hint names the cause of a rejected event and the remedy.
 
-Each function returns the end of an error message; an empty string if no hint applies. Only rejected events are examined.
+Each function returns the end of an error message; an empty string if no hint applies. The functions are called only for
+rejected events.
 """
 
 import json

@@ -237,7 +237,7 @@ def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
-    """Return whether a type of a parsed schema contains itself, so that records may be nested to every depth.
+    """Return whether a type of a parsed schema contains itself. Records of such a schema may be nested to every depth.
 
     The compiled reader of fastavro 1.13.1 does not limit the depth. A record of 45 kB with 5,000 levels overflows the stack and
     crashes the process. fastavro's reader in Python raises RecursionError instead.

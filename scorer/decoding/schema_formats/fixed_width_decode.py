@@ -1,8 +1,8 @@
 """Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the order of all parts.
 
 Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant, so most events of numbers have the
-same layout. `FixedLayout` lists the parts of this layout in order. An event that matches the layout to the last byte is decoded
-here, to the same values that the format's own reader returns. That reader decodes all other events.
+same layout. `FixedLayout` lists the parts of this layout in order. If an event matches the layout to its last byte, this module
+decodes the event, with the same values as the format's own reader. The format's own reader decodes all other events.
 """
 
 from collections.abc import Sequence

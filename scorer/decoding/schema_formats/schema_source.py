@@ -1,7 +1,7 @@
 """Selection of the reader for an event: the reader for the schema with which the event was written.
 
-The schema comes from the configured file, or from a registry. In the second case, the value or the headers of an event contain
-the registry's id of the schema.
+The schema comes from the configured file, or from a registry. If it comes from a registry, the value or the headers of an event
+contain the id that the schema has in the registry.
 """
 
 import functools
