@@ -10,11 +10,11 @@ files are compared with the result. Nothing else in an entry is trusted, so a pr
 replace a version. Such a process could still change a file between the check and the load that follows. The permissions of the
 folder must therefore exclude untrusted writers.
 
-Each file in `known/` belongs to one tag. It records the version to which the tag last resolved, once that version has proved to
-work. A process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If
-space is needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is
-removed only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the
-entries in use is not fetched.
+Each file in `known/` belongs to one tag. It records the last version to which the tag resolved and which has proved to work. A
+process that uses an entry holds a shared lock on `<hex>.use`; the kernel releases the lock when the process dies. If space is
+needed, unused entries are removed, the least recently used first. An entry whose version is recorded in `known/` is removed
+only if no other unused entries are left. An entry in use is never removed, so a version that does not fit beside the entries in
+use is not fetched.
 """
 
 import errno
@@ -61,10 +61,10 @@ class _SavedResolution(msgspec.Struct, frozen=True):
 class Cache:
     """A folder of cached model versions, by default below the user's cache folder. Processes may share the folder.
 
-    `max_bytes` limits the size of all versions together, `max_version_bytes` the size of each version. A fetched version is not
-    removed before `release` is called or the process ends. A scorer uses up to three versions at once: the served version, the
-    version before it, and the next version. The attribute `root` is the folder; other modules store further data about the
-    versions in this folder.
+    `max_bytes` limits the size of all versions together, and `max_version_bytes` limits the size of each version. A version
+    that this process has fetched is not removed until this process calls `release` or ends. A scorer uses up to three versions
+    at once: the served version, the version before it, and the next version. The attribute `root` is the folder; other modules
+    store further data about the versions in this folder.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Cache:
     def fetch(self, store: Store, digest: str, *, version: str = "") -> Package:
         """Return the version with this manifest digest, from disk if the cached copy is intact, else from the store.
 
-        `version` is the version's name to use if the manifest states none.
+        If the manifest states no version name, the result has the name `version`.
 
         Raises:
-            Unreachable: The disk fails. Or the version is not cached, and the store does not answer.
+            Unreachable: The disk fails, or the version is not cached and the store does not answer.
             NotFound, Corrupt: The version is not cached, and content in the store is missing or damaged.
             Refused: The version is too large, does not fit into the cache beside the versions in use, or `package.read` rejects
                 the version's files.
@@ -182,7 +182,7 @@ class Cache:
     def _reserve(self, entry: Path, needed_bytes: int, version: str, *, is_written: bool = False) -> None:
         """Make room for a version of `needed_bytes` bytes in the cache entry `entry`.
 
-        If `is_written` is true, the version is already on the disk, under a temporary name.
+        `is_written` states whether the version is already on the disk, under a temporary name.
 
         Raises:
             Refused: The version is larger than the cache, or does not fit beside the versions in use.
@@ -204,7 +204,7 @@ class Cache:
             )
 
     def _make_room(self, entry: Path, needed_bytes: int, unwritten_bytes: int) -> int:
-        """Remove unused entries until another entry fits into the cache's limit and on the disk.
+        """Remove unused entries until a new entry fits into the cache's limit and on the disk.
 
         First, entries that are not recorded in `known/` are removed. If the space is still too small, recorded entries are
         removed, but only if their removal makes enough room.
@@ -249,7 +249,7 @@ def _read_resolution(path: Path) -> _SavedResolution | None:
 
 
 def _remove_unused(entries: Iterable[Path], sizes: Mapping[Path, int], excess: int) -> int:
-    """Remove unused entries in their order until at least `excess` bytes are free; return the number of removed bytes."""
+    """Remove unused entries, in the order of `entries`, until their size is at least `excess` bytes; return this size."""
     removed_bytes = 0
     for entry in entries:
         if removed_bytes >= excess:

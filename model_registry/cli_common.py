@@ -159,7 +159,7 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 
 
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
-    """Return the names MODEL:VERSION of a version, one or two.
+    """Return the names of a version in the form MODEL:VERSION. There are one or two names.
 
     The first name contains the version tag in the reference; for a channel, the version tag of its champion. If the manifest
     states a different version, the second name contains the stated version.

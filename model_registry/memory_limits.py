@@ -74,8 +74,8 @@ def _of_machine(root: Path) -> Memory:
 def _of_groups(root: Path) -> Iterator[Memory]:
     """Yield the memory of each control group that has a limit, from the process's own group up to the root of the mount.
 
-    In a container the kernel may state the path of the group on the host, and the container has no folder at this path. The
-    group of the container is then the root of the mount.
+    In a container, the kernel may state the path that the group has on the host. If the container has no folder at this path,
+    the container's group is the root of the mount.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

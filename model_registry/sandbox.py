@@ -76,7 +76,7 @@ class Sandbox:
         """Send a request to the child. Return the answer of the child, or raise the error in the answer.
 
         `waiting` is called every `poll` seconds until the child answers. An error that `waiting` raises ends the wait but not
-        the child. Time in which this machine was suspended does not count towards `seconds`.
+        the child. The limit `seconds` does not include the time during which this machine was suspended.
 
         Raises:
             SandboxDied: The child died, or did not answer within `seconds` and was killed.
@@ -128,7 +128,7 @@ class Sandbox:
 def describe_end(code: int | None) -> str:
     """Describe how a process ended. `code` is its exit code, or the negated number of the signal that killed it.
 
-    None means that the process closed its pipe and has not ended.
+    If `code` is None, the process closed its pipe but has not ended.
     """
     if code is None:
         return "closed its pipe"

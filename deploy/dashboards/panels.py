@@ -44,12 +44,16 @@ def now(metric: str) -> str:
 
 
 def expiry(metric: str) -> str:
-    """Return an expression for the seconds until certificates expire, by the setting of their file."""
+    """Return an expression for the seconds until the certificates expire, with one result for each setting.
+
+    The label `setting` of a result is the setting that names the certificate's file. If several files have the same setting,
+    the result is for the certificate that expires first.
+    """
     return f"min by (setting) ({now(metric)} - time())"
 
 
 def quantile(share: float, histogram: str) -> str:
-    """Return an expression for a quantile of a histogram over all scorers; `share` is 0.99 for the 99th percentile."""
+    """Return an expression for a quantile of a histogram over all scorers; a `share` of 0.99 gives the 99th percentile."""
     return f"histogram_quantile({share}, sum by (le) ({rate(histogram + '_bucket')}))"
 
 

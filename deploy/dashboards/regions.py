@@ -12,12 +12,12 @@ ENDS = f"on (namespace, pod, instance) group_left (source, destination) {now('pu
 
 
 def by_way(over: str, expression: str) -> str:
-    """Return a PromQL expression that aggregates `expression` by route, with the PromQL operator `over` (such as `sum`)."""
+    """Return a PromQL expression that aggregates `expression` by route, with the operator `over` of PromQL, such as `sum`."""
     return f"{over} by (source, destination) ({expression} * {ENDS})"
 
 
 def each_way(title: str, description: str, unit: str, expression: str, *, width: int = HALF) -> Panel:
-    """Create a panel with one line for each route. `expression` must have the labels source and destination."""
+    """Create a panel with one line for each route. `expression` must have the labels `source` and `destination`."""
     return lines(title, description, unit, [(expression, "{{source}} to {{destination}}")], width=width)
 
 

@@ -1,12 +1,12 @@
 """The environment of a run: variables for reproducible computations, and a digest of the installed packages.
 
-Numeric libraries select code by the processor and split sums by the number of threads. Both change the last bits of sums, and
-therefore the trained models. With the variables in `PINS`, every machine with AVX2 (x86-64-v3, from 2013 on) runs the same
-code:
+Numeric libraries select code by the type of the processor, and split sums by the number of threads. The processor and the
+number of threads therefore change the last bits of sums, and thereby the trained models. With the variables in `PINS`, every
+machine with AVX2 (x86-64-v3, from 2013 on) runs the same code:
 
 - OpenBLAS: the kernels for Haswell, one thread. Core type and number of threads both change bytes.
 - OpenMP: one thread by default. LightGBM and torch get an explicit number of threads and give the same bytes for any number.
-  Waiting threads sleep: by default they spin, which takes ten times as long on a busy machine.
+  Waiting threads sleep: by default they spin, and the training then takes ten times as long on a busy machine.
 - ATen and oneDNN (torch), MKL: AVX2, one thread.
 - NumPy: no AVX-512, whose exponential and logarithm differ in the last bit.
 - Python: no random hashes, so that a set has a fixed order.
@@ -47,7 +47,7 @@ NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json",
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
-    """Return these environment variables with `PINS` added, or None if all pins are set already."""
+    """Return the variables in `environ` together with those in `PINS`; None if `environ` has all variables in `PINS`."""
     if all(environ.get(name) == value for name, value in PINS.items()):
         return None
     return {**environ, **PINS}

@@ -41,7 +41,10 @@ Duration = Annotated[int, BeforeValidator(milliseconds), PlainSerializer(written
 
 
 class LabelsSection(Section):
-    """The requirements on labels: when the label of an event must have arrived, and which share of events must have one."""
+    """The requirements on labels.
+
+    They state how long after an event its label must have arrived, and which share of the events must have a label.
+    """
 
     after: Duration = milliseconds("1d")
     """The time after which the label of an event must have arrived; events that are younger are omitted."""
@@ -171,7 +174,7 @@ class TrainingSettings(Configuration):
     @field_validator("gate")
     @classmethod
     def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
-        """Check that the number of blocks of the hold-out is within `BLOCKS`."""
+        """Check that the hold-out is divided into a number of blocks that is within the limits in `BLOCKS`."""
         if "snapshot" not in info.data:
             return gate
         hold_out = info.data["snapshot"].hold_out

@@ -95,9 +95,9 @@ def promote(
     shadow: str | None = None,
     pairs: int = 0,
 ) -> ChannelMove:
-    """Move a channel to a version, or add the version as a canary. The move ends an earlier canary or shadow.
+    """Move a channel to a version, or add the version as a canary. An earlier canary or shadow of the channel ends.
 
-    If another process moves the channel meanwhile, the move is planned again from the channel's new state.
+    If another process moves the channel before this move is written, the function starts again from the channel's new state.
 
     Args:
         store: The repository.
@@ -203,7 +203,7 @@ def iter_completed(store: Store, channel: str, before: int | None = None) -> Ite
 
 
 def _move(store: Store, channel: str, choose: Callable[[ChannelState], MoveTarget], request: MoveRequest) -> ChannelMove:
-    """Plan and write a move of a channel; repeat both if another process moves the channel in between.
+    """Plan and write a move of a channel. If another process moves the channel in between, plan and write the move again.
 
     `choose` returns the target of the move for the channel's current state.
     """
@@ -301,8 +301,8 @@ def _names(store: Store, tag: str, digest: str) -> bool:
 def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
     """Return whether another process wrote a history entry with the revision of this move, or with a higher revision.
 
-    The caller has written the move, but the store still shows the old target of the channel. If the result is True, another
-    process has moved the channel to the old target again. If the result is False, the store is only slow to show the move.
+    The caller has written the move, but the store still shows the old target of the channel. The result distinguishes two
+    causes. True: another process has moved the channel back to the old target. False: the store does not show the move yet.
 
     `digest` is the manifest digest of the history entry that the caller wrote.
     """
@@ -315,8 +315,8 @@ def _is_overtaken(store: Store, move: ChannelMove, digest: str) -> bool:
 def _withdraw(store: Store, tag: str, entry: Descriptor) -> None:
     """Delete the history entry of a move that the store refused, for example because the channel's tag is immutable.
 
-    A store that does not support deletion keeps the entry. `history.completed_moves` leaves out such a move, because the
-    channel never named the move's target.
+    A store that does not support deletion keeps the entry. This does no harm: the channel never named the target of the refused
+    move, so `history.completed_moves` leaves out the move.
     """
     for _ in store.visibility_attempts():
         with contextlib.suppress(RegistryError):  # a replica may not show the entry, or the current tags, yet
@@ -353,7 +353,7 @@ def watch(store: Store, name: str, after: int, pause: Callable[[RegistryError | 
         store: The repository.
         name: The channel's name.
         after: Yield moves with a higher revision than this.
-        pause: Called between two polls; must wait. The argument is the transient error of the last poll, or None if the poll
+        pause: Called between two polls to wait. Its argument is the transient error of the last poll, or None if that poll
             succeeded.
 
     Raises:

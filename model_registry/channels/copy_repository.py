@@ -42,7 +42,7 @@ class ChannelCopy:
         version: The version of the champion.
         target: The descriptor of the manifest that the channel names.
         replaced: The digest that the destination's channel names now; None if the destination has no such channel.
-        newest: The revision of the newest history entry, which is greater than `revision` after an interrupted move.
+        newest: The revision of the channel's newest history entry. After an interrupted move it is greater than `revision`.
     """
 
     name: str
@@ -67,7 +67,7 @@ class CopyPlan:
         history: The history tags, oldest first within a channel, with their entries.
         channels: The channels whose tags are written.
         skipped: Messages about listed referrers that cannot be copied.
-        signed: Whether the source has signatures, which are valid only under the same model name.
+        signed: Whether the source has signatures. They are valid in the copy only if the model has the same name there.
     """
 
     blobs: dict[str, Descriptor] = field(default_factory=dict)
@@ -113,7 +113,8 @@ def _map(call: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Resu
 def _read_tags(store: Store) -> _Tags:
     """Read all tags: first the tags of channels, then the list of history entries, then all other tags.
 
-    A move writes its history entry before the channel's tag. In this order, the entry of the move is therefore in the list.
+    The order matters because a move writes its history entry before the channel's tag. If the tags of channels show a move, the
+    list that is read later therefore has the entry of this move.
     """
     listed = store.tags()
     channels = [name for name in tags.channels(listed) if name in listed]
@@ -127,7 +128,8 @@ def _read_tags(store: Store) -> _Tags:
 def _read_present_tags(destination: Store) -> _Tags | None:
     """Return the tags of the destination; None if it does not exist yet.
 
-    Some registries deny access to a repository that does not exist. If the account has no access at all, the first write fails.
+    Some registries deny access to a repository that does not exist. A denied access therefore counts as a missing repository.
+    If the account has no access at all, the first write of the copy fails.
     """
     if isinstance(destination, LayoutStore) and not destination.exists:
         return None
@@ -203,8 +205,9 @@ class _Planner:
     def _add_manifest(self, digest: str, *, is_stored: bool = False) -> None:
         """Add a manifest and all content that it names, unless the destination has the manifest.
 
-        A registry accepts a manifest only after its content. If the destination has the manifest, the content needs no check.
-        `is_stored` is true for a manifest in an index that the destination has.
+        A registry accepts a manifest only if it already has all content that the manifest names. If the destination has the
+        manifest, this function therefore does not check the content. `is_stored` is true if the manifest is named by an index
+        that the destination has.
         """
         if digest in self._subjects:
             return
@@ -260,7 +263,7 @@ class _Planner:
             self.plan.channels.append(copied)
 
     def _add_target(self, move: ChannelMove) -> None:
-        """Add the index of roles that was the target of an earlier move, if the source still has the index and its versions."""
+        """Add the target of an earlier move if it is an index of roles, and the source still has the index and its versions."""
         if not move.roles or any(role.digest not in self._subjects for role in move.roles):
             return
         try:
@@ -293,7 +296,7 @@ class _Planner:
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
         """Return whether the channel's histories in the source and in the destination have the same id.
 
-        The ids are compared because the histories may have no entry in common after a `prune`.
+        The ids are compared, and not the entries, because after a `prune` the two histories may have no entry in common.
         """
         histories = (
             history_id(store, name, sorted(entries, reverse=True))
@@ -303,7 +306,7 @@ class _Planner:
         return first is not None and first == second
 
     def add_referrers(self, origin: _Tags) -> None:
-        """Add the referrers of all added manifests, and of all manifests whose referrers are listed under a fallback tag.
+        """Add the referrers of the manifests in the plan, and of each manifest whose referrers are listed under a fallback tag.
 
         A referrer may have referrers too, which are also added.
         """
@@ -321,9 +324,10 @@ class _Planner:
             seen |= set(pending)
 
     def _add_referrers_of(self, subject: str, listed: Sequence[str]) -> list[str]:
-        """Add the referrers of one manifest, except those that the destination lists. Return the digests of all its referrers.
+        """Add the referrers of a manifest that the destination does not list yet; return the digests of all its referrers.
 
-        `listed` are the digests of the referrers in the source. Unreadable referrers are reported in the plan.
+        `listed` are the digests of the referrers that the source lists. For a referrer that cannot be read, a message is added
+        to the plan.
         """
         if not listed:
             return []

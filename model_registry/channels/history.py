@@ -147,7 +147,7 @@ def _first_layer(parsed: Manifest, media_type: str) -> str | None:
 
 
 def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[ChannelMove]:
-    """Return the completed moves. A move is completed if the channel has named the target of the move.
+    """Return the completed moves, that is, the moves after which the channel named the target of the move.
 
     An earlier move is completed if the next move starts from its target. The last move is completed if the channel names its
     target now. All other moves were interrupted, refused by the registry, or are in progress.
@@ -163,8 +163,8 @@ def completed_moves(moves: Sequence[ChannelMove], current: str | None) -> list[C
 def rollback_target(moves: Sequence[ChannelMove], current: str | None) -> ChannelMove:
     """Return the move whose champion a rollback restores: the last completed move to another version than the current one.
 
-    A version from which the channel was rolled back is not restored. For example, after promotions of A, B and C a rollback
-    restores B, and a second rollback restores A. Moves that were not completed are ignored.
+    A rollback does not restore a version from which an earlier rollback moved the channel away. For example, after promotions
+    of A, B and C a rollback restores B, and a second rollback restores A. Moves that were not completed are ignored.
 
     Args:
         moves: All moves of a channel, oldest first.

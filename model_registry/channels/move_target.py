@@ -50,7 +50,7 @@ def shadow_target(
     Raises Refused if both are the same manifest.
     """
     if champion.digest == candidate.digest:
-        raise Refused(f"version {shadow} cannot shadow itself", "name another one: --to CHAMPION --shadow CANDIDATE")
+        raise Refused(f"version {shadow} cannot shadow itself", "name two versions: --to CHAMPION --shadow CANDIDATE")
     document = roles.with_shadow((version, champion), (shadow, candidate), pairs)
     used_tags = {version: champion.digest, shadow: candidate.digest}
     return MoveTarget(store.push_manifest(document), version, used_tags, roles=roles.parse(document))

@@ -84,7 +84,7 @@ def read_repository(store: Store) -> RepositorySnapshot:
 
 
 def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal:
-    """Return the content to remove under these rules. A manifest with several tags is kept if one of the tags is kept."""
+    """Return the content to remove under these rules. A manifest with several tags is kept if one of its tags is kept."""
     needed: set[str] = set()
     dropped: dict[str, ChannelMove] = {}
     for name, moves in snapshot.moves.items():
@@ -116,8 +116,8 @@ def plan_removal(snapshot: RepositorySnapshot, rules: RetentionRules) -> Removal
 def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
     """Return the digests of the manifests to delete, in the order of deletion.
 
-    History entries are deleted last, because the plan is derived from them. After an interruption, the next run of `prune`
-    therefore plans the same removal.
+    History entries are deleted last, because the plan of a removal is derived from them. If the removal is interrupted, the
+    next run of `prune` therefore plans the same removal again.
     """
     subjects = [*removal.versions.values(), *removal.documents]
     belonging = [digest for subject in dict.fromkeys(subjects) for digest in _iter_dependents(store, subject)]
@@ -126,7 +126,7 @@ def manifests_to_delete(store: Store, removal: Removal) -> list[str]:
 
 
 def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
-    """Yield the digests of a manifest's referrers, and of the manifests under the fallback tags of its referrers."""
+    """Yield the digests of a manifest's referrers, and of the manifests that the fallback tags of the manifest name."""
     for entry in referrers.listed(store, subject):
         yield entry.digest
     tag = referrers.fallback_tag(subject)
@@ -140,7 +140,8 @@ def _iter_dependents(store: Store, subject: str) -> Iterator[str]:
 def _window(moves: Sequence[ChannelMove], current: str | None, revisions: int) -> list[ChannelMove]:
     """Return the moves whose history entries are kept: the newest `revisions` moves.
 
-    The last move to the target `current` is always kept, and so are all moves after that move.
+    If the last move to the digest `current`, the channel's current target, is older, this move and all later moves are
+    returned.
     """
     first = len(moves) - revisions
     current_position = max(
@@ -154,7 +155,10 @@ def _named(move: ChannelMove) -> set[str]:
 
 
 def version_sizes(store: Store, removal: Removal) -> dict[str, int]:
-    """Return the size in bytes of each version to remove, by tag. Blobs that kept versions share are included."""
+    """Return the size in bytes of each version to remove, by tag.
+
+    The size includes blobs that a kept version also uses, although these blobs are not deleted.
+    """
     return {
         tag: sum(blob.size for blob in resolve_index.describe_version(store, digest).blobs)
         for tag, digest in removal.versions.items()

@@ -127,7 +127,7 @@ def find_canary(roles: Sequence[Role]) -> Role | None:
 
 
 def find_candidate(roles: Sequence[Role]) -> Role | None:
-    """Return the role of the version that is compared with the champion: the canary, else the first shadow, else None."""
+    """Return the role of the version to compare with the champion: the canary, else the first shadow; None without either."""
     return find_canary(roles) or next((role for role in roles if role.role == SHADOW), None)
 
 

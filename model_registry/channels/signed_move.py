@@ -1,9 +1,9 @@
 """Verifies signed moves of channels. A signed move has a signed statement about the channel's new target in its history entry.
 
 The statement is in a bundle, like the signature of a version (bundle.py). The bundle is a layer of the history entry, so that
-entry and signature are written in one step. The subject of the statement is the manifest that the channel names: a version, or
-the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part of the
-repository's path, so that the signatures stay valid in a copy of the repository.
+the entry and its signature are written in one step. The subject of the statement is the manifest that the channel names: a
+version, or the index of roles. The predicate repeats all values of the entry and the model's name. The name is the last part of
+the repository's path, so that the signatures stay valid in a copy of the repository.
 """
 
 from collections.abc import Mapping, Sequence
@@ -86,8 +86,8 @@ class SignedMoveAdmission(MoveAdmission):
 
     Args:
         policy: The policy that lists the trusted keys.
-        folder: Stores, for each channel, the signed statement of the highest accepted revision. A stored statement is verified
-            again when it is read. None keeps the highest revisions in memory only.
+        folder: The folder that stores, for each channel, the signed statement of the highest accepted revision. A stored
+            statement is verified again when it is read. If it is None, the highest revisions are kept in memory only.
     """
 
     signed = True

@@ -50,9 +50,10 @@ def read_state(store: Store, channel: str) -> ChannelState:
 
 
 def history_id(store: Store, channel: str, revisions: Sequence[int]) -> str | None:
-    """Return the id of a channel's history, from the newest of the entries `revisions` that has an id.
+    """Return the id of a channel's history; None if no readable entry has an id.
 
-    Unreadable entries are skipped. An earlier release may have written entries without an id after entries with an id.
+    `revisions` are the revisions of the history entries, the newest first. The id is read from the newest readable entry that
+    has an id. Newer entries may have no id, because an earlier release wrote them.
     """
     for revision in revisions:
         try:
@@ -79,7 +80,7 @@ def read_move(store: Store, channel: str, revision: int) -> ChannelMove:
 def _resolve_listed(store: Store, tag: str) -> str:
     """Return the digest that a tag from the store's list of tags names.
 
-    Retries while the tag is not found, because not every replica of a registry shows a listed tag at once.
+    If the store does not find the tag, the request is repeated, because a replica of a registry may not show a listed tag yet.
     """
     missing = NotFound("")
     for _ in store.visibility_attempts():

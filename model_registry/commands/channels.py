@@ -50,13 +50,19 @@ if TYPE_CHECKING:
 
 Since = Annotated[int | None, typer.Option(metavar="N", help="Start after this revision; default: with the next move.", min=0)]
 KeepRevisions = Annotated[
-    int, typer.Option(metavar="N", help="Moves of each channel to keep, with the versions that they name.", min=1)
+    int,
+    typer.Option(
+        metavar="N",
+        help="The number of newest moves to keep for each channel; the versions that these moves name are kept too.",
+        min=1,
+    ),
 ]
 Keep = Annotated[
     list[str] | None, typer.Option(metavar="PATTERN", help="Versions to keep in any case, such as '2.*'; repeatable.")
 ]
 Grace = Annotated[
-    float, typer.Option(help="In an OCI layout, keep the content of the last minutes: a push may be in progress.", min=0)
+    float,
+    typer.Option(help="In an OCI layout, keep content that was written in the last minutes: a push may be in progress.", min=0),
 ]
 
 

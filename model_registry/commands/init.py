@@ -17,7 +17,12 @@ Example = Annotated[
 ]
 LabelsFile = Annotated[
     Path | None,
-    typer.Option("--labels", metavar="FILE", help="The class names in order, one a line.", show_default=False),
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="A file with the class names, one on each line, in the order of the model's columns.",
+        show_default=False,
+    ),
 ]
 Into = Annotated[
     Path | None,

@@ -93,7 +93,8 @@ def push(
 def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str]) -> "PreparedPackage":
     """Check the folder before the push.
 
-    A derived signature, files that are left out, and golden examples that are missing or were not run are reported on stderr.
+    Messages on stderr report a derived signature, files that are left out, and golden examples that are missing or were not
+    run.
     """
     from model_registry import package
     from model_registry.onnx_tools.prepare_package import prepare
@@ -116,7 +117,7 @@ def _prepare(folder: Path, devices: Sequence[Device], op_domains: Sequence[str])
 
 @contextmanager
 def _print_gaps(folder: Path) -> Iterator[None]:
-    """Report Underivable and MissingScores, if the context raises one of them, as messages, and exit with code 3.
+    """If the context raises Underivable or MissingScores, print what the user must complete, and exit with code 3.
 
     For Underivable (an incomplete signature), the draft of the signature is printed on stdout, and its gaps are printed on
     stderr. For MissingScores, the golden examples with the model's scores are printed on stdout.

@@ -91,7 +91,7 @@ def unpack(packed: Iterator[bytes], compression: Compression, limits: UnpackLimi
 
 
 def _gunzip(source: ChunkReader) -> Iterator[bytes]:
-    """Yield the content of all gzip members of a stream, because parallel compressors write several members.
+    """Yield the content of a gzip stream, which has several gzip members if a parallel compressor wrote it.
 
     Zero bytes may follow the last member.
     """

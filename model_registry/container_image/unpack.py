@@ -83,7 +83,8 @@ def unpack(
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
     """Return the layers that may contribute to /models.
 
-    These are the last layer with the annotation WHOLE and all layers above it; all layers if none has the annotation.
+    These are the last layer with the annotation WHOLE, which hides all lower layers, and the layers above it. If no layer has
+    the annotation, all layers are returned.
     """
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
@@ -198,7 +199,7 @@ class _ModelsTree:
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
         """Remove the entries inside the folder `path` that come from layers lower than `layer`.
 
-        If `itself` is true, the entry at `path` is removed too, if it comes from a lower layer.
+        If `itself` is true and the entry at `path` itself comes from a lower layer, this entry is removed too.
         """
         prefix = path + "/" if path else ""
         for entry_path in [
@@ -209,8 +210,8 @@ class _ModelsTree:
 
 
 def _path(member: ArchiveMember) -> str:
-    """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the image."""
+    """Return a member's path relative to the image's root, without `.`. Raises Corrupt if the path leads out of the root."""
     parts = [part for part in member.path.split("/") if part not in ("", ".")]
     if ".." in parts or (member.path.startswith("/") and parts[:1] == [ROOT]):
-        raise Corrupt(f"the file path {member.path!r:.200} in the image leads out of it")
+        raise Corrupt(f"the file path {member.path!r:.200} leads out of the image")
     return "/".join(parts)

@@ -59,7 +59,7 @@ def is_tensor(output: ModelTensor) -> bool:
 
 
 def remedy(output: ModelTensor) -> str:
-    """Return advice on how to export the model again if `is_tensor` rejects this output of the model."""
+    """Return advice on how to export a model again, for an output of the model that `is_tensor` rejects."""
     if output.dtype == MAPS:
         options = "scikit-learn: options={id(model): {'zipmap': False}}; onnxmltools: zipmap=False"
         return f"export it without ZipMap ({options}), or let `model-registry init` remove it, as for CatBoost"
@@ -86,7 +86,7 @@ def is_batch(size: object) -> bool:
 
 
 def unfeedable_reason(inputs: Iterable[ModelTensor]) -> str | None:
-    """Return why events cannot feed one of the inputs, whatever the signature states; None if they can feed all inputs."""
+    """Return why no signature can feed one of the inputs from events; None if a signature can feed all inputs."""
     for tensor in inputs:
         if tensor.dtype == "bfloat16":
             return f"input {tensor.name!r} is bfloat16, which no format of events has; export it with float32 or float16"
@@ -136,9 +136,9 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
     """Return a message about the first output that is as long as an input of varying length; None if there is no such output.
 
-    The scores would then have a different shape for each event. Equal names of dimensions in the model show which lengths are
-    equal. If the model takes one event at a time, an output is valid if the signature's `shape` for the output has a varying
-    length.
+    Such an output is a fault, because its scores would have a different shape for each event. An output is taken to be as long
+    as an input if the model gives both dimensions the same name. There is an exception: if the model takes one event at a time,
+    and the signature's `shape` for the output has a varying length (-1), the output is valid.
     """
     varying = [tensor for tensor in signature.fed if tensor.varies]
     names = {inputs[tensor.tensor].shape[tensor.full_shape.index(VARIES)]: tensor.tensor for tensor in varying}

@@ -57,15 +57,15 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
     """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open dimension.
 
-    Returns None if the signature should state no `shape`, because the output has fewer than two dimensions after the batch, or
-    because the shape exceeds MAX_RANK or MAX_WIDTH.
+    The signature should state no `shape` in two cases: the output has fewer than two dimensions after the batch, or its shape
+    exceeds MAX_RANK or MAX_WIDTH. The result is None in these cases.
     """
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the signature's input for a tensor whose only open dimension is the batch. The input has one field.
+    """Build the signature's input for a model's input whose only open dimension is the batch. The result has one field.
 
     `alone` states whether the model has no other input.
     """
@@ -150,7 +150,10 @@ def pad_gap(dtype: str) -> str:
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs that a tensor may be the mask of, judged by its name and shape; empty if the tensor is no mask."""
+    """Return the inputs whose padding a tensor may mark, judged by its name and shape.
+
+    The list is empty if the tensor seems to be no mask.
+    """
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]

@@ -46,7 +46,7 @@ def read(path: Path) -> list[Event]:
 def values(events: Sequence[Event]) -> dict[Path_, list[Any]]:
     """Return the scalars and arrays in the events by path. Each path has one value per event; None if the value is missing.
 
-    Paths lead into objects, and into the first elements of an array of objects.
+    The paths include values inside objects and, for an array of objects, values inside its first elements.
     """
     by_path: dict[Path_, list[Any]] = {}
     for at, event in enumerate(events):

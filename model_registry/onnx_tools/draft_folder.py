@@ -13,7 +13,7 @@ from model_registry.onnx_tools.onnx_reader import OnnxFile
 def write(model: Path, onnx_file: OnnxFile, folder: Path, texts: Mapping[str, str]) -> list[str]:
     """Write all files of a drafted package; write none if one of the files exists.
 
-    If `model` itself is the folder's model.onnx, the model and its weights stay as they are.
+    If the path `model` is the model.onnx in the folder, the model and its weights are not written again.
 
     Returns:
         The paths of the written files, relative to the folder.

@@ -1,8 +1,9 @@
 """Drafts the inputs of a signature from a model and example events.
 
-An input tensor is fed by the event field of the same name, at any depth, or by the only array that fits its shape. If names and
-shapes are ambiguous, the draft has a *gap*: a placeholder text (FILL IN) for a decision that the user must make. If a row
-consists of several scalar fields, their order is always a gap. A field *fits* a tensor if the tensor accepts all of its values.
+The event field with the name of an input tensor feeds this tensor, at any depth of the event. If there is no such field, the
+only array that fits the tensor's shape feeds it. If names and shapes are ambiguous, the draft has a *gap*: a placeholder text
+(FILL IN) for a decision that the user must make. If a row consists of several scalar fields, their order is always a gap. A
+field *fits* a tensor if the tensor accepts all of its values.
 """
 
 import contextlib
@@ -65,9 +66,10 @@ def draft_inputs(
 
 
 def _mask(tensors: Sequence[ModelTensor], documents: dict[str, dict[str, Any]]) -> None:
-    """Draft inputs as masks if their names are those of masks and no field feeds them; replace their earlier drafts.
+    """Replace the drafts of inputs that seem to be masks: an input whose name is that of a mask and that no field feeds.
 
-    Placeholders ask whether a mask is 1 at values or at padding, and which value the padding has.
+    The new draft is that of a mask. Its placeholders ask whether the mask is 1 at values or at padding, and which value the
+    padding has.
     """
     varying = {
         name for name, document in documents.items() if VARIES in document.get("shape", ()) and document.get("batch", True)
@@ -136,10 +138,10 @@ def _tensor(drafting: Drafting, tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _named(drafting: Drafting, tensor: ModelTensor) -> Path | None:
-    """Return the path of the fitting field with a tensor's name; None if there is no such field, or several.
+    """Return the path of the field that has a tensor's name and fits the tensor; None if there is no such field, or several.
 
-    Names are compared without case and separators. Of several fields, one with exactly the same name is preferred, then one at
-    the top level of the event.
+    Names are compared without case and separators. Of several such fields, a field with exactly the same name is preferred.
+    Among fields that are equal in this, a field at the top level of the event is preferred.
     """
     called = [path for path in drafting.values if path not in drafting.used_paths and _called(path, tensor.name)]
     fitting = [path for path in called if _fits(drafting.values[path], tensor)]
@@ -176,8 +178,8 @@ def _shapes(values: Sequence[Any]) -> list[Sequence[int]]:
 def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
     """Return the path of the array that fits a tensor, among the arrays that feed no tensor yet.
 
-    Returns None if no array or several arrays fit the tensor. Also returns None if the array fits another tensor for which no
-    field has the tensor's name.
+    Returns None if no array or several arrays fit the tensor. Also returns None if the array fits a second tensor that, like
+    this one, has no field of its own name.
     """
     free = [path for path in drafting.values if path not in drafting.used_paths and _is_array(drafting, path)]
     fitting = [path for path in free if _fits(drafting.values[path], tensor)]
@@ -188,7 +190,7 @@ def _only_array(drafting: Drafting, tensor: ModelTensor) -> Path | None:
 
 
 def _row(drafting: Drafting, tensor: ModelTensor) -> list[Any]:
-    """Return a placeholder for the order of the fields in a row, followed by the fields that may be in the row."""
+    """Return drafts of the fields that may be in a row, after a placeholder that asks the user to select and order them."""
     scalars = [path for path in drafting.values if path not in drafting.used_paths and not _is_array(drafting, path)]
     fitting = [
         path for path in scalars if not any(event_fault(value, tensor.dtype) for value in _present(drafting.values[path]))
@@ -281,9 +283,9 @@ def _fits(values: Sequence[Any], tensor: ModelTensor) -> bool:
 
 
 def _shape(values: Sequence[Any], row: Sequence[int | str | None]) -> list[int]:
-    """Return the common shape of the arrays in `values`, for a tensor with this row; an empty list if the arrays do not fit.
+    """Return the common shape of the arrays in `values`; an empty list if they do not fit a tensor with the row `row`.
 
-    The shape has -1 for the tensor's open dimension if the arrays have different lengths in this dimension.
+    If the arrays have different lengths in the open dimension of `row`, the result has -1 for this dimension.
     """
     shape = _first_shape(values, row)
     opened = [at for at, size in enumerate(row) if is_open(size)]

@@ -20,9 +20,9 @@ TOP = 3  # number of top classes that a draft puts into the score
 def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
     """Draft the keys `output`, `labels` and `decision` of signature.json for a model that takes one event at a time.
 
-    An open first dimension of an output is either the length of the answer or a batch of one. The dimension is taken as the
-    length if an input has the same open first dimension. If no input has an open first dimension, it is taken as the length if
-    its name is not a usual name of a batch. In all other cases the draft has a placeholder.
+    An open first dimension of an output is either the length of the answer or a batch of one. If some inputs have an open first
+    dimension, the dimension is the length if one of these is the same. If no input has one, the dimension is the length if its
+    name is not a usual name of a batch. In all other cases the draft has a placeholder.
 
     Raises:
         Refused: No output can be read.
@@ -55,10 +55,10 @@ def draft_answer_to_one(tensors: Sequence[ModelTensor], inputs: Sequence[ModelTe
 
 
 def _is_count(size: object) -> bool:
-    """Return whether the first dimension of an output has a name that is no usual name of a batch.
+    """Return whether the size of an output's first dimension is a name, and this name is not a usual name of a batch.
 
-    Such a name shows that the dimension is the length of the answer. A usual name of a batch does not show that the dimension
-    is a batch, because converters leave it open even for a model that takes one event at a time.
+    Such a name shows that the dimension is the length of the answer. The reverse is not true: a usual name of a batch does not
+    show that the dimension is a batch, because converters write such a name even for a model that takes one event at a time.
     """
     return is_name(size) and not is_batch(size)
 
@@ -98,9 +98,10 @@ def draft_answers(tensors: Sequence[ModelTensor], labels: Sequence[str], *, alon
 
 
 def _labelled(floats: Sequence[ModelTensor], labels: Sequence[str]) -> dict[str, Any]:
-    """Draft the top classes of the only output that has a column for each label, and the other outputs as they are.
+    """Draft the keys `output`, `labels` and `decision` for a model whose columns have labels.
 
-    If no output or several outputs have such columns, a placeholder stands for the name of the output.
+    If exactly one output has a column for each label, the draft reads the top classes of this output, and the other outputs
+    whole. Otherwise the draft has a placeholder instead of the name of the output.
     """
     fitting = [tensor for tensor in floats if tensor.shape[1:] == (len(labels),)]
     fitting = fitting or [tensor for tensor in floats if len(tensor.shape) == 2 and is_open(tensor.shape[1])]

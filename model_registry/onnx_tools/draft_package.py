@@ -160,8 +160,8 @@ def _signature(onnx_file: OnnxFile, events: Sequence[Event], labels: Sequence[st
 def _golden(model: Path, onnx_file: OnnxFile, signature: Signature | None, events: Sequence[Event], notes: list[str]) -> str:
     """Return the text of golden.jsonl with the first valid events; empty if there are no events.
 
-    The examples have the model's scores if the signature is complete and ONNX Runtime is installed; otherwise the scores are
-    placeholders.
+    If the signature is complete and ONNX Runtime is installed, the examples have the scores of the model. Otherwise each score
+    is a placeholder.
     """
     if not events:
         return ""

@@ -1,7 +1,7 @@
 """Drafts signatures that feed one event at a time: decides which models need such a signature, and drafts their inputs.
 
-The *first axis* of a tensor is usually the batch. A model whose inputs or outputs have no such batch takes one event at a time.
-An axis is *open* if the model states no size for it.
+The *first axis* of a tensor is usually the batch. If the inputs or outputs of a model have no batch, the model takes one event
+at a time. An axis is *open* if the model states no size for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,12 @@ from model_registry.package.shapes import VARIES, is_open
 
 
 def batched(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the outputs. If the fixed first axis of the outputs seems to be the batch, return it as an open axis.
+    """Return the outputs, with an open first axis if their first axis, although its size is fixed, seems to be the batch.
 
-    This is the case if the first axis of every input has the name of a batch, and the first axis of every output is fixed. A
-    user may have declared only the inputs as dynamic when the model was exported. The exporter then writes the batch size of
-    the example input into the outputs. The batch probe later checks whether the model really takes batches.
+    The first axis seems to be the batch if the first axis of every input has the name of a batch, and the first axis of every
+    output is fixed. Such a model results if its user declared only the inputs as dynamic for the export: the exporter then
+    writes the batch size of the example input into the outputs. Later, the batch probe checks whether the model really takes
+    batches.
     """
     fixed = all(tensor.shape and isinstance(tensor.shape[0], int) for tensor in outputs)
     if fixed and inputs and all(tensor.shape and is_batch(tensor.shape[0]) for tensor in inputs):
@@ -42,7 +43,7 @@ def reason_for_single_events(inputs: Sequence[ModelTensor], outputs: Sequence[Mo
 
 
 def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> str:
-    """Return which first axes of inputs and outputs differ; empty if an output has the first axis of the inputs."""
+    """Return a text that states how the first axes of inputs and outputs differ; empty if an output has that of the inputs."""
     if not inputs:
         return ""
     sizes = {tensor.shape[0] for tensor in inputs}
@@ -62,8 +63,8 @@ def _describe_unequal_axes(inputs: Sequence[ModelTensor], outputs: Sequence[Mode
 def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
     """Return the inputs that are fed by events, not by constants.
 
-    These are the inputs with a first axis of size 1 or an open axis. If there are no such inputs, all inputs that have an axis
-    are returned.
+    An input is fed by events if its first axis has the size 1, or if any of its axes is open. If there are no such inputs, all
+    inputs that have an axis are returned.
     """
     shaped = [tensor for tensor in inputs if tensor.shape]
     return [tensor for tensor in shaped if tensor.shape[0] == 1 or any(map(is_open, tensor.shape))] or shaped
@@ -72,10 +73,10 @@ def select_event_inputs(inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
 def reason_for_single_lengths(
     inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor], drafted: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the reason why events must be fed one at a time because of their lengths; an empty string if there is none.
+    """Return a text if the lengths of events require that events are fed one at a time; an empty string otherwise.
 
-    The reason is that every output is as long as an input of varying length, so that the answers to events of different lengths
-    have different shapes. `drafted` are the drafts of the inputs, which state the lengths that vary.
+    This is required if every output is as long as an input of varying length: the answers to events of different lengths have
+    different shapes, and cannot be in one batch. `drafted` are the drafts of the inputs, which state the lengths that vary.
     """
     varying = [tensor for tensor, document in zip(inputs, drafted, strict=True) if VARIES in document.get("shape", ())]
     lengths = {size: tensor.name for tensor in varying for size in tensor.shape[1:] if isinstance(size, str)}
@@ -91,8 +92,9 @@ def with_unit_batch(
 ) -> tuple[list[ModelTensor], list[ModelTensor]]:
     """Return the inputs and outputs of a model that takes one event at a time, with each batch axis set to size 1.
 
-    If the answers are as long as the events (`lengths`), the batch is the first axis of each tensor that is open. Otherwise the
-    batch is every axis with a name that is both the name of an output's first axis and the name of an input's later axis.
+    `lengths` states whether the answers are as long as the events. If it is true, the batch axis of a tensor is its first axis,
+    if this axis is open. If it is false, the batch axes are found by name: each axis whose name is both that of an output's
+    first axis and that of a later axis of an input.
     """
     batch = {tensor.shape[0] for tensor in outputs if tensor.shape} & {size for tensor in inputs for size in tensor.shape[1:]}
     names = {size for size in batch if isinstance(size, str)}
@@ -109,8 +111,8 @@ def add_open_batch(tensor: ModelTensor, *, alone: bool) -> ModelTensor:
     """Return the tensor from which an input is drafted: the input, with a batch added if `alone` is true.
 
     If `alone` is true, the input is fed one event at a time, and an open batch is added before the axes of the input. There is
-    one exception: if the first axis has size 1 and there is at most one other axis, the batch replaces the first axis, because
-    events contain a number or a flat array for such an input.
+    one exception: if the first axis has size 1 and there is at most one other axis, the open batch replaces the first axis. An
+    event then has a number or a flat array for this input.
     """
     if not alone:
         return tensor
@@ -127,8 +129,8 @@ def draft_single_input(
         document: The draft of the input.
         tensor: The input of the model.
         drafted: The tensor that `add_open_batch` returned for the input.
-        only: Whether the model has no other input. If false, the input becomes a constant if the first axis has size 1 and no
-            field of the example events has the input's name.
+        only: Whether the model has no other input. If it has other inputs, an input becomes a constant under two conditions:
+            its first axis has size 1, and no field of the example events has its name.
     """
     if drafted is tensor or not {"fields", "mask_of"} & document.keys():
         return document

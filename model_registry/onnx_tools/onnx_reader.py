@@ -207,7 +207,7 @@ class _Reader:
     def _external(self, places: list[tuple[str, str]]) -> None:
         """Record the location of external weights. If a tensor states several locations, record all of them.
 
-        Runtimes differ in the location that they use, so each location must be checked.
+        Runtimes differ in which of several locations they use, so each location must be checked.
         """
         stated = dict(places)
         try:

@@ -115,7 +115,7 @@ def prepare(
 
 
 def _members(folder: Path, weights: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the files in a folder that belong to the package, and the other files (see `PreparedPackage.left_out`).
+    """Return two lists: the files in a folder that belong to the package, and the other files (as in `left_out`).
 
     A package consists of the model, the files of its weights, the signature, the golden examples, and the files that
     `_is_for_people` accepts.
@@ -176,7 +176,7 @@ def golden_lines(model: run_golden_examples.LoadedOnnxModel, events: Sequence[di
 
 
 def golden_lines_from_file(model: Path, signature: Signature, stated: OnnxFile, events: Sequence[dict[str, Any]]) -> str:
-    """Load a model and return `golden_lines` for the events. Raises ImportError if ONNX Runtime is not installed."""
+    """Load a model, and return the result of `golden_lines` for it. Raises ImportError if ONNX Runtime is not installed."""
     return golden_lines(run_golden_examples.LoadedOnnxModel(model, signature, stated), events)
 
 

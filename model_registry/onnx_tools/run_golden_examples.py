@@ -128,11 +128,11 @@ class LoadedOnnxModel:
                 raise Refused(fault, f'write "shape": {_common(shapes)} in that output; -1 is any length')
 
     def check_batch(self, event: Sequence[dict[str, Any]]) -> None:
-        """Check that every output has one row for each event, even if the model declares a fixed first dimension for it.
+        """Check that every output has one row for each event, even if the model declares that its first dimension is fixed.
 
-        The model scores several copies of the event; without an event, several rows of zeros and empty strings. The number of
-        copies differs from every declared first dimension. An output that really has the declared number of rows is therefore
-        detected.
+        For the check, the model scores several copies of the event or, without an event, several rows of zeros and empty
+        strings. The number of copies differs from every first dimension that the model declares. The check therefore fails for
+        an output that always has the declared number of rows.
 
         Args:
             event: A sequence with one event, or an empty sequence.
@@ -148,7 +148,10 @@ class LoadedOnnxModel:
         self._run(decoded(self._signature, [*event] * count) if event else neutral)
 
     def _outputs(self, tensors: Tensors) -> Tensors:
-        """Return the outputs for the rows of a batch: from one run, or from the runs of `LengthPlan.plan` if lengths vary."""
+        """Run the model on the rows of a batch and return the outputs.
+
+        If lengths vary, `LengthPlan.plan` divides the batch into several runs of the model.
+        """
         if not self._signature.varies and not self._signature.alone:
             return self._run(tensors)
         runs = LengthPlan(self._signature).plan(tensors)
@@ -172,7 +175,7 @@ class LoadedOnnxModel:
         return results
 
     def _check_declared(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise Refused if an output that is read as a whole row has another length than the file declares.
+        """Raise Refused if the signature reads whole rows of an output, and these have another length than the model declares.
 
         ONNX Runtime does not check this, because it uses the shape that it infers instead of the declared shape.
         """
@@ -200,10 +203,11 @@ class LoadedOnnxModel:
 
 
 def _common(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the `shape` to write into the signature for answers of these shapes, with -1 for lengths that differ.
+    """Return the `shape` to write into the signature for answers of these shapes, with -1 for each length that differs.
 
-    The shapes must be sorted by rank. They have different ranks if the first dimension of some answers had the size 1, and was
-    removed as the batch. That dimension is then a length, so the first dimension of the result is -1.
+    The shapes must be sorted by rank. If they have different ranks, the first dimension is in fact a length: it was 1 in the
+    answers of lower rank, and was therefore taken for the batch and removed. In this case the first dimension of the result is
+    -1.
     """
     full = [shape for shape in shapes if len(shape) == len(shapes[-1])]
     lengths = [sizes[0] if len(set(sizes)) == 1 else VARIES for sizes in zip(*full, strict=True)]

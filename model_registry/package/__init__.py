@@ -94,7 +94,7 @@ def find_model(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def suggest_folder(folder_or_version: str) -> Iterator[None]:
-    """Add a question with the name of a similar folder to the hint of an error that the context raises.
+    """If the context raises an error, add to its hint the question whether the user meant a folder with a similar name.
 
     Args:
         folder_or_version: The argument of a command, which is either a package folder or a version in a registry. There is no
@@ -314,7 +314,8 @@ def _send(store: Store, version: str, artifact: Artifact) -> Descriptor:
 def _is_stored(store: Store, version: str, target: Descriptor, *, written: bool = False) -> bool:
     """Return whether the tag `version` names the manifest `target`; False if there is no such tag.
 
-    If `written` is true, the tag was written a moment ago. It is then resolved even if the store's list of tags lacks it.
+    `written` states whether the caller wrote the tag a moment ago. If so, the tag is resolved even if the store's list of tags
+    does not show it yet.
 
     Raises:
         Refused: The tag names other content, or is a channel.

@@ -1,9 +1,9 @@
 """Probes a model: checks whether the score of an event depends on the other events of its batch, their order, or padding.
 
-The probe also checks that the model answers events of all lengths that the signature allows. The events are the golden examples
-(at most MOST_ROWS) and variations of one of them, or generated events. The caller passes the function that runs the model, so
-that `push`, `check` and the loading of a version use the same probe. The probe only compares answers of the model with each
-other; whether a score is correct is checked with the golden examples elsewhere.
+The probe also checks that the model answers events of all lengths that the signature allows. The probe uses at most MOST_ROWS
+golden examples and variations of one of them; without golden examples it uses generated events. The caller passes the function
+that runs the model, so that `push`, `check` and the loading of a version can use the same probe. The probe only compares
+answers of the model with each other. Other modules check with the golden examples whether a score is correct.
 """
 
 import json
@@ -83,10 +83,10 @@ def check_batch_independence(
     rounds_coarsely: bool = False,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Compare the answers to events alone with the answers to the same events in batches.
+    """Check that the model's answer to an event is the same in a run without other events and in a batch with other events.
 
-    An event that the model does not answer alone is not compared. If the model answers any event, it must also answer an event
-    of the largest lengths that the signature allows.
+    Events to which the model gives no answer in a run without other events are not compared. If the model answers at least one
+    event, it must also answer an event of the largest lengths that the signature allows.
 
     Args:
         signature: The model's signature. For a model that takes one event at a time, only the answers to two runs of the same
@@ -99,8 +99,8 @@ def check_batch_independence(
         clock: Returns the time in seconds, monotonic.
 
     Raises:
-        Refused: A difference exceeds the tolerance. Also raised if the model answers events alone, but fails for the same
-            events in a batch, or for events of other lengths.
+        Refused: The answers to an event differ by more than the tolerance. Or the model answers events one by one, but fails
+            for the same events in a batch, or for events of other lengths.
     """
     probe = _Probe(signature, run, failed, max_rows, DIFFERENCE_HALF if rounds_coarsely else DIFFERENCE, clock)
     rows = _golden(signature, golden) if golden else _generated(signature)
@@ -124,7 +124,7 @@ def check_batch_independence(
 
 
 class _Probe:
-    """Runs the comparisons for one model. After the time limit the remaining comparisons are reduced."""
+    """Runs the comparisons for one model. After the time limit, each remaining comparison is reduced."""
 
     def __init__(
         self,
@@ -145,12 +145,12 @@ class _Probe:
         self._end = clock() + SECONDS
 
     def run_alone(self, rows: Sequence[tuple[str, Tensors]], *, further: bool = False) -> list[_ProbedEvent]:
-        """Run each event alone, if possible without padding, and return the events that the model answers.
+        """Run each event by itself, if possible without padding, and return the events that the model answers.
 
         Args:
             rows: The description and the rows of each event.
-            further: Whether the events are additional ones. They are run only in the first half of the time limit, so that
-                time remains for the comparisons.
+            further: Whether the events are additional ones. Additional events are run only during the first half of the time
+                limit, so that the other half remains for the comparisons.
         """
         events: list[_ProbedEvent] = []
         for name, tensors in rows:
@@ -169,7 +169,7 @@ class _Probe:
         return events
 
     def check_repeated(self, event: _ProbedEvent) -> None:
-        """Run an event once more; raise Refused if the model gives a different answer."""
+        """Run an event once more; raise Refused if the model's answer differs from its first answer."""
         rows = _stacked(self._signature, event.rows) if event.exact else event.rows
         repeated = self._answers(rows)
         if worst := max(self._differences([event], repeated), key=lambda difference: difference.excess, default=None):
@@ -204,9 +204,10 @@ class _Probe:
             )
 
     def check_batches(self, group: Sequence[_ProbedEvent], where: str, hint: str, *, exact: bool = False) -> None:
-        """Compare answers alone with answers in at least two batches of these events, which differ in order and size.
+        """Run batches of these events, and compare the answer to each event with its answer in a run without other events.
 
-        Within the time limit each event is in at least one of the batches.
+        There are at least two batches, which differ in the order of the events. Unless the time limit ends the check early,
+        each event is in at least one batch.
 
         Args:
             group: The events.
@@ -240,7 +241,7 @@ class _Probe:
     def _differences(
         self, batch: Sequence[_ProbedEvent], batch_answers: Mapping[str | None, NDArray[Any]]
     ) -> Iterator[_ScoreDifference]:
-        """Yield, for each event and each output, the largest difference between the two answers if it is not allowed."""
+        """Yield each difference between an event's answer in the batch and without other events that exceeds the tolerance."""
         for at, event in enumerate(batch):
             for output, alone in event.answer.items():
                 difference = _difference(alone[0], batch_answers[output][at], self._signature.batch_tolerance, self._rounding)
@@ -324,7 +325,10 @@ def _golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
 
 
 def _further_golden(signature: Signature, rows: Tensors) -> list[tuple[str, Tensors]]:
-    """Return the golden examples that `_golden` omits, in their order. Both return at most MOST_ROWS golden examples."""
+    """Return the golden examples that `_golden` omits, in their order.
+
+    Both functions together return at most MOST_ROWS golden examples.
+    """
     first = _first_golden(signature, rows)
     further = [at for at in range(len(next(iter(rows.values())))) if at not in first]
     return _golden_events(rows, further[: MOST_ROWS - len(first)])
@@ -345,7 +349,10 @@ def _golden_events(rows: Tensors, indices: Sequence[int]) -> list[tuple[str, Ten
 
 
 def _generated(signature: Signature) -> list[tuple[str, Tensors]]:
-    """Generate events for a version without golden examples: one of zeros, then two of random floats from 0 to 1."""
+    """Generate events for a version without golden examples.
+
+    The first event consists of zeros. In the two others, the floats are random numbers from 0 to 1.
+    """
     events = []
     for seed, length in enumerate((LENGTHS[0], *LENGTHS)):
         random = np.random.default_rng(seed)
@@ -398,8 +405,8 @@ def _resized(signature: Signature, rows: Tensors, *, longest: bool = False) -> T
     Args:
         signature: The model's signature.
         rows: The event.
-        longest: Whether all tensors get the largest length. Otherwise only tensors that are padded get another length, a larger
-            length if the signature allows it.
+        longest: Whether all tensors of varying length get the largest length. If false, only tensors that the signature pads
+            get another length, which is larger if the signature allows a larger length.
 
     Returns:
         The variation; None if no length changes, or if bytes feed a tensor of varying length, because a file cannot be resized.

@@ -40,13 +40,15 @@ def count_elements(name: str, dtype: str, shape: list[int] | None, length: int |
     """
     if dtype == "string":
         if length is not None:
-            raise ValueError(f"field {name!r} of bytes is one text; leave length out")
+            raise ValueError(f'field {name!r}: the bytes are one text, which has no "length"; leave it out')
         return None
     if shape is None and length is None:
         raise ValueError(f'field {name!r}: the number of bytes is unknown; write the "shape" of the tensor beside {EXAMPLE}')
     width = length if shape is None else math.prod(shape)
     if length is not None and length != width:
-        raise ValueError(f"the shape {shape} holds {width} elements, and field {name!r} has {length}; leave length out")
+        raise ValueError(
+            f'the shape {shape} has {width} elements, but the "length" of field {name!r} is {length}; leave "length" out'
+        )
     return width
 
 
@@ -64,7 +66,7 @@ def to_base64(data: bytes) -> str:
 
 
 def find_fault(data: bytes, field: InputField) -> str | None:
-    """Return the reason why bytes are no valid value of a field of bytes; None if they are valid."""
+    """Return the reason why `data` is not a valid value of a field of bytes; None if it is valid."""
     if field.dtype == "string":
         try:
             data.decode()

@@ -23,7 +23,8 @@ def check_dynamic(tensor: Any) -> bool:
         Whether the tensor is a tensor of varying length, a mask or a tensor of lengths.
 
     Raises:
-        ValueError: One of these keys is wrong, or the tensor is of another kind and must not have the key.
+        ValueError: One of these keys is wrong, or the tensor has no varying length, is no mask and no tensor of lengths, and
+            must not have the key.
     """
     if tensor.mask_of or tensor.length_of:
         _check_derived(tensor)
@@ -68,10 +69,12 @@ def _check_most(field: Any, shape: Sequence[int], dtype: str) -> None:
     elements = shapes.step_size(shape) * field.max_length
     size = elements * binary_fields.item_size(dtype) if field.bytes else 0
     if size > binary_fields.MAX_BYTES:
-        limit = f"at most {binary_fields.MAX_BYTES} are fed: lower max_length"
-        raise ValueError(f"field {field.name!r} may have {size} bytes; {limit}")
+        limit = f'it may have at most {binary_fields.MAX_BYTES}; lower "max_length"'
+        raise ValueError(f"the shape allows field {field.name!r} {size} bytes; {limit}")
     if not field.bytes and elements > MAX_WIDTH:
-        raise ValueError(f"field {field.name!r} may have {elements} elements; at most {MAX_WIDTH} are fed: lower max_length")
+        raise ValueError(
+            f'the shape allows field {field.name!r} {elements} elements; it may have at most {MAX_WIDTH}; lower "max_length"'
+        )
 
 
 def _check_derived(tensor: Any) -> None:
@@ -118,7 +121,7 @@ def check_together(tensors: Sequence[TensorInput]) -> None:
 
 
 def accepts_arrays_of(new: InputField, old: InputField) -> bool:
-    """Return whether every array that is valid for the old field is valid for the new field; True if both are scalars."""
+    """Return whether every array that is valid for the field `old` is valid for `new`; True if both fields are scalars."""
     if not new.varies:
         return old.array == new.array and old.shape in (None, new.shape)
     if old.array is None or new.shape is None:

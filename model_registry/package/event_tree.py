@@ -91,7 +91,10 @@ def length(part: Tree) -> int:
 
 
 def _put(part: Any, step: Step, value: Any) -> Any:
-    """Return the element `step` of an object or array. If there is no such element, first set it to `value`."""
+    """Return the element `step` of the object or array `part`.
+
+    If there is no such element, first set it to `value`.
+    """
     if isinstance(step, str):
         return part.setdefault(step, value)
     part.extend([None] * (step + 1 - len(part)))

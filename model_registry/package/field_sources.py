@@ -16,14 +16,20 @@ TIME_DTYPES = ("int64", "uint64", "float64", "float32")
 
 
 def check_source(raw: Any) -> Any:
-    """Return the value of `from` in a document unchanged. Raises ValueError if it names no part of a record."""
+    """Check the value of the key `from` in signature.json, and return it unchanged.
+
+    Raises ValueError if the value does not name a part of a record.
+    """
     if raw is None or raw in (KEY, TIME, VALUE) or (isinstance(raw, str) and raw.startswith(HEADER) and raw != HEADER):
         return raw
     raise ValueError(f"{raw!r:.100} is not a part of a record: it must be one of key, header:NAME, time, value")
 
 
 def check_field(name: str, source: str | None, dtype: str, *, path: object, array: bool, raw: bool) -> None:
-    """Raise ValueError if a field with these properties cannot be read from `source`; None stands for the event."""
+    """Raise ValueError if a field with these properties cannot be read from its source.
+
+    `source` is the value of the field's key `from`; None if the field is read from the event.
+    """
     if source is None:
         return
     if path is not None:
@@ -74,7 +80,7 @@ def fields_outside_value(signature: Signature) -> tuple[InputField, ...]:
 
 
 def predecessors(old: Signature) -> Callable[[InputField], InputField | None]:
-    """Return a function that returns a field's predecessor in an older signature; None if the field has no predecessor.
+    """Return a function that returns the predecessor of a field in the signature `old`; None if there is no predecessor.
 
     The predecessor is the older field with the same source and path, else the older field with the same name.
     """

@@ -56,7 +56,7 @@ def agrees(expected: object, actual: object, tolerance: float) -> bool:
 def _same_classes(expected: Sequence[Any], actual: Sequence[Any], tolerance: float) -> bool:
     """Return whether two lists of top classes are equal within the tolerance.
 
-    Classes whose scores differ by no more than the tolerance may be in another order.
+    Two classes whose scores differ by at most the tolerance may have swapped places.
     """
     if not all(agrees(first["score"], other["score"], tolerance) for first, other in zip(expected, actual, strict=True)):
         return False

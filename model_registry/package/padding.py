@@ -1,8 +1,8 @@
 """Divides batches of events of varying length into runs of the model, and adds padding, masks and lengths.
 
-A *run* is one call of the model. For a tensor of varying length, a batch is an object array (B,) with one array per event.
-Events are padded to one of a few bucket lengths, so that short events are not padded to the length of a long event, and the
-model gets few different shapes. A *step* is one position on the axis whose length varies, for instance a token.
+A *run* is one call of the model. For a tensor of varying length, a batch is an object array (B,) with one array per event. Each
+event is padded to one of a few lengths (bucket lengths). A short event is therefore not padded to the length of a long event,
+and the model gets only a few different shapes. A *step* is one position on the axis whose length varies, for instance a token.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ def bucket(length: int, longest: int) -> int:
 
 
 def merge_buckets(counts: Mapping[int, int], run: int = STEPS_PER_RUN) -> dict[int, int]:
-    """Merge buckets with few rows into the next longer bucket, to save runs.
+    """Merge buckets that have few rows into longer buckets, so that the model is called less often.
 
     Args:
         counts: The number of rows by bucket length.
@@ -100,7 +100,7 @@ class LengthPlan:
         return np.stack(columns, axis=1)
 
     def mismatches(self, tensors: Tensors) -> dict[int, str]:
-        """Return an error message, by position in the batch, for each event with different lengths on one axis."""
+        """Return an error message for each event whose tensors have different lengths on one axis, by the event's position."""
         errors: dict[int, str] = {}
         for first, *others in self._axes.values():
             expected = self._tensor_lengths(tensors, first)
@@ -176,7 +176,7 @@ class LengthPlan:
         return self._most_rows(sizes, MAX_STEPS)
 
     def _most_rows(self, sizes: Sequence[int], most_steps: int) -> int:
-        """Return how many events with these padded lengths fit the limits of a run (steps and elements), at least one."""
+        """Return how many events with the padded lengths `sizes` fit the limits of a run (steps and elements), at least one."""
         elements = self._fixed
         for tensors, size in zip(self._axes.values(), sizes, strict=True):
             elements += sum(step_size(tensor.shape or ()) * size for tensor in tensors)
@@ -251,8 +251,9 @@ def is_ragged(rows: NDArray[Any]) -> bool:
 def add_batch_dimension(signature: Signature, outputs: Tensors) -> Tensors:
     """Add a first dimension of size 1 to the outputs of a model for one event, so that the shapes are those of a batch of one.
 
-    If the first dimension of an output already has the size 1, this dimension is taken for the batch, and the output is
-    unchanged. The dimension is not the batch if the signature states as many dimensions after the batch as the output has.
+    If the first dimension of an output already has the size 1, it is taken for the batch, and the output is returned unchanged.
+    There is one exception: if the signature states that the output has as many dimensions after the batch as it has now, the
+    batch is missing and is added.
     """
     stated = {output.tensor: output for output in signature.outputs}
     return {name: _as_batch(np.asarray(output), signature.rank(stated[name])) for name, output in outputs.items()}

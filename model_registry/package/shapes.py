@@ -36,7 +36,7 @@ def check_shape(raw: Any) -> Any:
     if raw.count(VARIES) > 1:
         raise ValueError(f"{raw} has {raw.count(VARIES)} lengths that vary (-1); a tensor may have one")
     if (elements := step_size(raw)) > MAX_WIDTH:
-        raise ValueError(f"{raw} holds {elements} elements; at most {MAX_WIDTH} are fed")
+        raise ValueError(f"the shape {raw} has {elements} elements; a tensor may have at most {MAX_WIDTH}")
     return raw
 
 
@@ -113,10 +113,10 @@ def _varying_fault(value: object, most: int, shape: Shape, check: Callable[[obje
 
 
 def length_in(value: Any, shape: Shape) -> int | None:
-    """Return the length of a flat or nested list along the axis of the shape that varies.
+    """Return the length of a flat or nested list on the axis of `shape` whose length varies (-1).
 
-    In a nested list, the length is measured along the first entries. Returns None if a flat list does not have a
-    multiple of `step_size` elements.
+    In a nested list, the first entry of each outer level is measured. In a flat list, the length is the number of elements
+    divided by `step_size(shape)`; if this is no whole number, the result is None.
     """
     if len(shape) > 1 and is_nested(value):
         for _ in range(shape.index(VARIES)):
@@ -172,7 +172,10 @@ def fits(stated: Sequence[int | None], declared: Sequence[int | str | None]) -> 
 
 
 def may_be_equal(first: Sequence[int | str | None], other: Sequence[int | str | None]) -> bool:
-    """Return whether two shapes may be equal: they have the same rank, and each pair of sizes is equal or has an open size."""
+    """Return whether two shapes may be equal.
+
+    They must have the same rank. In each dimension, the two sizes must be equal, or one of them must be open.
+    """
     return len(first) == len(other) and all(is_open(a) or is_open(b) or a == b for a, b in zip(first, other, strict=True))
 
 
@@ -203,7 +206,9 @@ def check_fields(shape: Sequence[int], fields: int, array: str | None, length: i
     if array is not None and not shape:
         raise ValueError(f"the shape [] is one value, but field {array!r} is an array; name a scalar field")
     if array is not None and (length or width) != width:
-        raise ValueError(f"the shape {list(shape)} holds {width} elements, and field {array!r} has {length}; leave length out")
+        raise ValueError(
+            f'the shape {list(shape)} has {width} elements, but the "length" of field {array!r} is {length}; leave "length" out'
+        )
     if array is None and fields != width:
         if not shape:
             raise ValueError(f"the shape [] is one value, but {fields} fields are named; name one field")

@@ -30,8 +30,8 @@ class InputField:
     Attributes:
         name: The field's name, unique in a signature.
         dtype: Numpy's name of the dtype of the tensor that the field feeds, or "string".
-        required: Whether an absent or null value is an error. If not, `default` replaces the value, or a field of varying
-            length is empty.
+        required: Whether an absent or null value is an error. If it is no error, `default` replaces the value; for a field of
+            varying length, the value is then an empty array.
         default: The value that replaces an absent value, or every element of an absent array.
         array: The number of elements of an array field; the largest number if its length varies; None for a scalar.
         shape: The shape in which the elements of an array may also be nested, with -1 for a length that varies; None allows
@@ -183,8 +183,8 @@ class Signature:
         outputs: The outputs of the score.
         labels: The names of the columns of outputs without labels of their own; None if there are none.
         decision: The rule by which a score gets its label; None if there is none.
-        batch_tolerance: How much an event's score may differ between two batches, see batch_probe.py; None allows only
-            differences by rounding.
+        batch_tolerance: The largest allowed difference between an event's scores in two batches, see batch_probe.py; None
+            allows only differences by rounding.
         fed: The input tensors with fields.
         fields: All event fields in the order of the tensors; a field that feeds several tensors is listed once.
     """
@@ -220,10 +220,10 @@ class Signature:
 
     @property
     def labelled(self) -> bool:
-        """Whether an event gets the label of its row's largest element although the signature has no decision.
+        """Whether an event gets a label, that of the largest element of its row, although the signature has no decision.
 
-        True if the signature has labels and no decision, and either only one output, or no output with `top`. In all other
-        cases the labels may be meant only for the classes of an output with `top`.
+        This is true if the signature has labels and no decision, and if it has only one output or no output with `top`. If it
+        has several outputs, one of them with `top`, the labels may be meant only for the classes of this output.
         """
         alone = len(self.outputs) == 1 or not any(output.top for output in self.outputs)
         return self.labels is not None and self.decision is None and alone

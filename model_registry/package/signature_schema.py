@@ -187,7 +187,7 @@ def _output_shape(raw: Any) -> Any:
         if size is None or (size != -1 and check_whole_number(1, MAX_WIDTH, size) is None):
             raise ValueError("null is no length; -1 is any length")
     if (count := math.prod(map(abs, raw))) > MAX_WIDTH:
-        raise ValueError(f"{raw} holds {count} elements; at most {MAX_WIDTH} are written")
+        raise ValueError(f"the shape {raw} has {count} elements; a score may have at most {MAX_WIDTH}")
     return raw
 
 
@@ -299,7 +299,9 @@ def _check_rule(decided: Output, labels: Sequence[str], rule: _Decision | _Argma
     """
     if isinstance(rule, _Argmax):
         if decided.index is not None or decided.shape is not None:
-            raise ValueError("decision: argmax takes the largest of a row; leave index and shape of that output out")
+            raise ValueError(
+                'decision: argmax selects the largest number of a row; leave "index" and "shape" of its output out'
+            )
         if not labels:
             raise ValueError('decision: argmax gives a label; write "labels": ["cat", "dog", ...], one a column')
     elif VARIES in (decided.shape or ()):

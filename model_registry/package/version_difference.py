@@ -66,7 +66,10 @@ def compare_versions(
 
 
 def _digests(version: VersionManifest) -> dict[str, str]:
-    """Return the digest of each file by path; for a container image, whose manifest lists no files, of each layer by name."""
+    """Return the digest of each file of a version by path.
+
+    The manifest of a container image lists no files. In this case, the result has the digest of each layer by name.
+    """
     layers = {f"layer {number}": layer.digest for number, layer in enumerate(version.layers, start=1)}
     return {file.path: file.content.digest for file in version.files} | layers
 

@@ -45,7 +45,7 @@ class PolicyAdmission(Admission):
         """Check whether the policy allows loading a version; raise an error if not.
 
         Returns the id of the trusted key that signed the manifest under the name of this version. Returns None if the version
-        has no signature and the policy requires none. The store is read only if no cached bundle is valid.
+        has no signature and the policy requires none. If a cached bundle is valid, the store is not read.
 
         Raises:
             Refused: The policy does not allow the version.

@@ -44,8 +44,8 @@ class InTotoStatement:
     """A parsed in-toto statement.
 
     Attributes:
-        subjects: The digests (`sha256:` and hexadecimal digits) that the statement is about, each with the names under which
-            the statement lists the digest.
+        subjects: The digests (`sha256:` and hexadecimal digits) that the statement is about. Each digest has the names that the
+            statement gives it.
         predicate_type: The URI of the predicate's type.
         predicate: The content of the statement.
     """

@@ -16,8 +16,8 @@ from model_registry.signing.signatures import StoredBundle, TrustedKey
 def evaluate(stored: StoredBundle, digest: str, keys: Sequence[TrustedKey], now: datetime) -> tuple[str, str]:
     """Return the pair (key id, fault) for a stored bundle.
 
-    If a trusted key attested that this manifest passed a comparison, the pair has the id of the key and an empty fault.
-    Otherwise the pair has an empty id and the reason. Both are empty if the bundle is no comparison attestation.
+    If a trusted key attested that this manifest passed a comparison, the pair has the id of the key and an empty fault. If the
+    bundle is no comparison attestation, both texts are empty. Otherwise the pair has an empty id and the reason.
     """
     if stored.fault or not _claims_comparison(stored.data):
         return "", ""

@@ -21,7 +21,7 @@ HINT = "model_registry/docs/attestations.md describes attestations"
 
 
 def check(type_uri: str, predicate: Mapping[str, Any], digest: str) -> None:
-    """Raise BadFile if a predicate does not have the form of its type, or states another manifest digest than `digest`.
+    """Raise BadFile if a predicate does not have the form of its type, or is about another manifest than `digest`.
 
     A predicate of a type that is not in TYPES is not checked.
     """
@@ -68,8 +68,9 @@ def _evaluation(predicate: Mapping[str, Any], _about: str) -> None:
 def _comparison(predicate: Mapping[str, Any], digest: str) -> None:
     """Check a comparison, a predicate type of this product.
 
-    A comparison states the `verdict` on a version (`challenger`) that scored the same `rows` as the version that answers
-    (`champion`; null if there is none), and the `rules` that led to the verdict. Further keys are not checked.
+    A comparison has these keys. `challenger` is the compared version. `champion` is the version that answered at that time;
+    null if there was none. `rows` are the rows that both versions scored. `rules` are the rules that led to the verdict, and
+    `verdict` is the result for the challenger. Further keys are not checked.
     """
     if not isinstance(predicate.get("run"), str) or not predicate["run"]:
         _fail(f"run is {predicate.get('run')!r:.100}, no text")

@@ -30,7 +30,7 @@ def listed(store: Store, digest: str, *, all_tags: Collection[str] | None = None
     Args:
         store: The store.
         digest: The digest of the manifest.
-        all_tags: The tags of the store, if they are known. The fallback tag is not requested if it is not among them.
+        all_tags: The tags of the store, if they are known. If the fallback tag is not among them, it is not requested.
 
     Raises Unreachable if the store does not answer, and Corrupt if a list is unreadable.
     """
@@ -66,9 +66,9 @@ def _tagged(store: Store, digest: str) -> list[Descriptor]:
 def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descriptor, Manifest | Corrupt | NotFound]]:
     """Yield the descriptor of each referrer of one artifact type, with its manifest or the error of reading the manifest.
 
-    At most MAX_READ manifests are read. Entries that the list states with another type are skipped without reading their
-    manifests. Entries without a type are read; an entry with the type of the empty config counts as one without a type, because
-    some registries list the type of the config. Raises as `listed` does.
+    At most MAX_READ manifests are read. If an entry of the list states another artifact type, its manifest is not read. If an
+    entry states no type, its manifest is read to learn the type. This also applies to an entry with the media type of an empty
+    config, because some registries list the type of the config instead of the artifact type. Raises as `listed` does.
     """
     for number, entry in enumerate(_candidates(store, digest, artifact_type)):
         if number == MAX_READ:
@@ -91,7 +91,7 @@ def read(store: Store, digest: str, artifact_type: str) -> Iterator[tuple[Descri
 def _candidates(store: Store, digest: str, artifact_type: str) -> Iterator[Descriptor]:
     """Yield, for each list of referrers, the entries of an artifact type and then the entries without a type.
 
-    The second list is requested only after all entries of the first list were yielded.
+    The next list is requested only after all entries of the previous list were yielded.
     """
     yielded: set[str] = set()
     for entries in _iter_referrer_lists(store, digest):

@@ -112,7 +112,7 @@ class Authenticator:
     def answer(self, challenge: str, scopes: tuple[str, ...], sent: str | None, *, general: bool = False) -> bool:
         """Get the credentials that a challenge asks for, so that `header` returns them.
 
-        Returns False if there are no credentials other than those in `sent`, so that repeating the request would not help.
+        Returns False if there are no other credentials than those in `sent`. The caller should then not repeat the request.
 
         Args:
             challenge: The WWW-Authenticate header of the response.
@@ -172,7 +172,8 @@ class Authenticator:
         if host not in self._realm_hosts or realm.userinfo:
             hint = f"if that host may have the credentials of {self._name}, set {REALM_HOSTS}={host}"
             raise Refused(
-                f"{self._name} sends its users to {host or text!r:.200} for a token; this host is not a trusted realm", hint
+                f"{self._name} names {host or text!r:.200} as the host that issues its tokens, which is not a trusted realm",
+                hint,
             )
         if realm.scheme not in ("https", self._origin.scheme):
             raise Refused(f"{self._name} asks for credentials over {realm.scheme} at {host}, which is not encrypted")
@@ -190,7 +191,7 @@ def upgrade_to_https(url: httpx.URL, origin: httpx.URL) -> httpx.URL:
 
 
 def other_scopes(challenge_scopes: str, scopes: tuple[str, ...]) -> list[str]:
-    """Return the scopes of a challenge for other resources than the resources of `scopes`, the scopes of the request.
+    """Return the scopes in a challenge that are for other resources than the request's scopes, `scopes`.
 
     A challenge has such scopes in two cases: A proxy in front of the registry rewrites paths, so that the registry knows the
     repository under another name. Or the registry requires scopes for further resources.

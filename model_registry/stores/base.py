@@ -18,7 +18,8 @@ class StoreOptions:
     Attributes:
         plain_http: Where to use HTTP without TLS: True for loopback hosts, False for no host, or a list of hosts (`host:port`).
         ca_file: PEM certificates to trust in addition to the system's (or those of SSL_CERT_FILE).
-        timeout_seconds: The time in which the registry must send at least `retry.PROGRESS_BYTES` or a complete response.
+        timeout_seconds: The time within which the registry must send either at least `retry.PROGRESS_BYTES` or the rest of its
+            response.
         progress: Called with the bytes of a blob transferred so far.
         mount_from: Repositories of the same registry (`team/base`). Content that one of them holds is mounted from there
             instead of uploaded.

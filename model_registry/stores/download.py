@@ -72,7 +72,8 @@ def _received(client: OciClient, call: OciRequest, content: Descriptor) -> Gener
 def _body(client: OciClient, response: httpx.Response, content: Descriptor, done: int) -> Iterator[bytes]:
     """Yield the bytes of a blob that follow its first `done` bytes.
 
-    A registry may ignore the requested range, so the response contains either only these bytes, or the whole blob.
+    The response contains only these bytes or, if the registry ignored the requested range, the whole blob. In the second case,
+    the first `done` bytes are skipped.
     """
     if response.status_code == 404:
         raise NotFound(f"{client.host} has no blob {content.digest}")

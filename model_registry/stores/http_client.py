@@ -243,7 +243,7 @@ class OciClient:
                 self.wait(attempts, failure)
 
     def request_once(self, call: OciRequest, limit: int = MAX_ERROR) -> OciResponse:
-        """Make one attempt at a request and return the response, with the body cut as in `request`.
+        """Make one attempt at a request, and return the response with at most `limit` + 1 bytes of its body.
 
         A throttled request (429) is repeated within the attempt. Raises AttemptFailed if another attempt may succeed.
         """
@@ -275,15 +275,18 @@ class OciClient:
         self.timing.sleep(delay)
 
     def allowed(self, url: httpx.URL) -> httpx.URL:
-        """Return a URL from a response of the registry if the client may request that URL. Raises Refused otherwise.
+        """Check that the client may request a URL from a response of the registry, and return the URL. Raises Refused if not.
 
-        If the registry is reached over https but names its own URL with http, the returned URL has https, because the
-        registry is then behind a proxy that terminates TLS.
+        If the registry is reached over https but names its own URL with http, the returned URL has https, because the registry
+        is then behind a proxy that terminates TLS.
         """
         url = self._secured(url)
         is_plain = url.scheme == "http" and self._origin.scheme == "http" and self._is_plain(url)
         if not (is_plain or url.scheme == "https") or not url.host or url.userinfo:
-            raise Refused(f"{self.host} sends its users to {str(url)!r:.200}", "only https URLs are followed")
+            raise Refused(
+                f"{self.host} answers with the URL {str(url)!r:.200}, which is not allowed",
+                "the client requests only https URLs without a user name",
+            )
         return url
 
     def next_page(self, answer: OciResponse) -> httpx.URL | None:
@@ -367,9 +370,9 @@ class OciClient:
         return self._send(call, url, self._auth.header(call.scopes))
 
     def _ready(self, response: httpx.Response, call: OciRequest, sent: str | None) -> bool:
-        """Return whether to send a request again, because the credentials that the response asks for are available now.
+        """Get the credentials that a response asks for, and return whether to send the request again with them.
 
-        Raises as `Authenticator.answer` does.
+        `sent` is the Authorization header of the request. Raises as `Authenticator.answer` does.
         """
         # A 403 has a challenge if a token is missing or its scopes do not suffice.
         challenge_header = response.headers.get("WWW-Authenticate", "") if response.status_code in (401, 403) else ""

@@ -232,8 +232,8 @@ def find_unneeded(blobs: Path, roots: Iterable[str], older_than: float) -> Itera
     """Yield the files below `blobs` that may be deleted.
 
     A file is kept if it is a manifest in `roots`, or if such a manifest refers to it directly or indirectly. A file that was
-    written at `older_than` (Unix seconds) or later is kept with all content that the file refers to, because it may be part of
-    a push in progress. Old partial files of dead processes are yielded too.
+    written at the time `older_than` (Unix seconds) or later is also kept, with all content that it refers to, because it may be
+    part of a push in progress. Old partial files of dead processes are yielded too.
     """
     entries = {path.name: path.stat() for path in blobs.iterdir()}
     young_names = {name for name, status in entries.items() if status.st_mtime >= older_than}

@@ -135,8 +135,8 @@ class RemoteStore:
     def _tags_page(self, url: httpx.URL, others: frozenset[int]) -> OciResponse:
         """Request one page of the list of tags; return the response if its status is 200 or one of `others`.
 
-        If this account has written to the repository, a 403 may mean that a replica has no list yet. If a list was read before,
-        the request is retried. If no list was read before, the 403 is returned as a 404.
+        If this store has written to the repository, a 403 may mean that a replica of the registry has no list yet. If this
+        store has read a list before, it retries the request. Otherwise it returns the 403 as a 404.
 
         Raises:
             Corrupt, Refused, Unreachable: Any other status, or a page that is too large.
@@ -353,8 +353,8 @@ class RemoteStore:
     def _has_no_list(self, answer: OciResponse, digest: str) -> bool:
         """Return whether a response of the referrers API means that there is no list of referrers.
 
-        Some registries answer 403 for missing content. If the account may read the repository, a 403 therefore means that there
-        is no list.
+        Some registries answer 403 for missing content. A 403 therefore also means that there is no list, if the account may
+        read the repository.
         """
         if answer.status == 200:
             return not _is_list(answer.body, digest)
@@ -370,9 +370,10 @@ class RemoteStore:
     def _move(self, tag: str, target: Descriptor, data: bytes, expect: Mapping[str, str | None]) -> None:
         """Write one tag by pushing its manifest `data` under the tag.
 
-        The content of the manifest was stored a moment ago. If the registry reports the content as missing, another push of
-        the same content is in progress, and the write is retried. If the registry refuses the write but the tag names its
-        target, the tag was moved, and the response to an earlier attempt was lost.
+        The content that the manifest names was stored a moment ago. If the registry nevertheless reports it as missing, another
+        push of the same content is in progress, and this method retries the write. If the registry refuses the write but the
+        tag already names the target, an earlier attempt has moved the tag and its response was lost; the move counts as
+        successful.
 
         Raises:
             Refused: The registry does not allow the tag to move.
@@ -453,8 +454,8 @@ class RemoteStore:
         Args:
             url: The URL of the content.
             digest: The digest of the content.
-            unknown: A status that counts as "not stored", as 404 does. A caller that pushes the content next passes 403,
-                because the push itself shows whether access is denied.
+            unknown: A further HTTP status that counts as "not stored", as 404 always does. A caller that will push the content
+                passes 403: whether access is denied shows at the push.
         """
         digests.hex_digits(digest)
         answer = self._client.request(OciRequest("HEAD", url, self._pull, _ACCEPT))

@@ -35,8 +35,8 @@ class Timing:
 class AttemptLimit:
     """Limits the attempts at one request in number and time.
 
-    At most `most` attempts in a row may fail. No attempt starts later than `limit_seconds` after the first attempt, or after
-    the last attempt that made progress.
+    At most `most` attempts in a row may fail. No attempt starts later than `limit_seconds` after the last attempt that made
+    progress or, if no attempt made progress, after the first attempt.
     """
 
     def __init__(self, limit_seconds: float, now: float, most: int = MOST_ATTEMPTS) -> None:

@@ -65,7 +65,10 @@ class UploadTarget:
 
 
 class _HashedSource:
-    """The bytes of the blob to send. Each byte is hashed when it is first read. Reading it again needs a seekable stream."""
+    """The bytes of the blob to send.
+
+    Each byte is hashed when it is first read. To read a byte again, the stream must be seekable.
+    """
 
     def __init__(self, stream: BinaryIO, content: Descriptor, host: str) -> None:
         self._stream = stream
@@ -129,7 +132,7 @@ class _NextMethod(Exception):
 
 
 class Upload:
-    """The upload of one blob. `stream` is read from its current position; repeating a request needs a seekable stream."""
+    """The upload of one blob. `stream` is read from its current position. To repeat a request, the stream must be seekable."""
 
     def __init__(
         self, client: OciClient, target: UploadTarget, content: Descriptor, stream: BinaryIO, progress: Progress | None
@@ -194,7 +197,7 @@ class Upload:
         return False
 
     def _shrink(self) -> None:
-        """Use the next smaller chunk size after STUCK requests that failed while they were sent and stored nothing.
+        """Count a request that failed during sending and stored nothing; after STUCK of them, use the next smaller chunk size.
 
         A proxy that limits the size of requests may close the connection before the client reads the 413 response.
         """

@@ -44,12 +44,12 @@ class ShapedArrays:
         return as_array(converted, self._dtype).reshape(self._field.array or 0)
 
     def poison(self, value: Any) -> Poison | None:
-        """Return the Poison of an invalid array; None if the array is valid. See `array_poison`."""
+        """Return the error (Poison) for an invalid array; None if the array is valid. See `array_poison`."""
         return array_poison(self._field, value)
 
 
 class VariableLengthArrays:
-    """Builder of object arrays from the arrays of one field whose shape has one dimension of varying length."""
+    """Builder of object arrays from the arrays of one field; one dimension of the field's shape varies in length."""
 
     def __init__(self, field: InputField) -> None:
         self._shape = field.shape or ()
@@ -80,7 +80,7 @@ class VariableLengthArrays:
 
 
 def array_poison(field: InputField, value: Any) -> Poison | None:
-    """Return the Poison of an invalid array, which names the field and the position of the invalid element.
+    """Return the error (Poison) for an invalid array. The error names the field and the position of the invalid element.
 
     Returns:
         None if the array is valid, or if the value is not a list.
@@ -103,8 +103,8 @@ def array_poison(field: InputField, value: Any) -> Poison | None:
 def converted_list(value: list[Any], type_: Any, levels: int) -> Any:
     """Convert a list with `levels` levels of nesting to the msgspec type `type_`.
 
-    An element may be a decimal object that contains its scale (Debezium's VariableScaleDecimal). Raises ValueError if the list
-    does not match the type.
+    An element may also be an object with the bytes and the scale of a decimal (Debezium's VariableScaleDecimal); it becomes a
+    number. Raises ValueError if the list does not match the type.
     """
     try:
         return msgspec.convert(value, type_)
@@ -121,7 +121,7 @@ def element_type(dtype: str) -> Any:
     """Return the msgspec type that accepts the values of a dtype.
 
     The type for 64-bit integers has no limits, because msgspec does not accept such large limits. The types for integers also
-    accept floats, because 7.0 counts as an integer. Floats with a fraction are rejected later, by the function `integers`.
+    accept floats, because 7.0 counts as an integer. The function `integers` later rejects floats with a fraction.
     """
     kind = np.dtype(array_dtype(dtype)).kind
     if (type_ := {"O": str, "f": float, "b": bool}.get(kind)) is not None:

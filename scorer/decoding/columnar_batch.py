@@ -38,7 +38,7 @@ class ColumnarBatch(Batch):
         return len(self.columns)
 
     def __getattr__(self, name: str) -> Any:
-        """Create one of the lists of `Batch` at its first use, and store it as an attribute."""
+        """Create the list `name`, an attribute of `Batch`, at its first use, and store it as an attribute of this batch."""
         if name not in LISTS:
             raise AttributeError(name)
         column = LISTS[name](self.columns)

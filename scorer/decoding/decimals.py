@@ -82,7 +82,7 @@ def to_plain_numbers(value: Any, levels: int = 0) -> Any:
 
 
 def hint(text: Any) -> str:
-    """Return a hint for a rejected value that may be a decimal. It names the producer's setting to write decimals as numbers.
+    """Return a hint for a rejected value that may be a decimal: the setting with which a producer writes decimals as numbers.
 
     Returns:
         The end of an error message; "" unless the value is bytes, a text of digits, or base64 text.

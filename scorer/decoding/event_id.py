@@ -11,8 +11,8 @@ def event_id(facts: HeaderValues, field: str | int | None, region: str, source: 
     """Return the event's id: header `ce_id`, else the configured field, else the header `x-origin`, else the event's position.
 
     The header `x-origin` has the position of the event that a relay copied. It is ignored if the header `x-copied-to` names
-    another partition than the event's. Such an event was forwarded from the copy, and several forwarded events may have the
-    same `x-origin`.
+    another partition than the event's. Such an event is not the copy itself: a client has read the copy and has forwarded it.
+    Several forwarded events may have the same `x-origin`.
 
     Args:
         facts: the values of the event's headers.
@@ -30,7 +30,7 @@ def event_id(facts: HeaderValues, field: str | int | None, region: str, source: 
 
 
 def field_ids(fields: Sequence[str | int | None]) -> list[str] | None:
-    """Return the value of the configured id field of each event as text; None if an event has no value or an empty one."""
+    """Return the id of each event as text, from the values of the configured id field; None if at least one event has no id."""
     return None if None in fields or "" in fields else list(map(str, fields))
 
 

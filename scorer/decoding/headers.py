@@ -21,7 +21,7 @@ class HeaderValues:
         deadline: the header `deadline` in Unix ms; None if it is absent, null or invalid.
         bad_deadline: the text of the header `deadline` if it is invalid; otherwise None.
         copied_to: the header `x-copied-to`, which is the partition to which a relay copied the event; None if it is absent.
-        bad_id: the error text if the header `ce_id` or `x-origin` is not UTF-8; otherwise None.
+        bad_id: the error text if the event's header `ce_id` or `x-origin` is not UTF-8; otherwise None.
     """
 
     ce_id: str | None = None

@@ -1,6 +1,7 @@
 """Conversion of event values to integers. A number without a fraction is an integer in every notation (`7.0`, `1e3`, `-0.0`).
 
-The module `struct` raises an error for a float in place of an integer, so plain integers need no check of each value.
+The module `struct` packs all values in one call, and raises an error if one of them is a float. Therefore only a batch with
+such an error is checked value by value.
 """
 
 import contextlib
@@ -35,7 +36,8 @@ def packed(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 def converted(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert values that `struct` cannot pack. The result and the errors are the same as for `packed`.
 
-    If all values are below EXACT, they are converted in one step, otherwise one by one.
+    If the absolute values of all numbers are below EXACT, numpy converts them in one step. Otherwise they are converted one by
+    one.
     """
     low, high = INTEGER_LIMITS[dtype.name]
     with contextlib.suppress(ValueError, TypeError, OverflowError):

@@ -1,7 +1,8 @@
 """Decoding of fields with another source (`from`): the record's key, a header, the timestamp or the whole value.
 
-Each field is decoded as a column, and added to the events that the format's decoder returns. For a string field, the text of a
-key or header is the value. For a numeric field, the text is parsed as JSON. For a binary field, the bytes are used unchanged.
+Each of these fields is decoded for all records of a batch (as a column), and added to the events that the format's decoder
+returns. For a string field, the text of a key or header is the value. For a numeric field, the text is parsed as JSON. For a
+binary field, the bytes are used unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,8 +79,8 @@ class _Column:
     def read(self, values: Sequence[bytes | None], parts: RecordMetadata) -> Decoded:
         """Decode the field for all records of a batch. The result has one tensor, named after the field.
 
-        The tensor is (B, n) for a binary field of n numbers, a (B,) object array of arrays if lengths vary, and (B, 1)
-        otherwise.
+        For a binary field of n numbers, the tensor has the shape (B, n); if its length varies, the tensor is a (B,) object
+        array of arrays. For any other field, the tensor has the shape (B, 1).
         """
         source_values = self._read_source(values, parts)
         if (
@@ -108,7 +109,7 @@ class _Column:
         return parts.header(str(self._field.source).removeprefix(field_sources.HEADER))
 
     def _parse_all(self, source_values: Sequence[Any]) -> Sequence[Any]:
-        """Parse the raw values of all records in one call. Raises one of FAULTS if a value is invalid."""
+        """Parse the raw values of all records in one call. Raises one of the errors in FAULTS if a value is invalid."""
         if self._field.raw or self._field.source == field_sources.TIME:
             return source_values
         if self._field.dtype == "string":
@@ -150,7 +151,8 @@ class _Column:
 def _select_rows(tensor: NDArray[Any], rows: Sequence[int], selected: Sequence[int]) -> NDArray[Any]:
     """Select the rows of the tensor that belong to the events `selected`.
 
-    `rows` has, for each row of the tensor, the index of its event, ascending.
+    `rows` has the index of the event for each row of the tensor, in ascending order. `selected` has the indices of the events
+    to select.
     """
     return tensor if len(rows) == len(selected) else tensor[np.searchsorted(rows, selected)]
 

@@ -29,9 +29,10 @@ class RecordMetadata(Protocol):
         """Return the value of the header `name` in each record: the last value of a repeated header, None without one."""
 
     def mention(self, marks: Sequence[bytes]) -> bool:
-        """Return whether a header name may contain one of these strings.
+        """Return whether the name of a header may contain one of the strings `marks`.
 
-        If the result is False, no header name contains one of them. The check takes only a few microseconds.
+        If the result is False, no name contains one of these strings. If it is True, a name may or may not contain one, because
+        the check is approximate and takes only a few microseconds.
         """
 
     def listed(self) -> "ListedMetadata":

@@ -56,8 +56,8 @@ class RowSchema:
             signature: the model's signature.
             id_field: the path of the event field with the id; None if events have no id.
             max_event_bytes: the maximum size of an event.
-            id_apart: whether the caller reads the id itself and appends it to each row. If so, `names`, `struct` and `checked`
-                do not contain the id.
+            id_apart: whether the caller reads the id itself and appends it to each row. If so, the id is not among the `names`,
+                not in the type `struct`, and not in the rows that `checked` returns.
 
         Raises:
             FormatMismatch: the path of the id conflicts with the path of a field.
@@ -85,7 +85,8 @@ class RowSchema:
     def _find_id_column(self, steps: tuple[json_path.Step, ...]) -> int:
         """Return the index of the id in a row.
 
-        If no field has the path of the id, a name for the id is appended to `names`. This name is empty if fields are nested.
+        If a field of the signature has the same path as the id, the index is that of the field. Otherwise this method appends
+        the id to `names`: under the name of its top-level field, or under an empty name if `nested` is true.
         """
         column = next((index for index, other in enumerate(self._steps.values()) if other == steps), None)
         if column is not None:
@@ -105,7 +106,7 @@ class RowSchema:
         self.row = rows.row
 
     def struct_of(self, names: Sequence[str], **options: Any) -> type[msgspec.Struct]:
-        """Return a msgspec struct type with the fields `names`. `astuple` returns the values in the same order."""
+        """Return a msgspec struct type with the fields `names`. The values of an instance are in this order."""
         columns = [self.names.index(name) for name in names]
         return msgspec.defstruct(
             "Event",
@@ -117,7 +118,7 @@ class RowSchema:
         )
 
     def _absent(self, name: str) -> tuple[Any, ...]:
-        """Return the default of an absent field as a tuple for `defstruct`.
+        """Return the default of a field, for the case that an event lacks the field, in the form that `defstruct` takes.
 
         Returns:
             () if the field is required; (default,) for a scalar field with a float as default; otherwise (None,).
@@ -144,7 +145,7 @@ class RowSchema:
         return self.tensors.finished(Decoded(list(range(len(ids))), ids, self.tensors.joined(parts), {}))
 
     def whole(self, tensors: dict[str, NDArray[Any]], ids: Sequence[Any] | None) -> Decoded:
-        """Return the decoded batch of events whose tensors are given. `ids` is None if the events have no ids.
+        """Build the decoded batch from the tensors and the ids of all its events. `ids` is None if the events have no ids.
 
         Events with NaN or infinities that the signature does not allow are rejected.
         """
@@ -162,7 +163,10 @@ class RowSchema:
         return self.decode_each(values, lambda value: read(self.sized(value)))
 
     def decode_each(self, values: Sequence[Any], read: Callable[[Any], Row]) -> Decoded:
-        """Decode values like `decode_singly`, but accept values of every size, and pass null values to `read`."""
+        """Decode values one at a time as `decode_singly` does, but without its check of each value.
+
+        Values that are null or too large are therefore passed to `read`, too.
+        """
         accepted: list[int] = []
         rows: list[Row] = []
         rejected: dict[int, Poison] = {}
@@ -187,7 +191,7 @@ class RowSchema:
             return False
 
     def unfit(self, values: Sequence[bytes | None]) -> dict[int, Poison]:
-        """Return the Poison of each value that is null or too large, by the index of the event."""
+        """Return the error (Poison) for each value that is null or too large, by the index of the event."""
         rejected: dict[int, Poison] = {}
         for row, value in enumerate(() if self.fits(values) else values):
             try:
@@ -269,7 +273,7 @@ def _is_numeric(field: InputField | None) -> bool:
 
 
 def _first_of_no_number(value: Any) -> Any:
-    """Return the first text or bytes in a list, or None if there is none. Return a value that is not a list unchanged."""
+    """Return the first text or bytes in a list; None if the list has neither. Return a value that is not a list unchanged."""
     return next((element for element in value if isinstance(element, str | bytes)), None) if isinstance(value, list) else value
 
 

@@ -106,7 +106,7 @@ class MatrixColumns:
 def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
     """Return a batch with only the valid events at the indices `keep` of `decoded.rows`, in this order.
 
-    The rejected events are kept.
+    The rejected events (`decoded.rejected`) are the same in the result.
     """
     return Decoded(
         [decoded.rows[index] for index in keep],
@@ -117,9 +117,9 @@ def select(decoded: Decoded, keep: Sequence[int]) -> Decoded:
 
 
 def merge(parts: Sequence[tuple[Sequence[int], Decoded]]) -> Decoded:
-    """Merge the separately decoded parts of a batch in the order of the batch.
+    """Merge batches that are decoded parts of one batch, and put the events in the order of this batch.
 
-    Each part is a pair: the indices of its events in the batch, and the decoded events.
+    Each part is a pair: the indices of its events in the whole batch, and the decoded events.
     """
     rows = [indices[row] for indices, part in parts for row in part.rows]
     order = sorted(range(len(rows)), key=rows.__getitem__)
@@ -204,7 +204,7 @@ class _Builder:
         return list(map(int, rows))
 
     def infinite(self, row: NDArray[Any]) -> Poison:
-        """Return the Poison for a row with a number that is not finite; see `not_finite`.
+        """Return the error (Poison) for a row with a number that is not finite; see `not_finite`.
 
         The error names the first invalid field and, in an array, the position of the number.
         """
@@ -225,7 +225,7 @@ class _Builder:
         )
 
     def poison(self, row: Row) -> Poison | None:
-        """Return the Poison for a row with an invalid array, bytes or integer; None if all of them are valid."""
+        """Return the error (Poison) for a row with an invalid array, bytes or integer; None if all of them are valid."""
         picked = self._pick(row)
         if self._raw is not None:
             return self._raw.poison(picked)

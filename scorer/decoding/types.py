@@ -19,7 +19,7 @@ from scorer.settings.carry import Row
 
 
 class BeyondFloat(float):
-    """An infinity that stands for a number beyond the range of a float in a parsed event."""
+    """An infinite float, which replaces a number of a parsed event that is beyond the range of a float."""
 
 
 class FormatMismatch(Exception):
@@ -86,7 +86,7 @@ def decode_after_look_ups(
     alive: Callable[[], object] = lambda: None,
     seconds: float = math.inf,
 ) -> Decoded:
-    """Decode a batch. If schemas must be looked up, wait for the look-ups.
+    """Decode a batch. If the decoder must first look up schemas, wait for the look-ups.
 
     During the wait, `alive` is called at least once a second.
 

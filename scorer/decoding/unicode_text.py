@@ -40,7 +40,7 @@ def check_text(field: str, value: Any) -> None:
 
 
 def explain_not_utf8(error: UnicodeDecodeError) -> str:
-    """Return the end of an error message, after the name of a field or header: that its bytes are not UTF-8, and why."""
+    """Return the end of an error message about bytes that are not UTF-8: an excerpt of the bytes, and the remedy."""
     return f"is {_excerpt(error.object, error.start)}, which is {NOT_UTF8}"
 
 

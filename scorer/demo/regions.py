@@ -31,7 +31,10 @@ http: {{listen: "{listen}"}}
 
 @dataclass(frozen=True, kw_only=True)
 class CopySummary(TopicSummary):
-    """The audit of the region with the copies: `events` counts the scores to copy, `scored` the copied scores."""
+    """The audit of the region with the copies.
+
+    `events` is the number of scores to copy, and `scored` is the number of copied scores.
+    """
 
     latency_before_kill_ms: dict[str, float]
 

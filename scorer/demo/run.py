@@ -227,7 +227,11 @@ class Demo:
 
 
 def caught_up(arrivals: ReceivedScores, since: int) -> bool:
-    """Return whether every partition's newest score is for an event sent after `since` (Unix ms) and has a low latency."""
+    """Return whether scoring is without delay again in all partitions.
+
+    The newest score of each partition must be for an event that was sent after `since` (Unix ms), and its latency must be below
+    CAUGHT_UP_MS.
+    """
     newest = dict(arrivals.newest)
     return bool(newest) and all(sent > since and received - sent < CAUGHT_UP_MS for _, sent, received in newest.values())
 

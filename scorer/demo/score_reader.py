@@ -35,7 +35,7 @@ class ReceivedScores:
     """By output partition, the last score: its version, when its event was sent, and when it was received."""
 
     def latencies(self, since: float = 0, until: float = float("inf")) -> NDArray[np.float64]:
-        """Return the latencies of scores in ms, for events that were sent at or after `since`, and before `until` (Unix ms)."""
+        """Return the latencies (ms) of the scores of events that were sent at or after `since` and before `until` (Unix ms)."""
         count = len(self.received)
         sent = np.array(self.sent[:count], np.float64)
         latency = np.array(self.received[:count], np.float64) - sent

@@ -101,7 +101,11 @@ class DemoSummary(TopicSummary):
 
     @property
     def clean(self) -> bool:
-        """Whether the audit found no fault, no partition returned to an older version, and both versions scored."""
+        """Whether the audit found no fault, and the change of the version succeeded.
+
+        The change succeeded if both versions scored, and no partition has a score of the old version after one of the new
+        version.
+        """
         return super().clean and not self.version_regressions and len(self.versions) > 1
 
 
@@ -165,10 +169,10 @@ def quality(rows: list[tuple[float, bool | None]]) -> float:
 
 
 def pause(arrivals: ReceivedScores, at: int | None, before: int | None = None) -> float | None:
-    """Return the largest latency, in ms, of the events sent around the time `at`.
+    """Return the largest latency, in ms, of the events that were sent around the time `at` (Unix ms).
 
-    Events sent around the later time `before` are left out, because another cause may delay them. The result is None if `at` is
-    None or no event was sent around `at`.
+    Events that were sent around the later time `before` are left out, because what happened at that time may have delayed them.
+    The result is None if `at` is None or no event was sent around `at`.
     """
     if at is None:
         return None

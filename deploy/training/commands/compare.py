@@ -16,7 +16,9 @@ from training.pipeline.run import Run
 from training.pipeline.step_results import ChampionState
 from training.settings import load
 
-Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
+Version = Annotated[
+    str, typer.Argument(metavar="VERSION", help="The version to compare: its name, a channel or a digest.", show_default=False)
+]
 Against = Annotated[
     str | None,
     typer.Option("--against", metavar="VERSION", help="The version to compare with.", show_default="the channel's champion"),
@@ -46,9 +48,10 @@ def compare(
 
 
 def _standing(run: Run, version: str) -> ChampionState:
-    """Resolve a version, channel or digest to a version name, a digest and a channel revision (0 unless a channel is given).
+    """Return the name, the digest and the channel revision of a version.
 
-    Raises RegistryError.
+    `version` is a version name, a channel or a digest. The channel revision is 0 unless `version` is a channel. Raises
+    RegistryError.
     """
     resolved = channel.resolve(run.store, version)
     return ChampionState(resolved.version, resolved.digest, resolved.revision)

@@ -17,8 +17,9 @@ def demo(
 ) -> None:
     """Train a version on example data (flights) and promote it, on a Kafka broker that the demo starts.
 
-    The training run is killed during its search and continues. A running scorer then uses the new version. Exit code 1 if a
-    check of the demo fails, for example if an event was lost or scored twice.
+    The demo kills the training run during its search for parameters, and starts it again; the run continues where it stopped. A
+    running scorer then uses the new version. Exit code 1 if a check of the demo fails, for example if an event was lost or
+    scored twice.
     """
     from scorer.demo.view import DemoView
     from training.demo import run

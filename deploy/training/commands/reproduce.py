@@ -11,7 +11,10 @@ from training.pipeline import reproduction
 from training.pipeline.run_dirs import alone
 from training.settings import load
 
-Version = Annotated[str, typer.Argument(metavar="VERSION", help="A version, a channel or a digest.", show_default=False)]
+Version = Annotated[
+    str,
+    typer.Argument(metavar="VERSION", help="The version to train again: its name, a channel or a digest.", show_default=False),
+]
 
 
 def reproduce(path: Config, version: Version, flags: Set = None, as_json: Json = False) -> None:

@@ -31,7 +31,7 @@ New = Annotated[
 def run(path: Config, flags: Set = None, until: Until = None, new: New = False, as_json: Json = False) -> None:
     """Train a version from labelled events, and promote it if it passes the gate. An interrupted run continues.
 
-    Exit code 1 if the version is rejected, or too few events have a label.
+    Exit code 1 if the version is rejected, or if too few events have a label.
     """
     if until not in (None, *pipeline.STEPS):
         raise Fatal(f"there is no step {until!r}", f"the steps: {', '.join(pipeline.STEPS)}", USAGE)
@@ -66,7 +66,7 @@ def _report_rejection(reason: str, code: int) -> None:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Progress]:
-    """Show a progress bar on stderr, if stderr is a terminal, and yield the function that updates the bar."""
+    """Yield a function that reports progress. If stderr is a terminal, the function updates a progress bar there."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bars(*columns, console=err_console, transient=True, disable=not err_console.is_terminal) as bars:
         task = bars.add_task("")

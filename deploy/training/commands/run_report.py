@@ -22,7 +22,8 @@ UNDER_WAY = "not ended"
 def document(folder: Path) -> dict[str, Any]:
     """Return the journal of the run in this folder as one JSON document.
 
-    The parts of incomplete steps are None. Raises Fatal (exit code 3) if the journal cannot be read.
+    The document has a part for each step; the part of an incomplete step is None. Raises Fatal (exit code 3) if the journal
+    cannot be read.
     """
     journal = Journal(folder / FOLDER)
     entries = {step: entry for step in (*STEPS, COMMIT, END) if (entry := journal.entry(step))}

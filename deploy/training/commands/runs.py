@@ -21,7 +21,8 @@ COLUMNS = ("began", "run", "version", "outcome", "because")
 Name = Annotated[str | None, typer.Argument(metavar="RUN", help="The run's id, version or folder.", show_default="the newest")]
 
 Evident = Annotated[
-    bool, typer.Option("--evidence", help="Show only the statements about a registry version that a trusted key signed.")
+    bool,
+    typer.Option("--evidence", help="Show what trusted keys attest about RUN, which is then a version, a channel or a digest."),
 ]
 
 
@@ -46,9 +47,10 @@ def show(path: Config, name: Name = None, evidence: Evident = False, flags: Set 
 
 
 def find_run(folder: Path, name: str | None, step: str = "plan") -> Path:
-    """Return the folder of the newest run that has completed `step` and whose id, version or folder name is `name`.
+    """Return the folder of the newest run with this name that has completed `step`.
 
-    If `name` is None, return the newest run that has completed `step`. Raises Fatal (exit code 2) if no run matches.
+    `name` is the run's id, version or folder name. If `name` is None, every run that has completed `step` is a candidate.
+    Raises Fatal (exit code 2) if no run matches.
     """
     matching = [run_folder for run_folder in reversed(runs(folder)) if Journal(run_folder / STEPS).entry(step)]
     if name is None and matching:

@@ -1,8 +1,8 @@
 """Generate the Kafka records of ten months of flights: events, and outcomes reported later. Pure.
 
-The last flight leaves `AGO_MS` before `now_ms`. The reports of outcomes are irregular as in practice. Each report is sent hours
-after the arrival. Some flights have no report, some have two, and some have a wrong report that is corrected later. The id of a
-flight decides its kind of report, so that every demo has the same reports.
+The last flight leaves `AGO_MS` before `now_ms`. As in practice, the outcome of a flight is reported hours after the arrival.
+Some flights have no report, some have two, and some have a wrong report, which a later report corrects. The flight's id
+determines which of these kinds the flight has, so that every demo has the same reports.
 """
 
 import zlib
@@ -37,7 +37,8 @@ class Record(NamedTuple):
 class History(NamedTuple):
     """The records of the topic of events and of the topic of outcomes, each in order of time.
 
-    `counts` has the number of flights with an irregular report of the outcome, by kind (`silent`, `twice`, `corrected`).
+    `counts` has the number of flights with an irregular report of the outcome, by kind: `silent` (no report), `twice` (two
+    reports) or `corrected` (a wrong report, then a correct one).
     """
 
     events: list[Record]
@@ -80,7 +81,10 @@ def departure_ms(event: Event) -> int:
 
 
 def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
-    """Return the kind of a flight's report (empty if regular), and the records that report its outcome."""
+    """Return the kind of a flight's report, and the records that report the flight's outcome.
+
+    The kind is one of the keys of `History.counts`, or an empty text for a regular report.
+    """
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())
     chance = drawn % 1_000

@@ -165,9 +165,9 @@ class DemoTraining(Demo):
         return document
 
     def swapped(self, version: str) -> float:
-        """Wait until the newest score of every partition is from the new version. Then wait for `AFTER_SWAP` further scores.
+        """Wait until the newest score of every partition is from `version`. Then wait for `AFTER_SWAP` further scores.
 
-        Returns the seconds from the channel move until every partition had a score from the new version.
+        Returns the seconds from the channel move until the newest score of every partition was from `version`.
         """
         (promoted,) = self._folder.glob("runs/*/steps/promote.json")
         moved_ms = int(json.loads(promoted.read_bytes())["ended_ms"])
@@ -188,8 +188,8 @@ class DemoTraining(Demo):
 
         Args:
             document: The document of the run.
-            kept_steps: The steps that were complete before the kill.
-            swapped: The seconds from the channel move to the first score of the new version in the last partition.
+            kept_steps: The steps that the run had completed before the demo killed it.
+            swapped: The seconds from the channel move until every partition had a score of the new version.
         """
         self.view.step("8. Reading all topics from the start, read_committed, and counting")
         version = document["version"]
@@ -220,10 +220,10 @@ def _second_lap() -> Iterator[flights.Event]:
 
 
 def _by_hand(package: Path, digest: str) -> dict[str, Any]:
-    """Return the predicate of a comparison for the version that was built by hand, without a run.
+    """Return the predicate of a comparison attestation for the demo's first version, which no training run built.
 
-    As for a first model, the only rule compares the AUC with chance. The AUC and the number of rows (flights of September and
-    October) are read from the version's model card.
+    The comparison has one rule, as for a first model: the AUC must be better than chance. The AUC and the number of rows
+    (flights of September and October) are read from the version's model card.
     """
     card = (package / "README.md").read_text("utf-8")
     auc = float(re.findall(r"\| AUC \| ([\d.]+) \|", card)[0])

@@ -19,10 +19,10 @@ class Summary:
         counts: The faults that the audit of the topics counted, by name.
         scores: The number of scores by version.
         run: The document of the run.
-        kept: The steps that were complete before the kill.
+        kept: The steps that the run had completed before the demo killed it.
         moves: How often the run moved the channel.
         admitted: Whether the scorers' policy admits the new version.
-        swap_seconds: The time from the channel move to the first score of the new version in the last partition.
+        swap_seconds: The time from the channel move until every partition had a score of the new version.
         seconds: The duration of the demo.
     """
 
@@ -39,7 +39,11 @@ class Summary:
 
     @property
     def clean(self) -> bool:
-        """Whether the audit found no fault, and the run moved the channel once, to a version that passed and has scores."""
+        """Whether the demo succeeded.
+
+        The audit must have found no fault, and the run must have moved the channel exactly once, to a version that passed the
+        gate. This version must have scores.
+        """
         flows = self.scores.get(self.run["version"], 0) > 0
         passed = self.run["outcome"] == "promoted" and self.run["comparison"]["verdict"] == "passed"
         return not any(self.counts.values()) and self.events == self.scored and passed and flows and self.moves == 1

@@ -1,6 +1,6 @@
 """The verb `extract`: build the data files of the demos, which contain flights as complete events with their outcomes.
 
-`scorer demo` replays September and October. The training demo also has the eight months before, to train on.
+`scorer demo` replays September and October. The training demo also uses the eight months before, as further events to train on.
 
 A file is xz-compressed JSON lines: the names of the fields, then the values of one flight per line, in order of scheduled
 departure. The last field, `late`, is null if the flight never arrived. The same source gives the same bytes.
@@ -33,7 +33,7 @@ def lines(rows: Iterable[Row], months: Sequence[int]) -> bytes:
 
 
 def departure(row: Row) -> tuple[int, int, int, str, int, str]:
-    """Return the sort key of a row: scheduled departure, then the parts of the flight's id, for a stable order."""
+    """Return the sort key of a row: the scheduled departure, then (for equal departures) the parts of the flight's id."""
     return (
         int(row["month"]),
         int(row["day"]),

@@ -81,9 +81,10 @@ def golden_line(event: Event, expected: float) -> str:
 
 
 def pick_golden(events: Sequence[Event], seen_destinations: set[str]) -> list[Event]:
-    """Return the first event of each kind: on time, early, slightly late, very late, unknown delay, new destination.
+    """Return golden examples: the first event of each of six kinds, in the order of the kinds.
 
-    A kind without an event is omitted.
+    The kinds are: on time, early, slightly late, very late, unknown delay, and a destination that is not in
+    `seen_destinations`. A kind without an event is omitted.
     """
     kinds: list[Callable[[Event, float], bool]] = [
         lambda _, delay: delay == 0,

@@ -76,8 +76,8 @@ def fit_trees(frame: pd.DataFrame, late: Outcomes) -> Pipeline:
     """Fit gradient boosted trees on numbers and categories. Categories are numbered by their share of late flights, ascending.
 
     With this order, one split separates the categories with few late flights from the categories with many. For each field that
-    may be unknown, a sample of the rows is added again, without the value of this field. Without these samples LightGBM would
-    treat NaN as 0, and a new category as the category with the fewest late flights.
+    may be unknown, copies of some rows are added to the training rows, and the copies lack the value of this field. Without
+    these copies LightGBM would treat NaN as 0, and a new category as the category with the fewest late flights.
     """
     numbers, categories = _positions(frame)
     ordered = [_by_late_share(frame[name], late) for name in CATEGORIES]
@@ -149,8 +149,8 @@ def tensors(frame: pd.DataFrame, recipe: DemoRecipe) -> dict[str, npt.NDArray[An
 def _positions(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
     """Return the positions of the numeric columns and of the category columns.
 
-    Given positions instead of names, the ONNX converter reads all numeric columns from one tensor, and each category from its
-    own.
+    If the pipeline names its columns by position and not by name, the ONNX converter reads all numeric columns from one tensor,
+    and each category column from a tensor of its own.
     """
     names = list(frame.columns)
     return [i for i, n in enumerate(names) if n not in CATEGORIES], [names.index(n) for n in CATEGORIES]

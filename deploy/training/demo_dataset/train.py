@@ -28,7 +28,7 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """Flights as events. `arrived` and `late` (B,) are true for flights that arrived and for flights that arrived late.
+    """B flights as events. `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late.
 
     A flight that never arrived has no outcome, and `late` is false.
     """
@@ -87,7 +87,7 @@ def load(data: Path | None, months: range, sample: int | None) -> tuple[Flights,
 
 
 def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: DemoRecipe, events: list[Event]) -> float:
-    """Return the largest difference between a score of the ONNX model and the same score of its source pipeline.
+    """Return the largest difference between the scores of the ONNX model and of the pipeline that it was converted from.
 
     Both models score the events, and the first 1,000 events again with an unknown delay and new category names.
     """
@@ -100,9 +100,10 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train one version; return its ONNX model, and the largest difference between its scores and the pipeline's scores.
+    """Train the pipeline of one version and convert it to ONNX.
 
-    Raises Fatal (exit code 1) if the difference or the size of the model is above its limit.
+    Returns the ONNX model, and the largest difference between the scores of the model and of the pipeline. Raises Fatal (exit
+    code 1) if this difference or the size of the model is above its limit.
     """
     pipeline = recipe.fit(recipe.frame(training.events), training.late)
     model: bytes = to_onnx(pipeline, recipe).SerializeToString()

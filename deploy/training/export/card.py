@@ -13,8 +13,8 @@ LIBRARIES = {"trees": ("lightgbm", "onnx", "onnxruntime"), "network": ("torch", 
 class Card:
     """The content of a model card.
 
-    `rows` has the number of events by part (training, validation, hold-out), `metrics` the values by name, such as "AUC
-    (validation)". `facts` has further table rows, which the card shows unchanged, such as the run and the dataset.
+    `rows` has the number of events by part (training, validation, hold-out), and `metrics` has the value of each metric by
+    name, such as "AUC (validation)". `facts` has further rows of the card's table, such as the run and the dataset.
     """
 
     title: str

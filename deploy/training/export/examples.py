@@ -1,7 +1,7 @@
 """Golden examples: a few hold-out events, chosen by a rule, with the scores of the ONNX model.
 
-The event of an example has only the fields that the signature reads, at their paths. The example is therefore the same for
-every input format, and no other content of a record is published with the model.
+The event of an example has only the fields that the signature reads. The example is therefore the same for every input format,
+and no other content of the record is published with the model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ def chosen(rows: LabelledRows, scores: NDArray[np.float64], signature: Signature
 
 
 def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Signature) -> Iterator[bytes]:
-    """Yield the line of golden.jsonl for each row: its event, its score (from the model's `outputs`), and the tolerance."""
+    """Yield the line of golden.jsonl for each row: the event, the score from `outputs` (of the model), and the tolerance."""
     answers = Scores(signature, outputs).encoded()
     for at, answer in enumerate(answers):
         event = build_event(_values(rows.tensors, signature, at))
@@ -45,7 +45,7 @@ def lines(rows: LabelledRows, outputs: Mapping[str, NDArray[Any]], signature: Si
 
 
 def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slice]]:
-    """Yield the name of each tensor that a field feeds, and the slice of the tensor's row that holds the field."""
+    """Yield the name of each tensor that a field feeds, and the slice of a row of this tensor that has the field's values."""
     for tensor in signature.fed:
         for at, tensor_field in enumerate(tensor.fields):
             if tensor_field.name == field.name:
@@ -53,7 +53,7 @@ def columns(signature: Signature, field: InputField) -> Iterator[tuple[str, slic
 
 
 def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: InputField) -> NDArray[np.bool_]:
-    """Return (B,) booleans: true for rows in which an optional field has its default, as if the event lacked the field."""
+    """Return (B,) booleans: true for the rows in which the value of an optional field is the field's default."""
     tensor, place = next(columns(signature, field))
     values = tensors[tensor].reshape(len(tensors[tensor]), -1)[:, place]
     same = np.isnan(values) if field.allows_nan else values == field.default
@@ -64,7 +64,7 @@ def absent(tensors: Mapping[str, NDArray[Any]], signature: Signature, field: Inp
 def _values(tensors: Mapping[str, NDArray[Any]], signature: Signature, row: int) -> Iterator[tuple[Any, Any]]:
     """Yield the path and the value of each field in one row.
 
-    If the default of a field is NaN, the field is omitted in rows in which its value contains NaN.
+    A field whose default is NaN is omitted if its value in this row contains NaN.
     """
     for field in signature.fields:
         tensor, place = next(columns(signature, field))

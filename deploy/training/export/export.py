@@ -77,7 +77,7 @@ def export(
 
 @contextmanager
 def _part(folder: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder. If the block succeeds, this folder replaces `folder`."""
+    """Yield an empty temporary folder. If the context ends without an error, this folder replaces `folder`."""
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

@@ -41,10 +41,10 @@ def scores(run: Run, signature: Signature, tensors: Tensors) -> NDArray[np.float
 def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) -> tuple[NDArray[np.float64], float]:
     """Score the rows with the ONNX model and with `fitted`; return the ONNX scores (B,) and the largest difference.
 
-    The largest difference also covers changed copies of events: without each optional field, and with new category names.
+    The difference is also measured on changed copies of the events: without each optional field, and with new category names.
 
     Raises:
-        Fatal: Exit code 3 naming the worst event, if the difference exceeds 1e-6.
+        Fatal: Exit code 3 if the difference exceeds 1e-6; the message names the event with the largest difference.
     """
     first: list[NDArray[np.float64]] = []
     worst = 0.0
@@ -65,7 +65,10 @@ def check(run: Run, fitted: Fitted, rows: LabelledRows, signature: Signature) ->
 
 
 def _cases(tensors: Tensors, signature: Signature) -> Iterator[tuple[str, Tensors]]:
-    """Yield the tensors to score, each after a text that names the change in the tensors (empty for the original events)."""
+    """Yield the tensors to score: those of the original events, then those of each kind of changed events.
+
+    Each item is a pair: a text that describes the change (empty for the original events), and the tensors.
+    """
     yield "", tensors
     few = {name: tensor[:CHANGED] for name, tensor in tensors.items()}
     everything: Tensors = few

@@ -82,9 +82,10 @@ def _scored(run: Run, version: Package) -> tuple[ModelAnswers, SkipCounts]:
 
 
 def _leaked(run: Run, standing: ChampionState) -> int | None:
-    """Return how many hold-out rows the champion was trained on.
+    """Return the number of hold-out rows on which the champion was trained.
 
-    The number follows from the champion's provenance. It is None if the champion has no usable provenance from a trusted key.
+    The champion's provenance states which rows the champion was trained on. The result is None if the champion has no usable
+    provenance that a trusted key signed.
     """
     attestations = attestation.list_attestations(run.store, standing.digest, run.trusted, datetime.now(UTC))
     learned = [

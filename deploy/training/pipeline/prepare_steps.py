@@ -52,7 +52,7 @@ def copy(run: Run) -> Counted:
 
     Raises:
         Fatal: Exit code 3 if records are lost or the disk is full, 4 if the broker is unreachable.
-        Over: No new label has arrived since the last completed run.
+        Over: No new label has arrived since the last completed run. This exception ends the run.
     """
     if last := _nothing_new_since(run):
         raise Over("nothing-new", f"no new label has arrived since the run {last}")
@@ -61,7 +61,7 @@ def copy(run: Run) -> Counted:
 
 
 def join(run: Run) -> JoinResult:
-    """Join the events with their labels. Raises Fatal, and Over if too few events have a label."""
+    """Join the events with their labels. Raises Fatal. Raises Over, which ends the run, if too few events have a label."""
     joined = run.joined
     bound = run.training.labels.coverage
     if joined.coverage < bound:
@@ -93,7 +93,11 @@ def _part(name: str, rows: Labelled, classes: tuple[str, str]) -> Part:
 
 
 def _nothing_new_since(run: Run) -> str:
-    """Return the folder name of the last completed run if it had this configuration and the same labels, else ""."""
+    """Return the name of the last completed run's folder if a new training would get the same labels, else "".
+
+    This is the case if the last run had the same configuration and topics, and its label ranges end at the same offsets. If the
+    user requires a new training (`force_new`), the result is always "".
+    """
     ended = [folder for folder in runs(run.folder.parent) if folder < run.folder and Journal(folder / STEPS).entry("end")]
     if not ended or run.plan.force_new:
         return ""

@@ -30,7 +30,7 @@ def push(run: Run) -> Pushed:
 
 
 def origin(run: Run) -> Origin:
-    """Return the inputs of the version that its manifest states: run, snapshot, environment, seed and recipe."""
+    """Return the inputs to record in the version's manifest: run, snapshot, environment, seed and recipe."""
     return Origin(run.rows.run, run.copied.digest, run.plan.environment, run.training.seed, run.training.recipe)
 
 
@@ -47,7 +47,7 @@ def attest(run: Run) -> list[str]:
 
 
 def sign(run: Run) -> None:
-    """Sign the version if it passed the gate. Raises RegistryError, and Over if the version did not pass."""
+    """Sign the version if it passed the gate. Raises RegistryError. Raises Over, which ends the run, if it did not pass."""
     judged = _gate(run)
     if judged.verdict != "passed":
         raise Over(judged.verdict, judged.because)
@@ -82,7 +82,7 @@ def promote(run: Run) -> Promotion:
 
 
 def commit(run: Run) -> dict[str, int]:
-    """Commit the end offsets of the label ranges that the run froze; return the committed offsets by `topic[partition]`.
+    """Commit the end offset of each label range of the run's snapshot; return the committed offsets by `topic[partition]`.
 
     Raises Fatal.
     """

@@ -117,9 +117,9 @@ def reproduced(run: Run, recorded: Recorded, done: Callable[[str, float], None])
 
 
 def _outside(run: Run, digest: str, name: str) -> _Outside:
-    """Return the external parameters in the trusted provenance of the run with the id `name`.
+    """Return the external parameters from the provenance of the run with the id `name`, which a trusted key signed.
 
-    Raises Refused if there is no such provenance.
+    `digest` is the manifest digest of the version. Raises Refused if the version has no such provenance.
     """
     for attested in attestation.list_attestations(run.store, digest, run.trusted, datetime.now(UTC)):
         if (

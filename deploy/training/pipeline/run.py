@@ -60,7 +60,10 @@ class Run:
     def __init__(
         self, training: TrainingSettings, settings: Settings, folder: Path, progress: Progress, *, force_new: bool = False
     ) -> None:
-        """Open the run in a folder. With `force_new`, train even if no new label has arrived since the last run."""
+        """Open the run in a folder.
+
+        If `force_new` is true, the run trains even if no new label has arrived since the last run.
+        """
         self.force_new = force_new
         self.training = training
         self.settings = settings
@@ -184,7 +187,8 @@ class Run:
     def draw(self, name: str, picture: str) -> None:
         """Write a plot to `pictures/NAME.svg` in the folder of the run.
 
-        `picture` is SVG text; an empty text is not written. Raises Fatal (exit code 3) if the file cannot be written.
+        `picture` is SVG text; if the text is empty, no file is written. Raises Fatal (exit code 3) if the file cannot be
+        written.
         """
         path = self.folder / "pictures" / f"{name}.svg"
         if picture:

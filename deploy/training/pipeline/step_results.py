@@ -58,8 +58,9 @@ class JoinResult(msgspec.Struct, frozen=True):
         labelled: The number of mature events that have a label.
         coverage: `labelled` divided by `mature`.
         classes: The number of labelled events by class.
-        left_out: The omitted events: the number and the first position of each reason.
-        labels: The labels that were not used, such as unreadable labels, in the form of `left_out`.
+        left_out: The omitted events: for each reason, their number and the position of the first one.
+        labels: The labels that were not used, such as unreadable labels: for each reason, their number and the position of the
+            first one.
         parts: Training, validation and hold-out.
         run: The id of the run.
         version: The name of the version that the run trains.
@@ -85,7 +86,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """The result of the training: the number of rows, the budget (trees or epochs), and the parameters of the recipe."""
+    """The result of the training: the number of training rows, the number of trees or epochs, and the recipe's parameters."""
 
     rows: int
     budget: int
@@ -125,8 +126,8 @@ class ChampionState(msgspec.Struct, frozen=True):
 class Evaluated(msgspec.Struct, frozen=True):
     """The result of `evaluate`: the metrics of the new version on the hold-out rows, and the champion to compare it with.
 
-    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` has the number of
-    rows without a score by reason. `champion` is None if the channel has no version yet.
+    `counts[i][j]` is the number of rows with the label `labels[i]` and the decision `labels[j]`. `unscored` maps each reason
+    why rows have no score to the number of these rows. `champion` is None if the channel has no version yet.
     """
 
     champion: ChampionState | None
@@ -137,7 +138,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The result of `promote`: the revision of the moved channel or the id of the started rollout; the other field is None."""
+    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. One of both is None."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str

@@ -19,15 +19,16 @@ ATTEMPTS = 5  # without a referrers API, a registry may list only one of two con
 def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, Any], key: PrivateKey, at: datetime) -> str:
     """Attest a predicate about a version, unless this key has attested an equivalent one; return the attestation's digest.
 
-    Two predicates of the same type are equivalent under these conditions:
-    - Comparisons have the same run and the same champion.
-    - Provenances have the same run.
-    - Evaluations have the same dataset.
-    - Predicates of any other type are equal.
+    When two predicates of the same type are equivalent depends on the type:
+    - Comparisons are equivalent if they have the same run and the same champion.
+    - Provenances are equivalent if they have the same run.
+    - Evaluations are equivalent if they have the same dataset.
+    - Predicates of any other type are equivalent only if they are equal.
 
     Raises:
         BadFile: The predicate is not valid for its type.
-        Conflict: The attestation is stored, but other processes keep overwriting the list of attestations.
+        Conflict: The attestation is stored but not listed, because other processes overwrote the list of attestations at each
+            attempt.
         RegistryError: Errors of the store.
     """
     predicates.check(type_uri(type_), predicate, digest)
@@ -47,7 +48,10 @@ def attest_once(store: Store, digest: str, type_: str, predicate: Mapping[str, A
 
 
 def ours(store: Store, digest: str, type_: str, key: PrivateKey, at: datetime) -> list[Attestation]:
-    """Return the attestations of one type whose signature by this key is valid at `at`. Raises Unreachable, Corrupt."""
+    """Return a version's attestations of one type that this key signed and that are valid at the time `at`.
+
+    Raises Unreachable, Corrupt.
+    """
     attestations = list_attestations(store, digest, [TrustedKey("this run's", key.public())], at)
     return [candidate for candidate in attestations if candidate.verified and candidate.type == type_uri(type_)]
 
@@ -72,7 +76,7 @@ def sign_once(store: Store, digest: str, version: str, run: str, key: PrivateKey
 
 
 def _same(type_: str, predicate: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two statements about one version count as the same attestation."""
+    """Return whether two predicates of the type `type_` about one version are equivalent; see `attest_once`."""
     match type_:
         case predicates.COMPARISON:
             same = (predicate.get("run"), _champion(predicate)) == (other.get("run"), _champion(other))

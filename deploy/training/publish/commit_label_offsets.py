@@ -17,7 +17,7 @@ def group_of(settings: Settings) -> str:
 
 
 def commit(settings: Settings, frozen: Frozen) -> tuple[GroupPosition, ...]:
-    """Commit the end of each label range, but move no committed offset back; return the committed positions.
+    """Commit the end offset of each label range, unless a larger offset is committed; return the committed positions.
 
     Raises:
         Fatal: Exit code 3 if the broker rejects the commit or a consumer has joined the group, 4 if the broker is unreachable.

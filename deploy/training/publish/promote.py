@@ -19,7 +19,10 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class ComparedChampion:
-    """The champion that a version was compared with, and the channel's revision at that time; None and 0 without a champion."""
+    """The champion that a version was compared with, and the channel's revision at that time.
+
+    Without a champion, the champion is None and the revision is 0.
+    """
 
     digest: str | None = None
     revision: int = 0
@@ -27,7 +30,10 @@ class ComparedChampion:
 
 @dataclass(frozen=True, slots=True)
 class Promoted:
-    """The completed channel move of this run. `from_history`: the move was requested by an earlier attempt of the run."""
+    """The completed channel move of this run.
+
+    `from_history` is true if an earlier attempt of the run requested the move, so that the channel's history already had it.
+    """
 
     move: ChannelMove
     from_history: bool = False
@@ -81,9 +87,10 @@ def promote_once(
     now: datetime,
     key: PrivateKey | None = None,
 ) -> Promoted | Overtaken:
-    """Move a channel to a version if the champion is still `judged`; sign the move if a key is given.
+    """Move a channel to a version, unless the champion has changed since the comparison; sign the move if a key is given.
 
-    If the channel's history already has a move of this run, that move is completed instead of a new move.
+    `judged` is the champion of the comparison. If an earlier attempt of this run has already written a move to the channel's
+    history, that move is completed, and no new move is written.
 
     Returns:
         The move, or `Overtaken` if the channel was moved since the comparison.
@@ -91,7 +98,7 @@ def promote_once(
     Raises:
         Refused: `version` does not have the digest `digest`, or `channel` is the name of a version.
         NotFound: The version is incomplete or missing.
-        Conflict: Other actors keep moving the channel.
+        Conflict: Other actors moved the channel at each attempt.
         Unreachable: The store is unreachable.
     """
     for _ in range(ATTEMPTS):
@@ -118,10 +125,10 @@ def _newest(store: Store, channel: str) -> int:
 
 
 def _find_own_move(store: Store, channel: str, digest: str, run: str) -> ChannelMove | None:
-    """Return the move of this run from the channel's history, or None if the history has no such move.
+    """Return the move of this run from the channel's history, or None if no move of this run took effect.
 
-    If the move was interrupted, it is completed first. If it was interrupted and is not the last entry of the history, the
-    result is None: the move had no effect, and another move followed. Raises Conflict if the move cannot be completed.
+    If the move was interrupted and is the last entry of the history, this function completes it first. If it was interrupted
+    and another move followed, it can no longer take effect. Raises Conflict if the move cannot be completed.
     """
     moves = channels.history(store, channel)
     own_moves = [move for move in moves if move.reason == reason_of(run) and move.champion == digest and move.restores is None]

@@ -14,7 +14,7 @@ from training.publish.promote import ComparedChampion, Overtaken, judged_by, rea
 def begin_once(
     settings: Settings, plan: Path, version: str, digest: str, judged: ComparedChampion, run: str, actor: str
 ) -> str | Overtaken:
-    """Start a rollout of a version; return its id. The champion is the version that `version` was compared with.
+    """Start a rollout of a version with the champion of the comparison (`judged`); return the id of the rollout.
 
     If this run has started a rollout of the version before, the id of that rollout is returned, even if the rollout has ended.
     The candidate is `version`, even if the plan names another candidate.

@@ -77,9 +77,9 @@ class Span:
 class DecisionEvidence:
     """The evidence of a decision to promote or reject a version.
 
-    Digests are `sha256:...`. `spans` are the record ranges that the version was trained on. `rows` is the digest of the `count`
-    rows on which both versions were evaluated. `keys` are the ids of the trusted keys that signed the provenance and the
-    comparison.
+    Digests are `sha256:...`. `spans` are the record ranges that the version was trained on. `count` is the number of rows on
+    which both versions were evaluated, and `rows` the digest of these rows. `keys` are the ids of the trusted keys that signed
+    the provenance and the comparison.
     """
 
     digest: str
@@ -108,9 +108,10 @@ def evidence(
 ) -> DecisionEvidence:
     """Collect what trusted keys attest about the training and evaluation of a version.
 
-    If a version was compared several times, the comparison with the champion of the highest revision is used. If `before` is
-    given, only comparisons with a champion of a lower revision are considered. With the revision of a promotion as `before`,
-    the result is the comparison that decided this promotion.
+    Each comparison names a champion, and the channel revision at which this version was the champion. If a version was compared
+    several times, the comparison with the highest of these revisions is used. If `before` is given, only comparisons with a
+    revision below `before` are considered. If `before` is the revision of a promotion, the result is therefore the comparison
+    that decided this promotion.
 
     Raises:
         Refused: An attestation is missing, not signed by a trusted key, or contradicts another one.

@@ -41,7 +41,7 @@ class Recipe(Protocol):
         """Check that the recipe supports the signature. Raises Fatal (exit code 2) with the cause if it does not."""
 
     def parameters(self, stated: Params) -> Params:
-        """Return all parameters: the stated ones, and defaults for the others.
+        """Return all parameters of the recipe: the values in `stated`, and defaults for the other parameters.
 
         Raises Fatal (exit code 2) for an unknown or invalid parameter.
         """
@@ -62,13 +62,13 @@ class Recipe(Protocol):
     ) -> Fitted:
         """Train up to `budget` trees or epochs.
 
-        `folder` keeps the checkpoints. A training that was killed, or that is repeated with a larger budget, continues from the
-        checkpoints. Interruptions and the number of workers do not affect the model.
+        Checkpoints are stored in `folder`. A training that was killed, or that is repeated with a larger budget, continues from
+        its last checkpoint. Interruptions and the number of workers do not affect the model.
         """
 
 
 def named(name: str, gpus: int) -> Recipe:
-    """Return the recipe of this name, imported on demand. Only the recipe `network` uses `gpus`."""
+    """Import the module of the recipe with this name, and return the recipe. Only the recipe `network` uses `gpus`."""
     if name == "network":
         from training.recipes.network import Network
 

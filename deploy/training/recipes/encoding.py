@@ -22,7 +22,8 @@ UNKNOWN = -1.0  # the number of a category that the training rows did not have
 class EncodedColumn:
     """A column of the matrix: the element `place` in each row of a tensor.
 
-    `names` are the categories of a string column in the order of their numbers; None for a numeric column.
+    `names` are the categories of a string column; the number of a category is its index in `names`. For a numeric column,
+    `names` is None.
     """
 
     tensor: str
@@ -32,7 +33,7 @@ class EncodedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A field whose value may be missing or a new category: its matrix columns, and the number that replaces the value."""
+    """A field that may have no value or a new category: its columns in the matrix, and the number to use in these cases."""
 
     field: str
     columns: tuple[int, ...]
@@ -57,7 +58,11 @@ class MatrixEncoding:
 
 
 def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], signature: Signature) -> MatrixEncoding:
-    """Derive the encoding from training rows: categories are numbered by their mean of `outcomes` (B,), then by name."""
+    """Derive the encoding from training rows, whose outcomes are `outcomes` (B,).
+
+    The categories of a column are numbered in ascending order of the mean outcome of their rows; equal means are ordered by
+    name.
+    """
     columns = []
     for tensor in signature.fed:
         flat = tensors[tensor.tensor].reshape(len(outcomes), -1)
@@ -68,7 +73,7 @@ def learned(tensors: Mapping[str, NDArray[Any]], outcomes: NDArray[np.int8], sig
 
 
 def gaps(signature: Signature) -> Iterator[Gap]:
-    """Yield a gap for each string field, which may have a new category, and for each optional numeric field."""
+    """Yield a gap for each field that may have no value (optional numeric fields) or a new category (string fields)."""
     first: dict[str, int] = {}
     width = 0
     for tensor in signature.fed:
@@ -82,7 +87,7 @@ def gaps(signature: Signature) -> Iterator[Gap]:
 
 
 def _places(tensor: TensorInput, field: InputField) -> list[int]:
-    """Return the positions in a tensor's row that a field feeds; empty if the field does not feed the tensor."""
+    """Return the positions in a tensor's row that a field feeds; the list is empty if the field does not feed the tensor."""
     at = [place for place, candidate in enumerate(tensor.fields) if candidate.name == field.name]
     return list(range(tensor.width)) if at and field.array is not None else at
 

@@ -65,8 +65,8 @@ class Chunk(msgspec.Struct, frozen=True):
 class Prepared:
     """The encoded training rows: all rows and, for each field that may be missing, a sample of rows without that field.
 
-    `rows` are the original rows, `matrix` and `outcomes` the encoded ones. `digest` covers the encoded rows and the signature.
-    `binned` caches LightGBM's datasets by the parameter `max_bin`.
+    `rows` are the original rows. `matrix` and `outcomes` are the encoded rows and their outcomes. `digest` covers the encoded
+    rows and the signature. `binned` caches LightGBM's datasets by the parameter `max_bin`.
     """
 
     rows: LabelledRows
@@ -83,7 +83,7 @@ class Prepared:
 class FittedTrees:
     """A trained model: the log odds of the second class are `start` plus the sum of all trees.
 
-    `last` is the number of trees to use of the last chunk; the chunk may have more trees.
+    The model uses only the first `last` trees of the last chunk, which may have more trees.
     """
 
     signature: Signature
@@ -177,7 +177,10 @@ class Trees:
 
 
 class _Growth:
-    """Grows the chunks of one training in order. Chunks that are stored in the folder with the same inputs are reused."""
+    """Grows the chunks of one training in order.
+
+    A chunk that is already stored in the folder is reused if it was grown from the same inputs.
+    """
 
     def __init__(self, prepared: Prepared, params: Params, folder: Path, threads: int) -> None:
         self._prepared = prepared
@@ -194,7 +197,7 @@ class _Growth:
     def chunk(self, first: int, count: int) -> lightgbm.Booster:
         """Return the chunk that starts with tree number `first`: a stored chunk, or a new chunk of up to `count` trees.
 
-        A stored chunk is used if at least `count` trees were requested when it was grown.
+        The stored chunk is returned if it was grown for a request of at least `count` trees.
         """
         path = self._folder / f"trees-{first:06}.json"
         stored = self._stored_chunk(path)
@@ -231,7 +234,7 @@ class _Growth:
 
 
 def _sums(booster: lightgbm.Booster, matrix: Matrix, trees: int = CHUNK, threads: int = 1) -> NDArray[np.float64]:
-    """Return for each row of the matrix the sum of the first `trees` trees of a chunk, (B,)."""
+    """Return for each row of the matrix the sum of the predictions of the first `trees` trees of a chunk, (B,)."""
     return np.asarray(booster.predict(matrix, raw_score=True, num_iteration=trees, num_threads=threads), np.float64)
 
 

@@ -3,9 +3,9 @@
 The graph encodes strings as numbers, joins all columns, evaluates the trees, and converts their sum to probabilities.
 
 Thresholds and leaves are doubles, and columns are cast to doubles. The graph therefore takes every branch that LightGBM takes,
-and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats, and rounded
-thresholds send some rows to the other branch. With 1,500 trees their sums differ from LightGBM's by 1.6e-6. The sums of this
-graph differ by 1.5e-7, at the same speed.
+and adds in doubles like LightGBM. A NaN takes the same branch as in LightGBM. Other converters write 32-bit floats: the
+thresholds are rounded, and therefore some rows take the wrong branch. With 1,500 trees their sums differ from LightGBM's by
+1.6e-6. The sums of this graph differ by 1.5e-7, at the same speed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,7 +114,10 @@ class _Nodes:
 
 
 def _runs(encoding: MatrixEncoding, signature: Signature) -> list[list[EncodedColumn]]:
-    """Group the columns in order: the columns of a numeric tensor form one group, and each string column forms its own."""
+    """Group the columns in order.
+
+    The columns of a numeric tensor form one group. Each string column is a group by itself.
+    """
     numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
     runs: list[list[EncodedColumn]] = []
     for column in encoding.columns:

@@ -21,9 +21,9 @@ def train(
     best: Best,
     folder: Path,
 ) -> Fitted:
-    """Train with the best parameters to the best budget, on the training and validation rows.
+    """Train a model with the parameters and up to the budget of `best`, on the training and validation rows.
 
-    `folder` keeps the checkpoints, from which an interrupted training continues. Raises Fatal.
+    Checkpoints are stored in `folder`, and an interrupted training continues from the last one. Raises Fatal.
     """
     rows = together(training, validation)
     try:

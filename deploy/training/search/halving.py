@@ -1,8 +1,8 @@
 """Synchronous successive halving: train all trials to the first rung, the best of them to the next rung, and so on. Pure.
 
-A trial is one choice of parameters; a rung is a budget of trees or epochs. A rung is decided when all of its trials have a
-score. The result therefore does not depend on the order in which trials end or on the number of workers. Jamieson and Talwalkar
-(2016), "Non-stochastic best arm identification".
+A trial is one choice of parameters; a rung is a budget of trees or epochs. The trials that continue from a rung are chosen when
+all trials of the rung have a score. The result therefore does not depend on the order in which trials end or on the number of
+workers. Jamieson and Talwalkar (2016), "Non-stochastic best arm identification".
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,8 +53,8 @@ class Best(msgspec.Struct, frozen=True):
 class Searched(msgspec.Struct, frozen=True):
     """The result of a search for parameters: its rungs, its trials and the best trial.
 
-    `spent` is the number of trees or epochs that were trained, `unstopped` the number that a search without early stopping
-    would have trained.
+    `spent` is the number of trees or epochs that all trials trained together. `unstopped` is the number that they would have
+    trained if every trial had been trained up to the last budget.
     """
 
     metric: str
@@ -71,25 +71,30 @@ class Searched(msgspec.Struct, frozen=True):
 
 
 def rung(budget: int, scores: Mapping[int, float], keep: int) -> Rung:
-    """Return the rung for scores by trial number; the `keep` trials with the highest scores continue.
+    """Return the rung with these scores, given by trial number; the `keep` trials with the highest scores continue.
 
-    Of trials with equal scores, the lower number continues.
+    Of trials with equal scores, the one with the lower number continues.
     """
     order = sorted(scores, key=lambda trial: (-scores[trial], trial))
     return Rung(budget, tuple(ScoredTrial(trial, scores[trial]) for trial in sorted(scores)), tuple(order[:keep]))
 
 
 def best(rungs: Sequence[Rung]) -> tuple[int, int, float]:
-    """Return the trial number and the budget with the highest score, and this score.
+    """Return the highest score of all rungs, preceded by its trial number and its budget.
 
-    Of equal scores, the smaller budget is chosen, then the lower trial number.
+    If several scores are equal, the one with the smallest budget is chosen, and among these the one with the lowest trial
+    number.
     """
     scored_budgets = [(scored.trial, rung.budget, scored.score) for rung in rungs for scored in rung.trials]
     return min(scored_budgets, key=lambda entry: (-entry[2], entry[1], entry[0]))
 
 
 def sizes(trials: int, rungs: int, reduction: int) -> list[int]:
-    """Return the number of trials of each rung: the number of the previous rung divided by `reduction`, rounded up."""
+    """Return the number of trials of each rung.
+
+    The first rung has `trials` trials. Each further rung has the number of the previous rung divided by `reduction`, rounded
+    up.
+    """
     counts = [trials]
     while len(counts) < rungs:
         counts.append(-(-counts[-1] // reduction))

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A stored score of a trial at a rung. `key` is a digest of the rows, parameters and seed that determine the score."""
+    """A stored score of a trial at a rung. `key` is a digest of the inputs of the score: rows, parameters and seed."""
 
     key: str
     score: float
@@ -39,9 +39,9 @@ def search(
 ) -> Searched:
     """Find the best parameters and budget by the AUC on the validation part.
 
-    Trial 0 has the parameters of the settings and the recipe's defaults. The other trials draw the parameters that the settings
-    do not state. `settings.workers` trials run in parallel. `folder` keeps rows, checkpoints and scores. The same arguments
-    give the same result for any number of workers and interruptions. Raises Fatal.
+    Every trial has the parameters that the settings state. For all other parameters, trial 0 has the recipe's defaults, and
+    each further trial has values that the recipe draws. `settings.workers` trials run in parallel. Rows, checkpoints and scores
+    are stored in `folder`. The same arguments give the same result for any number of workers and interruptions. Raises Fatal.
     """
     recipe.check(signature)
     trials = drawn(recipe, settings)
@@ -69,7 +69,7 @@ def search(
 
 
 def drawn(recipe: Recipe, settings: TrainingSettings) -> dict[int, Params]:
-    """Return the parameters of every trial by its number: defaults for trial 0, random draws for the others.
+    """Return the parameters of every trial by its number: defaults for trial 0, random values for the others.
 
     Raises Fatal (exit code 2).
     """
@@ -113,7 +113,10 @@ class _Search:
         return completed
 
     def _scores(self, trials: tuple[int, ...], budget: int) -> Iterator[tuple[int, float]]:
-        """Yield each trial with its score at this budget: first the stored scores, then new ones as their trainings end."""
+        """Yield each trial with its score at this budget.
+
+        Trials with a stored score come first. Each other trial is yielded when its training ends.
+        """
         stored_scores = {trial: self._stored_score(trial, budget) for trial in trials}
         for trial, score in stored_scores.items():
             if score is not None:

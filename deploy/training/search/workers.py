@@ -28,7 +28,7 @@ ATTEMPTS = 3  # the search fails after this many processes have died on the same
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The inputs that all trials share: the folders of the rows (see `shared_rows`), the signature, the recipe and the seed."""
+    """The inputs of all trials: the folders with the rows (see `shared_rows`), the signature, the recipe and the seed."""
 
     training: Path
     validation: Path
@@ -109,7 +109,7 @@ def _died(task: Task, process: BaseProcess) -> None:
 
 
 class _TrialProcess:
-    """A process that trains and scores one task at a time, and the parent's end of its pipe."""
+    """A child process that trains and scores one task at a time, and the parent's end of the pipe to the child."""
 
     def __init__(self, bench: Bench) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -142,7 +142,7 @@ class _TrialProcess:
 
 
 def _serve(connection: Connection, bench: Bench) -> None:
-    """Train and score the tasks that the parent sends, until the pipe ends. Ctrl-C is handled by the parent."""
+    """Train and score the tasks that the parent sends, until the pipe ends. The parent alone handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     training = shared_rows.read(bench.training)

@@ -38,13 +38,14 @@ _RECORDS = re.compile(r"(events|labels)/[A-Za-z0-9._-]{1,249}/\d{1,9}\.parquet")
 def push(store: Store, digest: str, folder: Path, copied: Copied) -> str:
     """Store the files of a copied snapshot as an artifact of a version; return the digest of the artifact.
 
-    An artifact that is stored already is not stored again.
+    If the store already has this artifact, nothing is written.
 
     Raises:
         NotFound: There is no version with this digest.
         Refused: There are too many files, or a file has a name that some systems cannot write.
         Corrupt: A file has changed since it was copied.
-        Conflict: The artifact is stored, but other processes keep overwriting the list of the version's artifacts.
+        Conflict: The artifact is stored but not listed, because other processes overwrote the list of the version's artifacts
+            at each attempt.
         Unreachable: The store is unreachable.
     """
     with atomic_files.report_os_errors(f"the snapshot {folder}"):
@@ -120,7 +121,7 @@ def _check(layers: dict[str, Descriptor]) -> None:
 
 
 def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copied:
-    """Parse the manifest of the snapshot, and check its paths, sizes and digests against `layers`. Raises Corrupt."""
+    """Parse `data`, the snapshot's manifest, and check that it has the paths, sizes and digests of `layers`. Raises Corrupt."""
     copied = manifest.decode(data, Copied, f"the {MANIFEST} of the dataset {digest}")
     named = {path: (f"sha256:{file.sha256}", file.bytes) for path, file in copied.files.items()}
     layer_files = {path: (layer.digest, layer.size) for path, layer in layers.items() if path != MANIFEST}
@@ -131,7 +132,7 @@ def _described(data: bytes, layers: dict[str, Descriptor], digest: str) -> Copie
 
 @contextlib.contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that is renamed to `folder` if the block succeeds, and removed otherwise.
+    """Yield a temporary folder. If the context ends without an error, rename it to `folder`; otherwise remove it.
 
     Raises Refused if `folder` exists.
     """

@@ -1,6 +1,6 @@
 """A snapshot on disk: one Parquet file per partition, `events/TOPIC/PARTITION.parquet` and `labels/...`, and `manifest.json`.
 
-The same records give the same bytes: rows are in order of offset, row groups are cut by the sizes of the records, and the
+The same records give the same bytes: rows are in order of offset, a row group ends when its records reach a given size, and the
 settings of the writer are fixed. The column `headers` has a map of each record's headers, or null if the record has no headers
 or its headers cannot be read.
 """
@@ -78,7 +78,8 @@ class File(msgspec.Struct, frozen=True):
 class Copied(msgspec.Struct, frozen=True):
     """A complete snapshot on disk, as `manifest.json` describes it.
 
-    `files` are by path below the folder of the snapshot. `digest` is the SHA-256 of the digests and paths of the files.
+    `files` maps the path of each file, relative to the folder of the snapshot, to the file. `digest` is the SHA-256 of the
+    digests and paths of the files.
     """
 
     frozen: Frozen

@@ -87,7 +87,7 @@ def _copy(settings: Settings, frozen: Frozen, folder: Path, progress: Progress) 
 
 
 def _check_still_there(settings: Settings, reader: TopicReader, frozen: Frozen, spans: Spans) -> None:
-    """Check that the cluster and the topics are the frozen ones, and that the topics still have the offsets in `spans`.
+    """Check that cluster and topics are those of the snapshot `frozen`, and that the topics still have the offsets in `spans`.
 
     Raises Fatal (exit code 3) otherwise.
     """

@@ -178,7 +178,7 @@ def split(joined: Joined, training: TrainingSettings) -> Split:
 def _check_classes(where: str, rows: LabelledRows, classes: tuple[str, str], beside: str) -> None:
     """Check that the rows contain both classes. Raises Fatal (exit code 3) if a class is missing.
 
-    The error message names the rows by the text `where`, and ends with the text `beside` in parentheses.
+    For the error message, `where` describes the rows, and `beside` is a remark that the message appends in parentheses.
     """
     missing = [name for value, name in enumerate(classes) if not (rows.outcomes == value).any()]
     if missing:
@@ -332,7 +332,8 @@ def _same(headers: Headers) -> Headers:
 def _truth(label: Label | Unusable, is_held: bool, classes: Classes) -> float | Unusable | None:
     """Return the outcome of a label: 0, 1, or NaN if the label's value is null (withdrawn).
 
-    An unusable label is returned unchanged. The result is None if no event has the id of the label (`is_held` is false).
+    An unusable label is returned unchanged. `is_held` states whether an event has the id of the label; if it is false, the
+    result is None.
     """
     if isinstance(label, Unusable):
         return label

@@ -38,7 +38,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The keys and headers of B records; None for a record without a key or without headers."""
+    """The keys and headers of B records. The key is None for a record without a key, the headers for one without headers."""
 
     keys: list[bytes | None]
     headers: list[Headers]

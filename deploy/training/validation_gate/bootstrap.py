@@ -1,8 +1,8 @@
 """Confidence intervals of metrics and of their differences, by a block bootstrap over time. Pure.
 
 Events that are close in time are alike, so resampling single rows would make intervals too narrow. The rows are therefore
-divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are stored as the array `draws`
-(R, K): how often each resample contains each block. Both models are measured on the same resamples.
+divided into K blocks of time, and a resample draws K blocks with replacement. R resamples are stored as the array `draws` (R,
+K), whose entry (r, k) is the number of times that resample r contains block k. Both models are measured on the same resamples.
 
 To sum a column over the rows of every resample, the column is summed over each block, and `draws` is multiplied with these K
 sums. The AUC is computed in a similar way. It depends on the number of pairs in which a positive row scores higher than a
@@ -35,7 +35,10 @@ class Interval(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A metric on the original rows (`value`) and on each resample (`resampled`, (R,)); NaN where it is undefined."""
+    """A metric on the original rows (`value`) and on each resample (`resampled`, (R,)).
+
+    A value is NaN if the metric is undefined on these rows.
+    """
 
     value: float
     resampled: Numbers
@@ -49,7 +52,8 @@ class Figure(NamedTuple):
 class Blocks:
     """The blocks of time that B rows belong to, and the resamples of these blocks.
 
-    `of` (B,): the number of each row's block, 0 to K-1. `draws` (R, K) float64: how often each resample contains each block.
+    `of` (B,) has, for each row, the number of its block, 0 to K-1. `draws` (R, K) float64 has, for each resample and each
+    block, how often the resample contains the block.
     """
 
     of: NDArray[np.intp]
@@ -96,9 +100,10 @@ class Blocks:
         return np.bincount(self.of, np.asarray(column, np.float64), self.count).astype(np.float64)
 
     def _wins(self, scores: Numbers, positive: Truth) -> Numbers:
-        """Count, for blocks i and j, the pairs of a positive row in i with a lower-scoring negative row in j; (K, K).
+        """Count, for each pair of blocks, how often a positive row has a higher score than a negative row; (K, K).
 
-        Pairs with equal scores count half.
+        Entry (i, j) is the number of pairs of a positive row in block i and a negative row in block j in which the positive row
+        has the higher score. A pair with equal scores counts half.
         """
         wins = np.zeros((self.count, self.count))
         order = np.argsort(scores[positive], kind="stable")
@@ -115,9 +120,10 @@ class Blocks:
 
         The interval is unknown if there are fewer than two blocks, if the figure is undefined on the original rows, or if the
         figure is defined in less than the share `DRAWN` of the resamples. The standard error is the standard deviation of the
-        figure over the resamples, multiplied by sqrt(K / (K - 1)). Percentiles of the resamples are not used. With few blocks
-        they give too narrow intervals. With many slices, each slice needs a high confidence, for which percentiles are too
-        coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 12).
+        figure over the resamples, multiplied by sqrt(K / (K - 1)). The interval is not computed from percentiles of the
+        resamples, for two reasons. With few blocks, percentiles give too narrow intervals. With many slices, each slice needs a
+        high confidence, for which percentiles are too coarse (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+        chapter 12).
         """
         finite = figure.resampled[np.isfinite(figure.resampled)]
         if self.count < 2 or not np.isfinite(figure.value) or len(finite) < DRAWN * len(figure.resampled):

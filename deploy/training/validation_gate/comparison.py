@@ -67,9 +67,9 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows whose `field` has this `value`, and on these rows the challenger's AUC minus the champion's.
+    """The rows in which the field `field` has the value `value`, and the AUC difference on them: challenger minus champion.
 
-    The confidence of the gate holds for the intervals of all slices together.
+    The gate's confidence (a setting) is that of all slices' intervals together, not of each interval.
     """
 
     field: str
@@ -81,9 +81,9 @@ class Slice(msgspec.Struct, frozen=True):
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one rule of the gate.
 
-    The rule compares `value` with `bound`. Both are None if the rule does not apply or the value is unknown. `bound` alone is
-    None if no limit is needed. If the rule compares one end of a confidence interval, `value` is this end, and `difference` is
-    the whole interval.
+    The rule compares the number `value` with the limit `bound`. If the rule does not apply or the number is unknown, both are
+    None. The rule about the width of the interval has a `value` but no `bound` (None) if the interval is decisive at any width.
+    If the rule compares one end of a confidence interval, `value` is this end, and `difference` is the whole interval.
     """
 
     name: str

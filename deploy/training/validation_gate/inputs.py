@@ -31,8 +31,8 @@ class VerdictEvidence:
 
     `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are the
     times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the
-    number of rows that the champion was trained on, None if unknown. `slices` maps the name of a field to the field's values in
-    all rows, (B,).
+    number of these rows on which the champion was trained; None if unknown. `slices` maps the name of a field to the field's
+    values in all rows, (B,).
     """
 
     run: str

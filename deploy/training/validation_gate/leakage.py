@@ -1,7 +1,7 @@
 """The check for leakage: a champion that was trained on rows of its evaluation looks better than it is. Pure.
 
-The provenance of a version names the record ranges that the version's training run read, and the time up to which the run
-trained on these records. The later records were the hold-out of that run.
+The provenance of a version names the record ranges that the version's training run read, and a time. The run trained on the
+records up to this time, and used the later records as its hold-out.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ UNTIL = "learned_until_ms"
 class Learned:
     """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
 
-    Only records with a Kafka timestamp up to `until_ms` are included. If `until_ms` is None, all records of the ranges are
-    included.
+    The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
+    includes all records of the ranges.
     """
 
     cluster: str

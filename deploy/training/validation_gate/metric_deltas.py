@@ -48,8 +48,9 @@ def _figures(evidence: VerdictEvidence, scored: ModelAnswers, blocks: Blocks) ->
 def of_slices(evidence: VerdictEvidence, blocks: Blocks, confidence: float) -> tuple[Slice, ...]:
     """Return the difference of the AUC in each slice that has enough rows.
 
-    `confidence` holds for all intervals together (Bonferroni), because otherwise one of many slices would look worse by chance.
-    A slice whose interval is unknown is omitted, for example a slice with rows of only one class.
+    `confidence` is the confidence that all intervals together are correct, not each single interval (Bonferroni). Otherwise one
+    of many slices would look worse by chance. A slice is omitted if its interval is unknown, for example because its rows have
+    only one class.
     """
     assert evidence.champion is not None
     parts = [(field, value) for field, column in evidence.slices.items() for value in large(column)]

@@ -30,8 +30,8 @@ def matrix(scored: ModelAnswers, true: NDArray[np.bool_]) -> NDArray[np.int64]:
 def figures(scored: ModelAnswers, true: NDArray[np.bool_], classes: tuple[str, str]) -> dict[str, float]:
     """Return auc, brier, accuracy, and precision and recall of each class, by name, such as `recall.late`.
 
-    Undefined figures are omitted: the Brier score if scores are not probabilities, and the precision of a class that the model
-    never decides for.
+    Undefined figures are omitted: the Brier score if the scores are not probabilities, and the precision of a class if no
+    decision is this class.
     """
     counts = matrix(scored, true)
     figures_by_name = {"auc": quality_metrics.auc(scored.scores, true), "brier": quality_metrics.brier(scored.scores, true)}

@@ -4,9 +4,9 @@ A difference is the challenger's value of a metric minus the champion's. For mos
 of the confidence interval of the difference is not below the negative margin: the rows must show that the challenger is not
 worse. With too few rows the interval is wide, and the challenger is rejected.
 
-The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin, and its
-whole interval is below 0: the rows must show that the challenger is worse. Slices are many and small, and equal models would
-otherwise fail by chance in some of them.
+The rule about slices requires the opposite evidence. A slice fails only if its difference is below the negative margin and its
+whole interval is below 0: the rows must show that the challenger is worse. There are many small slices. With the first kind of
+rule, a challenger that equals the champion would fail by chance in some of them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,10 @@ def of_rows(evidence: VerdictEvidence, blocks: int, gate: GateSection, coverage:
 
 
 def of_first(interval: Interval | None) -> Iterator[Ruled]:
-    """Check that a first model is better than chance, by the interval of its AUC. An unknown interval (None) fails."""
+    """Check that a first model is better than chance: the lower end of the interval of its AUC must be above chance.
+
+    If the interval is unknown (None), the check fails.
+    """
     if interval is None:
         yield _unknown("chance", "too few rows: the AUC is unknown", passed=False)
     else:
@@ -97,9 +100,9 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 
 
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the width of the interval of the metric's difference, then the difference itself.
+    """Check the interval of the metric's difference: first its width, then its lower end.
 
-    The bound of the difference is the negative margin, or 0 if only a better challenger may be promoted. If the interval
+    The bound for the lower end is the negative margin, or 0 if only a better challenger may be promoted. If the interval
     contains the bound and is wider than twice the margin, the check of the width fails: there are too few rows to decide.
     """
     if interval is None:
@@ -120,8 +123,8 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
     """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`.
 
-    An unknown interval passes, because a version that never decides for a class has no precision for this class. In this case
-    only the rule about the recall checks the class.
+    The check passes if the interval is unknown (None). This happens for the precision if a version never decides for the class.
+    The class is then checked only by its recall.
     """
     if interval is None:
         return _unknown(name)
@@ -130,9 +133,10 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check that the challenger's Brier score minus the champion's is at most the margin, by the upper end of `interval`.
+    """Check that the upper end of `interval`, the interval of the Brier score's difference, is at most the margin.
 
-    With a margin of 0, half of all equal models would fail. An unknown interval passes.
+    With a margin of 0, half of all challengers that equal the champion would fail. The check passes if the interval is unknown
+    (None).
     """
     if interval is None:
         return _unknown("brier")

@@ -1,7 +1,7 @@
 """Score rows with a version as a scorer does: load the version in the same way, and decode events by its own signature.
 
-Therefore a champion is evaluated by the scores that it gives in production. Its signature may differ from the challenger's in
-fields, dtypes and the order of fields.
+Therefore the gate evaluates a champion by the scores that the champion gives in production. The champion's signature may have
+other fields, dtypes or another order of fields than the challenger's.
 """
 
 import contextlib
@@ -67,8 +67,8 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
     """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
 
-    The rows must have the keys and headers that the signature reads. The signature must decide between two classes by a
-    threshold, or have no decision.
+    There are two conditions: the rows have the keys and headers that the signature reads, and the signature's decision, if it
+    has one, chooses between two classes by a threshold.
     """
     beside = next(
         (

@@ -1,6 +1,6 @@
 """Slices of the hold-out rows: the rows with the same value of a field form a slice.
 
-A metric that is good on all rows could hide a loss in one slice.
+A metric over all rows could improve although it gets worse in one slice.
 """
 
 import numpy as np

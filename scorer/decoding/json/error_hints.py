@@ -1,6 +1,7 @@
 """Hints for common mistakes of JSON producers. A hint names the cause of a rejected event and the remedy.
 
-Each function returns the end of an error message; an empty string if no hint applies. Only rejected events are examined.
+Each function returns the end of an error message; an empty string if no hint applies. The functions are called only for
+rejected events.
 """
 
 import json
@@ -30,7 +31,7 @@ def text(value: bytes, error: Exception) -> str:
         if error.doc.startswith(PYTHON, error.pos):
             return ": Python's str() does not write JSON; write json.dumps(event)"
         if error.msg == "Extra data":
-            return ": a record is one event; write the others as records of their own"
+            return ": a record is one event; write each further event as a record of its own"
     return _explain_schema_prefix(value)
 
 

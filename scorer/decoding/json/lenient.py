@@ -1,7 +1,7 @@
 """A lenient JSON parser for events that msgspec rejects, possibly because of a field that the model does not read.
 
 The parser accepts NaN, half of a surrogate pair, deep nesting and numbers of any length. A number beyond the range of a float
-becomes a BeyondFloat. If the model reads the field of such a number, a later check rejects the event with an error that names
+becomes a BeyondFloat. If the model reads the field with this number, a later check rejects the event with an error that names
 the field.
 """
 
@@ -40,7 +40,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _cut_depth(data: bytes) -> bytes:
-    """Replace each array and object below MOST_LEVELS levels of nesting by 0. No field's path has that many levels."""
+    """Replace each array and object below MOST_LEVELS levels of nesting by 0; no path of a field has so many levels."""
     outline = _STRINGS.sub(lambda string: b" " * len(string[0]), data)
     steps = np.frombuffer(outline.translate(_STEPS), np.int8)
     after = np.cumsum(steps, dtype=np.int32)  # the level after each byte

@@ -1,6 +1,7 @@
 """Base of the JSON decoders.
 
-A compiled msgspec decoder reads all events of a batch. If msgspec rejects an event, each event of the batch is read separately.
+A compiled msgspec decoder reads all events of a batch. If msgspec rejects one event, the decoder reads each event of the batch
+separately.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ from scorer.native.byte_columns import ByteColumn
 class MsgspecRows:
     """Decoder of one JSON format, and base of the decoders of objects, arrays and envelopes.
 
-    A subclass may set `scanned`, the native scanner. The scanner reads batches of at least `fewest` events, and batches of any
-    size whose values are in one buffer (a ByteColumn).
+    A subclass may set the attribute `scanned`, the native scanner. If it is set, the scanner reads batches of at least `fewest`
+    events, and also smaller batches whose values are in one buffer (a ByteColumn). msgspec reads all other batches.
     """
 
     scanned: NativeRows | None = None
@@ -71,7 +72,7 @@ class MsgspecRows:
         return self.scanned.decoded(events, decode_rows)
 
     def _decode_by_msgspec(self, values: Sequence[bytes], events: Sequence[bytes]) -> Decoded:
-        """Decode a batch with the compiled msgspec decoder, or one value at a time if an event is invalid. See `_scan`."""
+        """Decode a batch with the compiled msgspec decoder. If an event is invalid, decode the batch one value at a time."""
         try:
             check_utf8(events)
             return self._fields.decoded(map(self._row, map(self._decode, events)))

@@ -65,8 +65,8 @@ class NativeRows:
             otherwise: decodes the events at the given indices of the batch.
 
         Returns:
-            The decoded batch; None if most events of the batch are uncertain, or while the scanner pauses after such a batch.
-            If the result is None, the caller must decode the whole batch.
+            The decoded batch, or None if the caller must decode the whole batch. The result is None if most events of the batch
+                are uncertain, and also for the next batches after such a batch, because the scanner then pauses.
         """
         if self._resting:
             self._resting -= 1
@@ -80,7 +80,7 @@ class NativeRows:
         return self._complete(batch, scanned, otherwise) if uncertain else batch
 
     def _complete(self, batch: Decoded, scanned: ScanResult, otherwise: Callable[[Sequence[int]], Decoded]) -> Decoded:
-        """Decode the uncertain events with `otherwise`, and insert the results into the batch."""
+        """Decode the events that the scanner reports as uncertain with `otherwise`, and insert the results into the batch."""
         uncertain = [row for row, kind in enumerate(scanned.kinds) if kind == UNCERTAIN]
         rest = otherwise(uncertain)
         retried = [uncertain[row] for row in rest.rows]

@@ -22,8 +22,9 @@ def without_prefix(value: bytes) -> bytes:
 def without_prefixes(values: Sequence[bytes]) -> Sequence[bytes]:
     """Remove the prefixes of a batch if its first event has a prefix; otherwise return the batch unchanged.
 
-    Only the first event is checked, so that usual batches, without prefixes, cost no time. If only a later event has a prefix,
-    the decoder of the batch fails, and each event is then decoded separately with `without_prefix`.
+    Only the first event is checked, so that batches without prefixes, the usual case, cost no time. If the first event has no
+    prefix but a later event has one, the decoder rejects the batch, and then decodes each event separately with
+    `without_prefix`.
     """
     if isinstance(values, ByteColumn):
         begins_with_zero = len(values) > 0 and values.starts[0] < values.ends[0] and values.text[values.starts[0]] == 0

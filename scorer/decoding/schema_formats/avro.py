@@ -102,7 +102,7 @@ class AvroReader:
         return event
 
     def _find_invalid_text(self, value: bytes, start: int) -> Poison:
-        """Return the Poison of a record with a text that is not UTF-8. The error names the first invalid text."""
+        """Return the error (Poison) for a record with a text that is not UTF-8. The error names the first invalid text."""
         stream = BytesIO(value)
         stream.seek(start)
         event = None
@@ -198,8 +198,8 @@ LOGICAL_READERS |= {f"{type_}-{DECIMAL}": _number for type_ in ("bytes", "fixed"
 def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
     """Parse the schemas that a schema refers to, which may be in any order. Return all named types that they define.
 
-    A referenced schema that uses a missing type is left out. If the referring schema needs the left-out schema, the later
-    parsing of the referring schema reports the error.
+    If a referenced schema uses a type that no schema defines, it is left out. If the referring schema needs a type of a
+    left-out schema, the error is reported later, when the referring schema is parsed.
     """
     named: dict[str, Any] = {}
     waiting = list(references)
@@ -219,7 +219,7 @@ def _parse_references(references: Iterable[Any]) -> dict[str, Any]:
 def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Parse a schema that may use the types `named`. Return the parsed schema, and all named types including its own.
 
-    As in Java's library, a schema in a namespace may refer by its simple name to a type that has no namespace.
+    As in Java's library, a schema that has a namespace may refer to a type without a namespace by the type's simple name.
 
     Raises:
         UnknownType: A type is missing.
@@ -237,7 +237,7 @@ def _parse_schema(schema: Any, named: Mapping[str, Any]) -> tuple[Any, dict[str,
 
 
 def _is_recursive(schema: Any, named: Mapping[str, Any], within: frozenset[str], finite: set[str]) -> bool:
-    """Return whether a type of a parsed schema contains itself, so that records may be nested to every depth.
+    """Return whether a type of a parsed schema contains itself. Records of such a schema may be nested to every depth.
 
     The compiled reader of fastavro 1.13.1 does not limit the depth. A record of 45 kB with 5,000 levels overflows the stack and
     crashes the process. fastavro's reader in Python raises RecursionError instead.
@@ -269,7 +269,7 @@ def _record(schema: Any, defaults: Mapping[str, int | None]) -> Iterator[Item | 
     """Yield the layout items of a record's fields, in order; None for a field whose encoding has no fixed layout.
 
     The layout of a union of null and one other type is the layout of the other type. `defaults` has the length of each array of
-    fixed length, by field name.
+    fixed length, by the name of its field.
     """
     if not isinstance(schema, dict) or schema.get("type") != "record":
         yield None

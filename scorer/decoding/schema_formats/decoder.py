@@ -83,7 +83,8 @@ class SchemaDecoder:
         """Group the indices of the events by their schema key.
 
         Returns:
-            The indices by key, and the Poison of each event whose schema cannot be determined or read.
+            The indices of the events by schema key. The error (Poison) for each event whose schema cannot be determined or
+                read, by the index of the event.
 
         Raises:
             LookUpsPending: look-ups of schemas are still running.
@@ -115,11 +116,10 @@ class SchemaDecoder:
         return self._readers[key]
 
     def _ambiguous(self, values: Sequence[bytes | None], groups: Mapping[Key, Sequence[int]]) -> dict[int, Poison]:
-        """Return the error of each event whose headers name one schema and whose prefix names another schema.
+        """Return the error for each event of which it is unclear with which of two schemas it was written.
 
-        Only events whose value is valid for both schemas have an error.
-
-        The headers of such an event may have been copied from another record.
+        Such an event has headers that name one schema, and a value that begins with the prefix of another schema. Its value is
+        a complete event in both schemas. The headers may have been copied from another record.
         """
         suspects: dict[int, tuple[Key, Key]] = {}
         for key, rows in groups.items():
@@ -138,7 +138,10 @@ class SchemaDecoder:
         return ambiguous
 
     def _matches(self, value: bytes, key: Key) -> bool:
-        """Return whether the value is a complete record of the schema with this key. It may lack fields of the signature."""
+        """Return whether the value is a complete record of the schema with this key.
+
+        The record may lack fields of the signature.
+        """
         try:
             self._reader(key).path_reader(())(value, start_of(key))
         except (Poison, *FAULTS):

@@ -1,8 +1,8 @@
 """Decoding of whole batches of Avro or Protobuf events by numpy, if the schema determines the order of all parts.
 
 Avro and Protobuf both write a float as its bytes, and a tag or a union branch as a constant, so most events of numbers have the
-same layout. `FixedLayout` lists the parts of this layout in order. An event that matches the layout to the last byte is decoded
-here, to the same values that the format's own reader returns. That reader decodes all other events.
+same layout. `FixedLayout` lists the parts of this layout in order. If an event matches the layout to its last byte, this module
+decodes the event, with the same values as the format's own reader. The format's own reader decodes all other events.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,10 @@ class PrefixedBytes:
 
 @dataclass(frozen=True, slots=True)
 class VarintNumber:
-    """A layout item for an integer that is written as a varint below `limit`. If `zigzag`, its lowest bit is the sign."""
+    """A layout item for an integer that is written as a varint below `limit`.
+
+    If `zigzag` is true, the lowest bit of the varint is the sign of the integer.
+    """
 
     field: str | None
     zigzag: bool
@@ -74,7 +77,8 @@ class _EventSlices:
     Attributes:
         buffer: the values of all events of the batch.
         rows: the indices of the matching events in the batch.
-        runs: for each sequence of bytes between two variable parts, its start position in each event.
+        runs: the runs, that is, the sequences of fixed width between two parts of variable length: for each run, its start
+            position in each event.
         texts: for each text or bytes field, its start and end positions in each event.
         numbers: for each varint number, its value in each event.
     """
@@ -181,7 +185,7 @@ class FixedLayout:
         return raw if item.raw else list(map(bytes.decode, raw))
 
     def _locate(self, values: Sequence[bytes], start: int) -> "_EventSlices":
-        """Locate the parts of all events at once, and keep only the events whose size matches the layout.
+        """Locate the parts of all events at once. The result has only the events whose size matches the layout.
 
         Positions within an event only increase, and the last position must be the end of the event. Therefore no part extends
         beyond its event.

@@ -35,7 +35,7 @@ COMPILE_SECONDS = 10  # protoc takes 0.1 s
 
 
 def compiled(schema: Schema) -> FileDescriptor:
-    """Return the file descriptor of a schema. Raises BadSchema; if protoc rejects the text, the error has protoc's report."""
+    """Return the file descriptor of a schema. Raises BadSchema; if protoc rejects the schema, the error has protoc's report."""
     file_or_error = _compiled_once(schema)
     if isinstance(file_or_error, str):
         raise BadSchema(file_or_error)
@@ -119,9 +119,10 @@ def _registry_files(names: Iterable[str]) -> dict[str, FileDescriptorProto]:
 
 
 def _run_protoc(sources: Path) -> None:
-    """Compile the file NAME in `sources`, and its imports. The output is the descriptor set `set` in the parent folder.
+    """Compile the file NAME in `sources`, and its imports. The output is the file `set` in the parent folder of `sources`.
 
-    The working directory of the process must not be `sources`, because Python would import modules from untrusted files.
+    The output is a descriptor set. The working directory of the process must not be `sources`, because Python would import
+    modules from untrusted files.
 
     Raises:
         BadSchema: protoc rejects the schema. The error has protoc's report, without paths of this machine.

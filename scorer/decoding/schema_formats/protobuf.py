@@ -116,7 +116,8 @@ class ProtobufReader:
 def _find_invalid_text(message: Descriptor, data: bytes, path: Path = ()) -> str | None:
     """Return the error of the first text in a message that is not UTF-8.
 
-    The message is read without its schema, because the library does not parse a proto3 message with invalid text.
+    The protobuf library does not parse a proto3 message with invalid text. Therefore this function reads the encoded message
+    itself.
 
     Args:
         message: the type of the message.
@@ -191,7 +192,7 @@ def _field_reader(field: FieldDescriptor, below: Tree | str, texts: Container[st
 def _repeated_reader(field: FieldDescriptor, below: Tree | str, texts: Container[str]) -> Read:
     """Create a function that converts a repeated field to a list, or to None if it is empty. A map becomes a dict.
 
-    See `_field_reader` for `below`.
+    `below` has the same meaning as for `_field_reader`.
     """
     message = field.message_type
     if message is not None and message.GetOptions().map_entry and not isinstance(below, str):

@@ -39,7 +39,7 @@ class HeaderFrame(NamedTuple):
     Attributes:
         schema_id: the identifier of the schema.
         message: the path or the name of the Protobuf message type; None if the headers do not name a type.
-        before: the bytes in the value that precede the Protobuf message.
+        before: the bytes at the start of the record's value, before the Protobuf message; empty if there are none.
     """
 
     schema_id: SchemaId
@@ -68,7 +68,7 @@ def reference(message: str) -> bytes:
 
 @lru_cache(maxsize=4_096)
 def _frame(headers: tuple[tuple[str, bytes], ...], format_: str) -> HeaderFrame | str | None:
-    """Return the schema that distinct headers name; None if they name no schema; the error as text if they are invalid."""
+    """Return the schema that an event's headers name; None if they name no schema; the error as text if they are invalid."""
     naming = [(name, value) for name, value in headers if name in NAMING]
     supported = [scheme for scheme in naming if scheme[0] in (CONFLUENT, GLOBAL_ID, CONTENT_ID)]
     if not naming:

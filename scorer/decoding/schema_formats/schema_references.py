@@ -36,8 +36,8 @@ def resolve(references: Sequence[Reference], fetch: Callable[[Reference], Refere
         fetch: returns the schema that a reference names; raises LookUpFailed.
 
     Returns:
-        The name and the text of each referenced schema. Each schema comes after the schemas that it refers to. If a name
-        refers to several schemas, the first one in the depth-first order of Confluent's clients is used.
+        The name and the text of each referenced schema. Each schema comes after the schemas that it refers to. If a name refers
+            to several schemas, the first one in depth-first order is used, as in Confluent's clients.
 
     Raises:
         LookUpFailed: A reference, which the error names, cannot be fetched, or there are more than MOST_REFERENCES.

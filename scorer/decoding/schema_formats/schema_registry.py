@@ -3,10 +3,10 @@
 The schema of an id never changes, so each schema is fetched once. If the look-up of an id fails while the registry answers
 other requests, events with this id are dead-lettered. If the registry answers no request, the caller waits for the registry.
 
-The records of a partition are answered in order. A flood of ids that no registry knows would therefore delay all other events
-by one request for each id. To prevent this, events with further unknown ids are dead-lettered without a look-up after some
-look-ups have failed. The ids of a flood differ from event to event, but the id of a registered schema repeats. Therefore an id
-that repeats is looked up even during a flood.
+The scorer answers the records of a partition in order. If many events have ids that the registry does not know (a flood of
+ids), the requests for these ids would therefore delay all other events. To prevent this, the cache looks up no further unknown
+ids after some look-ups have failed, and the events with these ids are dead-lettered. The ids of a flood differ from event to
+event, but the id of a registered schema repeats. Therefore the cache looks up an id that repeats even during a flood.
 
 The HTTP requests are made by `schema_registry_client.py`.
 """
@@ -73,13 +73,13 @@ class _RunningLookUp(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """Why events with an id are dead-lettered.
+    """The reason why events with a certain schema id are dead-lettered.
 
     Attributes:
-        until: the time of the clock at which the id is looked up again.
-        error: the error of the dead letters.
-        skipped_events: the number of events with the id in the batch, if the id was not looked up because the budget was spent;
-            0 if the look-up failed.
+        until: the time (of the registry's clock) from which the id may be looked up again.
+        error: the error text that the dead letters of these events have.
+        skipped_events: 0 if the look-up of the id failed. If the id was not looked up, because too many other look-ups had
+            failed, the number of events that the batch had with this id.
     """
 
     until: float
@@ -90,7 +90,7 @@ class _Failure(NamedTuple):
 class _RegistryProbe(NamedTuple):
     """A running probe of the registry, and the failed look-ups that preceded the probe.
 
-    If the registry answers the probe, the failures are attributed to their ids. Otherwise the registry is unavailable.
+    If the registry answers the probe, the ids are the cause of the failures. Otherwise the registry is unavailable.
     """
 
     future: "Future[None]"
@@ -100,9 +100,9 @@ class _RegistryProbe(NamedTuple):
 class SchemaRegistry:
     """The cache of the schemas of one registry. `clock` returns monotonic seconds.
 
-    Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up
-    the registry is probed. If the registry answers the probe, the failure is recorded for the id. Otherwise the id remains
-    unknown.
+    Up to LOOK_UPS look-ups run at once, each in a thread. They continue between two calls of `look_up`. After a failed look-up,
+    the cache probes the registry with another request. If the registry answers the probe, the cache records that the look-up of
+    the id failed. Otherwise the cause is the registry, and the id remains unknown.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class SchemaRegistry:
         self._answered = False
 
     def schema(self, schema_id: SchemaId, format_: str) -> Schema:
-        """Return the schema with this id. An unknown id is looked up, without a time limit.
+        """Return the schema with this id. If the id is unknown, look it up and wait, without a time limit.
 
         Raises:
             Poison: the registry has no schema with this id and format, or the look-up of the id failed.
@@ -143,15 +143,9 @@ class SchemaRegistry:
         return schema
 
     def look_up(self, events: Mapping[SchemaId, int]) -> None:
-        """Look up the ids that are still unknown. After a normal return, `schema` does not wait for these ids.
+        """Look up the ids that are still unknown.
 
-        Args:
-            events: the number of events with each id. The ids with the most events are looked up first.
-
-        Raises:
-            LookUpsPending: the look-ups take longer than SLICE_SECONDS. The caller must call this method again.
-            DependencyUnavailable: the registry answers no request.
-            Fatal: the registry denies access and has never answered this process.
+        If this method returns without an error, `schema` then returns or raises at once for each of these ids.
         """
         with self._lock:
             unknown = [schema_id for schema_id, count in events.items() if self._needs_look_up(schema_id, count)]
@@ -186,9 +180,10 @@ class SchemaRegistry:
         return schema
 
     def _needs_look_up(self, schema_id: SchemaId, events: int) -> bool:
-        """Return whether a look-up of this id must be started: the id is unknown, and no look-up of it runs or is scheduled.
+        """Return whether to start a look-up of this id: the id is unknown, and no look-up of the id runs or is scheduled.
 
-        An id that was skipped in an earlier batch counts as unknown again if this batch has more events with the id (`events`).
+        If the id was not looked up in an earlier batch because of its budget, it counts as unknown again if the current batch
+        has more events with the id than that batch. `events` is the number of events with the id in the current batch.
         """
         try:
             is_known = self._get_schema(schema_id) is not None
@@ -200,7 +195,7 @@ class SchemaRegistry:
         return not (is_known or running or probed or schema_id in self._unexplained or schema_id in self._retry_at)
 
     def _was_skipped(self, schema_id: SchemaId) -> bool:
-        """Return whether earlier events with this id were dead-lettered without a look-up, because of the budget."""
+        """Return whether events with this id were dead-lettered before without a look-up, because the id's budget was spent."""
         failure = self._failed.get(schema_id)
         return failure is not None and failure.skipped_events > 0
 
@@ -218,12 +213,12 @@ class SchemaRegistry:
         return sum(now - failed_at < UNKNOWN_SECONDS for failed_at in self._failure_times)
 
     def _skip_beyond_budget(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
-        """Remove the ids whose budget of failed look-ups is spent from `waiting`, and record a failure for each removed id.
+        """Remove each id from `waiting` whose budget (see `_budget`) is spent, and record a failure for the removed id.
 
-        As an exception, the first such id stays in `waiting`. The caller has sorted the ids: ids with more events come first,
-        and among ids with equally many events, ids that were skipped before come first. An id that repeats is probably not part
-        of a flood, because the ids of a flood differ from event to event. If the first id has a single event, it stays only if
-        the last failed look-up was at least EXCEPTION_SECONDS ago.
+        As an exception, the first such id stays in `waiting` and is looked up. The caller has sorted the ids: ids with more
+        events come first and, among ids with equally many events, ids that were removed before. The first id is therefore the
+        one that is most probably registered, because the ids of a flood differ from event to event. If the first id has a
+        single event, it stays only if the last failed look-up was at least EXCEPTION_SECONDS ago.
         """
         failures = self._recent_failures()
         beyond = [schema_id for schema_id in waiting if failures >= _budget(events.get(schema_id, 1))]
@@ -243,11 +238,12 @@ class SchemaRegistry:
         waiting.extend(remaining)
 
     def _start_look_ups(self, waiting: deque[SchemaId], events: Mapping[SchemaId, int]) -> None:
-        """Start look-ups of the ids in `waiting`, up to LOOK_UPS at once, and probe the registry after failed look-ups.
+        """Start look-ups of the ids in `waiting`, at most LOOK_UPS at once, and probe the registry after failed look-ups.
 
-        No look-up starts until the registry has answered the probe, if a look-up failed for another reason than an unknown id,
-        or if LOOK_UP_BUDGET look-ups failed. The look-up of an id also waits while the look-ups without a recorded result would
-        spend the budget of the id if all of them failed.
+        There are two cases in which look-ups have to wait. First, if a look-up failed for another reason than an unknown id, or
+        if LOOK_UP_BUDGET look-ups failed, no look-up starts until the registry has answered the probe. Second, the look-up of
+        an id does not start while other look-ups have no recorded result, if the failure of all of them would spend the budget
+        of the id.
         """
         blocked = not waiting or self._may_spend_budget(_budget(events.get(waiting[0], 1)))
         is_due = _must_probe(self._unexplained) or (blocked and not self._running)
@@ -263,13 +259,13 @@ class SchemaRegistry:
             self._running[_in_thread(partial(self._client.schema, schema_id))] = _RunningLookUp(schema_id, time.monotonic())
 
     def _may_spend_budget(self, budget: int) -> bool:
-        """Return whether the budget is spent if all look-ups without a recorded result fail."""
+        """Return whether this budget would be spent if all look-ups failed whose result is not recorded yet."""
         probed = 0 if self._probe is None else len(self._probe.failures)
         without_result = len(self._running) + len(self._unexplained) + probed
         return without_result > 0 and self._recent_failures() + without_result >= budget
 
     def _wait(self, seconds: float) -> None:
-        """Wait up to `seconds` for a response or for the next scheduled attempt, and record the responses."""
+        """Wait up to `seconds` for a response of the registry or for the next scheduled look-up, and record the responses."""
         futures: set[Future[Any]] = {*self._running, *([self._probe.future] if self._probe else [])}
         if not futures:
             time.sleep(min(seconds, max(0.0, min(self._retry_at.values(), default=0.0) - self._clock())))
@@ -286,7 +282,7 @@ class SchemaRegistry:
             self._record_failures(probe)
 
     def _record(self, schema_id: SchemaId, future: "Future[Schema]") -> None:
-        """Record the result of a look-up. A look-up without a result has exceeded HUNG_SECONDS, and counts as failed."""
+        """Record the result of a look-up. If it has no result yet, it has exceeded HUNG_SECONDS and counts as failed."""
         if not future.done():
             self._unexplained[schema_id] = LookUpFailed(f"no complete response in {HUNG_SECONDS:.0f} s")
             return
@@ -299,7 +295,7 @@ class SchemaRegistry:
             self._attempts.pop(schema_id, None)
 
     def _record_failures(self, probe: _RegistryProbe) -> None:
-        """Record the failed look-ups that preceded a probe, if the registry answered the probe.
+        """If the registry has answered a probe, record the failures of the look-ups that preceded the probe.
 
         Otherwise forget all failures, and raise Fatal or DependencyUnavailable.
         """
@@ -317,7 +313,11 @@ class SchemaRegistry:
             self._record_failure(schema_id, failure)
 
     def _record_failure(self, schema_id: SchemaId, failure: LookUpFailed) -> None:
-        """Schedule the next look-up of an id, or record the error that dead letters with this id get."""
+        """Schedule another look-up of an id, or record its failure, so that the events with the id are dead-lettered.
+
+        The failure is recorded if the registry does not know the id or denies access to it, or if the last of ATTEMPTS look-ups
+        failed.
+        """
         attempts = self._attempts[schema_id] = self._attempts.get(schema_id, 0) + 1
         if not (failure.unknown or failure.denied) and attempts < ATTEMPTS:
             self._retry_at[schema_id] = self._clock() + RETRY_SECONDS
@@ -331,7 +331,7 @@ class SchemaRegistry:
         self._store_failure(schema_id, _Failure(until, error))
 
     def _store_failure(self, schema_id: SchemaId, failure: _Failure) -> None:
-        """Dead-letter events with this id because of this failure."""
+        """Store the reason why events with this id are dead-lettered; if too many reasons are stored, remove the oldest."""
         self._failed[schema_id] = failure
         self._failed.move_to_end(schema_id)
         if len(self._failed) > MOST_FAILED:
@@ -359,13 +359,13 @@ class SchemaRegistry:
 def _budget(events: int) -> int:
     """Return the budget of an id that has this number of events in a batch.
 
-    The budget is a number of recent failed look-ups. Once so many look-ups have failed, the id is not looked up.
+    The budget is the number of recent failed look-ups, of any ids, from which on this id is not looked up.
     """
     return SINGLE_BUDGET if events == 1 else LOOK_UP_BUDGET
 
 
 def _must_probe(failures: dict[SchemaId, LookUpFailed]) -> bool:
-    """Return whether the registry must be probed, because these failures may not be caused by unknown ids alone."""
+    """Return whether to probe the registry: too many look-ups failed, or one failed for another reason than an unknown id."""
     return len(failures) >= LOOK_UP_BUDGET or any(not failure.unknown for failure in failures.values())
 
 

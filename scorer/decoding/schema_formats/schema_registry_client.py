@@ -28,7 +28,7 @@ class _ConfluentClient(SchemaRegistryClient):
     """Confluent's client with an additional method for Apicurio's own API, which uses the same TLS, credentials and retries."""
 
     def native(self, path: str, content: str = "") -> Response:
-        """Send a GET request to version 2 of Apicurio's own API. If the path does not exist there, use version 3.
+        """Send a GET request to version 2 of Apicurio's own API. If version 2 lacks the path, use version 3.
 
         `content` is appended to the path only in version 3. Raises LookUpFailed.
         """
@@ -102,7 +102,7 @@ class SchemaRegistryHttpClient:
     def _fetch_native(self, schema_id: SchemaId) -> Schema:
         """Fetch a schema by its content id or global id from Apicurio's own API.
 
-        The API does not return the format of a content id's schema, so the schema is read in the configured format.
+        For a content id, the API does not return the format of the schema, so the schema is read in the configured format.
         """
         path = f"ids/{NATIVE_IDS[schema_id.kind]}/{schema_id.value}"
         text = self._session.native(path).text

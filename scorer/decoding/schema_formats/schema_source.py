@@ -1,7 +1,7 @@
 """Selection of the reader for an event: the reader for the schema with which the event was written.
 
-The schema comes from the configured file, or from a registry. In the second case, the value or the headers of an event contain
-the registry's id of the schema.
+The schema comes from the configured file, or from a registry. If it comes from a registry, the value or the headers of an event
+contain the id that the schema has in the registry.
 """
 
 import functools
@@ -75,7 +75,7 @@ class SchemaSource(Protocol):
         """Return the schema key of an event. Raises Poison if the event names no schema, or several different schemas."""
 
     def look_up(self, events: Mapping[Key, int]) -> None:
-        """Fetch the unknown schemas of these keys, given the number of events with each key.
+        """Fetch the schemas of these keys that are not known yet. `events` has the number of events with each key.
 
         Raises the same errors as `SchemaRegistry.look_up`.
         """
@@ -210,7 +210,10 @@ def _schema_id(key: Key) -> SchemaId:
 
 
 def _with_reference(frame: HeaderFrame, value: bytes) -> HeaderFrame:
-    """Return the frame; if the value begins with the name of the Protobuf message type, with these bytes as `before`."""
+    """Return the frame with the bytes that precede the Protobuf message, as `before`, if the value begins with such bytes.
+
+    These bytes are the name of the message type. If the value does not begin with this name, return the frame unchanged.
+    """
     if isinstance(frame.message, str) and value.startswith(before := schema_id_headers.reference(frame.message)):
         return frame._replace(before=before)
     return frame

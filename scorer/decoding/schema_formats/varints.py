@@ -43,12 +43,12 @@ def message_path(value: bytes, at: int) -> tuple[list[int], int]:
     if count == 0:
         return [0], at
     if not 0 < count <= LONGEST_VARINT:
-        raise ValueError("no message path")
+        raise ValueError("the bytes are not the path of a message type")
     path = []
     for _ in range(count):
         index, at = _signed(value, at)
         if index < 0:
-            raise ValueError("no message path")
+            raise ValueError("the bytes are not the path of a message type")
         path.append(index)
     return path, at
 

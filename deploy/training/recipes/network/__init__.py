@@ -79,9 +79,9 @@ class Network:
     ) -> "Perceptron":
         """Train up to `budget` epochs, from the newest checkpoint in `folder`. The folder is created if it is missing.
 
-        On CPUs, the number of processes is the largest power of two that is at most 8 and at most `workers`. On GPUs, the
-        number of GPUs replaces `workers`. If the number is 1 on a CPU, the current process trains, and no other process is
-        started.
+        On CPUs, the number of processes is the largest power of two that is at most 8 and at most `workers`. On GPUs, it is the
+        largest power of two that is at most 8 and at most the number of GPUs. If one process trains on a CPU, it is the current
+        process.
 
         Raises:
             Fatal: Exit code 2 for a signature or parameters that the recipe does not support, or without torch; 3 if the

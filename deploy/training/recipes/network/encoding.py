@@ -24,7 +24,7 @@ Floats = tuple[float, ...]
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The standardization of a numeric tensor with n columns; each tuple has one value per column.
+    """The standardization of a numeric tensor with n columns; each attribute is a tuple with one value per column.
 
     A number x becomes (min(max(x, low), high) - mean) * scale. A NaN is first replaced by `median`.
     """
@@ -103,7 +103,7 @@ def _numbers(name: str, values: NDArray[np.float64]) -> Numbers:
 
 
 def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, float]:
-    """Return median, low, high, mean and scale of a column as in `Numbers`; NaN and infinities are ignored."""
+    """Return median, low, high, mean and scale of a column as in `Numbers`; NaN and infinite values are ignored."""
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 0.0, 0.0, 0.0, 0.0
@@ -119,7 +119,10 @@ def _column(values: NDArray[np.float64]) -> tuple[float, float, float, float, fl
 
 
 def _standardised(numbers: Numbers, values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Standardize values (B, n) with the operations of the graph of `to_onnx.py`, so that results are equal bit for bit."""
+    """Standardize values (B, n).
+
+    The operations are those of the ONNX graph (`to_onnx.py`), so that both results are equal bit for bit.
+    """
     values = np.where(np.isnan(values), np.array(numbers.median), values)
     values = np.minimum(np.maximum(values, np.array(numbers.low)), np.array(numbers.high))
     standardised: NDArray[np.float32] = ((values - np.array(numbers.mean)) * np.array(numbers.scale)).astype(np.float32)
@@ -133,5 +136,5 @@ def _vocabulary(column: NDArray[np.object_]) -> tuple[str, ...]:
 
 
 def _storable(name: str) -> bool:
-    """Return whether ONNX can store the name; a lone surrogate cannot be encoded as UTF-8."""
+    """Return whether ONNX can store the name, that is, whether the name can be encoded as UTF-8 (it has no lone surrogate)."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

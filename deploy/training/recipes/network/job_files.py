@@ -64,7 +64,7 @@ class State(NamedTuple):
 
 
 def of(rows: Encoded, encoding: TensorEncodings, parameters: Parameters, seed: int, *, gpus: bool = False) -> Job:
-    """Build a job; its digest covers the rows and everything else that determines the weights."""
+    """Create a job; its digest covers all arguments, because all of them determine the weights."""
     digest = hashlib.sha256(msgspec.json.encode((seed, parameters, encoding, gpus)))
     for array in rows:
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -86,7 +86,7 @@ def read(folder: Path) -> tuple[Job, Encoded]:
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """Return the newest checkpoint of at most `epochs` epochs, or the initial state if there is none.
+    """Return the state of the newest checkpoint after at most `epochs` epochs; the initial state if there is no checkpoint.
 
     Raises Fatal (exit code 3) if the checkpoint cannot be read or belongs to another job.
     """

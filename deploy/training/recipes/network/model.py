@@ -39,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def chance(*of: int) -> np.random.Generator:
-    """Return a random generator seeded by a key, such as (seed, MASKS, epoch, step, shard).
+    """Return a random generator that is seeded by the key `of`, such as (seed, MASKS, epoch, step, shard).
 
     Generators with different keys are independent.
     """
@@ -49,8 +49,8 @@ def chance(*of: int) -> np.random.Generator:
 def shapes(encoding: TensorEncodings, parameters: Parameters) -> list[Shape]:
     """Return the shapes of all weights.
 
-    The embedding table of each string column comes first, with the shape (names + 1, dimensions). Then come the weights
-    (out, in) and the bias (out,) of each layer.
+    The embedding table of each string column comes first, with the shape (number of known names + 1, dimensions). Then come the
+    weights (out, in) and the bias (out,) of each layer.
     """
     tables = [(len(vocabulary) + 1, min(MOST_DIMENSIONS, 1 + isqrt(len(vocabulary)))) for vocabulary in encoding.vocabularies]
     widths = [encoding.width + sum(table[1] for table in tables), *[parameters.width] * parameters.depth, 1]
@@ -83,7 +83,8 @@ def first(layout: Sequence[Shape], tables: int, seed: int) -> NDArray[np.float32
 def logits(weights: Sequence[Any], numbers: Any, names: Any, masks: Sequence[Any] = ()) -> Any:
     """Return the logits (B,) for numbers (B, n) float32 and indices of names (B, c) int64.
 
-    `masks` are factors for the outputs of the hidden layers (dropout); without masks the outputs are used unchanged.
+    `masks` has, for each hidden layer, factors by which the outputs of the layer are multiplied (dropout). If `masks` is empty,
+    the outputs are used unchanged.
     """
     import torch
     from torch.nn import functional

@@ -43,7 +43,7 @@ def _dtype(tensor: TensorInput) -> int:
 
 
 class _Graph:
-    """The nodes and constants of an ONNX graph. A method that adds nodes returns the name of their result."""
+    """The nodes and constants of an ONNX graph. A method that adds nodes returns the name of the last node's output."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -106,8 +106,8 @@ class _Graph:
 
         Args:
             value: The name of the logits.
-            column: The column of the result that has the probability of the second class. If it is 0, the result has only
-                this column, (B, 1). Otherwise it has the probabilities of both classes, (B, 2).
+            column: The column of the result that has the probability of the second class. If `column` is 0, the result has only
+                this column, (B, 1). Otherwise the result has the probabilities of both classes, (B, 2).
         """
         value = self.add("Sigmoid", [value])
         if column == 0:

@@ -4,8 +4,8 @@ PYTHONPATH must contain deploy/.
 
 Rank 0 holds the lock of the folder, reads the newest checkpoint, sends it to the other ranks, and writes a checkpoint after
 each epoch. If a rank dies, torchrun restarts all ranks, and they continue from the newest checkpoint. torchrun is started by
-`torchrun_launch.py`. Another launcher can start this module on several nodes (with RANK, WORLD_SIZE, MASTER_ADDR); then FOLDER
-must be on a volume that all nodes share.
+`torchrun_launch.py`. A user can also start this module on several nodes with another launcher, which sets RANK, WORLD_SIZE and
+MASTER_ADDR. In this case FOLDER must be on a volume that all nodes share.
 """
 
 import os
@@ -49,10 +49,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Create the rendezvous store of this start of the workers, separate from the stores of earlier starts.
+    """Create a rendezvous store for the processes that torchrun has started now, separate from those of earlier starts.
 
-    torchrun's agent keeps one store for all starts. If that store were used directly, a process could read the address of a
-    killed process from it, and would wait half an hour for the killed process.
+    After a restart, torchrun's agent still has the same store. If the processes used this store directly, a process could read
+    from it the address of a process that was killed before the restart, and would wait half an hour for that process.
     """
     from torch import distributed
 

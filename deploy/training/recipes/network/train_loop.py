@@ -24,7 +24,7 @@ EPSILON = 1e-8
 
 
 class Share(NamedTuple):
-    """The share of one process in each batch, as its rank and the number of processes."""
+    """The rank of a process and the number of processes, which together determine its share of each batch."""
 
     rank: int = 0
     processes: int = 1
@@ -51,7 +51,7 @@ def run(job: Job, rows: Encoded, state: State, epochs: int, share: Share, device
     """Train all epochs after `state`, up to `epochs`, and yield the state after each epoch.
 
     Every process of the group calls this function with the same arguments except `share`. The last batch of an epoch has the
-    remaining rows.
+    rows that are left, which may be fewer than in other batches.
     """
     torch = settled()
     steps = state.steps
@@ -92,7 +92,10 @@ def added(gradient: Callable[[int], Any], begin: int, count: int) -> Any:
 
 
 def summed(gradient: Callable[[int], Any], share: Share) -> Any:
-    """Return the sum of the gradients of all shards: add the shards of this process, then exchange sums with the others."""
+    """Return the sum of the gradients of all shards.
+
+    This process adds the gradients of its own shards, and then exchanges sums with the other processes.
+    """
     shards_per_process = SHARDS // share.processes
     total = added(gradient, share.rank * shards_per_process, shards_per_process)
     distance = 1
@@ -117,8 +120,8 @@ def exchanged(local_sum: Any, peer: int) -> Any:
 class ShardedBatch(NamedTuple):
     """One batch, divided into shards.
 
-    `data` are all rows (numbers, names, outcomes), `parts` the weights by layer, and `shards` the indices of the rows of each
-    shard. `place` is the key of the batch's random numbers.
+    `data` are the numbers, names and outcomes of all rows. `parts` are the weights by layer. `shards` has, for each shard, the
+    indices of its rows. `place` is the key from which the random numbers of the batch derive.
     """
 
     job: Job

@@ -75,7 +75,7 @@ NO_BOUND = """field 'ids': a field of varying length has "max_length", not "leng
         ([IDS | {"fields": ["a"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
         ([IDS | {"fields": ["a", "b"]}], "the shape [-1] has a length that varies: its only field must be an array, {"),
         ([IDS | {"fields": [FIELD | {"max_length": 0}]}], "0 is no whole number from 1 to 16777216"),
-        ([IDS | {"shape": [-1, 1 << 12]}], "may have 2097152 elements; at most 1048576 are fed: lower max_length"),
+        ([IDS | {"shape": [-1, 1 << 12]}], '2097152 elements; it may have at most 1048576; lower "max_length"'),
         ([IDS | {"fields": [FIELD | {"required": False, "default": 0}]}], 'takes no default; with "required": false an absent'),
         ([IDS | {"default": 0}], "takes no default"),
         ([IDS | {"pad": 0.5}], "the pad: 0.5 is no int64"),
@@ -87,7 +87,7 @@ NO_BOUND = """field 'ids': a field of varying length has "max_length", not "leng
         ),
         (
             [IDS | {"fields": [FILE | {"max_length": 1 << 22}]}],
-            "field 'f' may have 33554432 bytes; at most 16777216 are fed: lower max_length",
+            "the shape allows field 'f' 33554432 bytes; it may have at most 16777216; lower \"max_length\"",
         ),
         ([IDS | {"fields": [FILE | {"length": 9}]}], 'not "length": {"name": ..., "bytes": true, "max_length": 2000000}'),
         ([IDS | {"fields": [FILE | {"from": "key", "path": "a.b"}]}], "field 'f' has a path and comes from key"),

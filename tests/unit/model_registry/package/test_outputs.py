@@ -78,7 +78,10 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
         ({"output": ONE | {"shape": [2, 0]}}, "output.shape: 0 is no whole number from 1"),
         ({"output": ONE | {"shape": [None]}}, "output.shape: null is no length; -1 is any length"),
         ({"output": ONE | {"shape": 4}}, "output.shape: 4 is not a list of at most 8 lengths"),
-        ({"output": ONE | {"shape": [2048, 2048]}}, "output.shape: [2048, 2048] holds 4194304 elements; at most 1048576"),
+        (
+            {"output": ONE | {"shape": [2048, 2048]}},
+            "output.shape: the shape [2048, 2048] has 4194304 elements; a score may have at most 1048576",
+        ),
         ({"output": ONE | {"labels": LABELS}}, "output: an output has labels only with top or with a decision by argmax"),
         ({"output": [BREED | {"labels": ["a", "a"]}]}, "output[0]: labels: label 'a' is repeated"),
         ({"output": [BOXES, BREED], "decision": {"argmax": True}}, 'name the output that decides: "output": "boxes"'),
