@@ -18,7 +18,16 @@ from tests.packaging.deploy.manifests import EXAMPLES, REGIONS, TRAINING, of_kin
 from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
-PARTS = ("README.md", "regions.md", "gitops.md", "operate.md", "training/kubernetes.md")
+PARTS = (
+    "README.md",
+    "secrets.md",
+    "kafka.md",
+    "regions.md",
+    "gitops.md",
+    "operate.md",
+    "upgrades.md",
+    "training/kubernetes.md",
+)
 TEXT = "".join((ROOT / "deploy" / page).read_text() for page in PARTS)
 BLOCKS = re.findall(r"^ *```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
 PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
