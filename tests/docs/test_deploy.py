@@ -160,3 +160,11 @@ def test_the_certificates_of_the_second_service_are_those_of_its_users_and_pods(
         if volume["name"] == "kafka"
     }
     assert mounted | {"card-fraud-autoscaler-kafka"} == {f"card-fraud-{user}-kafka" for user in loop[1].split()}
+
+
+def test_the_page_on_secrets_lists_the_secret_of_each_component() -> None:
+    values = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text())
+    page = (ROOT / "deploy" / "secrets.md").read_text()
+    rows = re.findall(r"^\| (.*?) \| of Kafka", page, re.MULTILINE)
+    listed = {secret for row in rows for secret in re.findall(r"`flight-delay-([a-z-]+)-kafka`", row)}
+    assert listed == {re.sub(r"(?=[A-Z])", "-", component).lower() for component in values["kafka"]["secrets"]}
