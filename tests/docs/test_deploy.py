@@ -18,7 +18,16 @@ from tests.packaging.deploy.manifests import EXAMPLES, REGIONS, TRAINING, of_kin
 from tests.packaging.deploy.test_training import pod as training_pod
 from tests.support.environment import ROOT
 
-PARTS = ("README.md", "regions.md", "gitops.md", "operate.md", "training/kubernetes.md")
+PARTS = (
+    "README.md",
+    "secrets.md",
+    "kafka.md",
+    "regions.md",
+    "gitops.md",
+    "operate.md",
+    "upgrades.md",
+    "training/kubernetes.md",
+)
 TEXT = "".join((ROOT / "deploy" / page).read_text() for page in PARTS)
 BLOCKS = re.findall(r"^ *```sh\n(.*?)```", TEXT, re.DOTALL | re.MULTILINE)
 PAGES = "".join(path.read_text() for path in sorted((ROOT / "deploy" / "runbooks").glob("*.md")))
@@ -161,3 +170,11 @@ def test_the_certificates_of_the_second_service_are_those_of_its_users_and_pods(
         if volume["name"] == "kafka"
     }
     assert mounted | {"card-fraud-autoscaler-kafka"} == {f"card-fraud-{user}-kafka" for user in loop[1].split()}
+
+
+def test_the_page_on_secrets_lists_the_secret_of_each_component() -> None:
+    values = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text())
+    page = (ROOT / "deploy" / "secrets.md").read_text()
+    rows = re.findall(r"^\| (.*?) \| of Kafka", page, re.MULTILINE)
+    listed = {secret for row in rows for secret in re.findall(r"`flight-delay-([a-z-]+)-kafka`", row)}
+    assert listed == {re.sub(r"(?=[A-Z])", "-", component).lower() for component in values["kafka"]["secrets"]}

@@ -58,21 +58,46 @@ def test_exactly_the_expected_alerts_fire_in_each_situation(tmp_path: Path, inte
     promtool("test", "rules", "tests.yaml", cwd=tmp_path)
 
 
-@pytest.mark.debian("promtool")
-def test_commands_of_the_page_make_rules_for_a_plain_host(tmp_path: Path) -> None:
+def rules_of_a_plain_host(folder: Path, relays: int = 0) -> str:
+    """Run the commands of the page in a folder, with this number of relays, and return the name of the rules file."""
     block = re.search(r"```sh\n(sed .*?)```", PAGE.read_text(), re.DOTALL)
     assert block
-    script = block[1].replace("deploy/chart/files/alerts.yaml", str(RULES))
-    done = subprocess.run(["sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    script = block[1].replace("deploy/chart/files/alerts.yaml", str(RULES)).replace("vector(0)", f"vector({relays})")
+    done = subprocess.run(["sh", "-ec", script], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    host = yaml.safe_load((tmp_path / "flight-delay.rules.yaml").read_text())["groups"]
+    return "flight-delay.rules.yaml"
+
+
+@pytest.mark.debian("promtool")
+def test_commands_of_the_page_make_rules_for_a_plain_host(tmp_path: Path) -> None:
+    host = yaml.safe_load((tmp_path / rules_of_a_plain_host(tmp_path)).read_text())["groups"]
     expressions = {rule["record"]: rule["expr"] for group in host for rule in group["rules"] if "record" in rule}
     assert expressions["service:scorers:wanted"] == "vector(3)"
-    assert expressions["service:relays:short"].startswith("vector(1) - ")
+    assert expressions["service:relays:short"].startswith("vector(0) - ")
     changed = {"service:scorers:wanted", "service:relays:short"}
     for group, expected in zip(host, groups(), strict=True):
         for rule, rule_of_chart in zip(group["rules"], expected["rules"], strict=True):
             assert rule == rule_of_chart or rule.get("record") in changed
+
+
+@pytest.mark.debian("promtool")
+@pytest.mark.parametrize(("relays", "alerts"), [(0, []), (1, ["RelayAbsent"])])
+def test_a_plain_host_without_a_relay_is_healthy_with_rules_for_no_relay(
+    tmp_path: Path, relays: int, alerts: list[str]
+) -> None:
+    rules = rules_of_a_plain_host(tmp_path, relays)
+    labels = 'namespace="scoring", service="flight-delay"'
+    series = [
+        {"series": f'{name}{{{labels}, instance="host:{9464 + worker}"}}', "values": "1x240"}
+        for worker in range(3)
+        for name in ("up", "scorer_assigned_partitions")
+    ]
+    firing = {"expr": 'count by (alertname) (ALERTS{alertstate="firing"})', "eval_time": "45m"}
+    samples = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": [{**firing, "exp_samples": samples}]}
+    tests = {"rule_files": [rules], "evaluation_interval": "30s", "tests": [test]}
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump(tests))
+    promtool("test", "rules", "tests.yaml", cwd=tmp_path)
 
 
 @pytest.mark.debian("promtool")

@@ -1,5 +1,6 @@
 """Topics and users that the chart creates for Strimzi are those of the example of a cluster, with names of the release."""
 
+import re
 from typing import Any
 
 from scorer import settings, topics
@@ -9,8 +10,10 @@ from tests.packaging.deploy.chart import EXAMPLES, needs_helm, render
 from tests.packaging.deploy.manifests import Object, of_kind, rendered, validate
 from tests.packaging.deploy.test_chart import settings_of
 from tests.packaging.deploy.test_configuration import KINDS
+from tests.support.environment import ROOT
 
 pytestmark = needs_helm
+PAGE = ROOT / "deploy" / "kafka.md"
 VALUES = {"strimzi.enabled": True, "strimzi.cluster": "events", "strimzi.namespace": "kafka"}
 OF_THE_PRODUCERS = {"flights", "flights.outcomes"}
 """Topics that the chart does not create: inputs and labels."""
@@ -103,3 +106,44 @@ def test_users_of_two_namespaces_differ() -> None:
 def test_users_log_in_as_the_clients_do() -> None:
     things = render([EXAMPLES / "cpu.yaml"], {**VALUES, "kafka.authentication": "scram-sha-512"})
     assert {user["spec"]["authentication"]["type"] for user in users_of(things).values()} == {"scram-sha-512"}
+
+
+def name_on_page(name: str) -> str:
+    """Return the name of a resource of `with_everything` as `deploy/kafka.md` writes it."""
+    for prefix, placeholder in (("flights.scores", "N.scores"), ("flights.dead", "N.dead"), ("flight-delay", "N")):
+        if re.match(rf"{re.escape(prefix)}(?=$|[./])", name):
+            return f"`{placeholder}{name.removeprefix(prefix)}`"
+    return {"flights": "inputs", "flights.outcomes": "labels"}[name]
+
+
+def test_the_page_lists_the_users_and_rights_of_a_release() -> None:
+    section = PAGE.read_text().partition("## Users")[2]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", section, re.MULTILINE)
+    rendered_rows = {}
+    for user, thing in users_of(with_everything()).items():
+        cells: dict[str, dict[str, list[str]]] = {"topic": {}, "group": {}, "transactionalId": {}}
+        for rule in thing["spec"]["authorization"]["acls"]:
+            resource = rule["resource"]
+            name = f"prefix {name_on_page(resource['name'])}" if "patternType" in resource else name_on_page(resource["name"])
+            cells[resource["type"]].setdefault(", ".join(rule["operations"]), []).append(name)
+        rendered_rows[user] = [
+            "; ".join(f"{operations}: {', '.join(names)}" for operations, names in cell.items()) for cell in cells.values()
+        ]
+    assert {user: [cell.strip() for cell in row.split("|")] for user, row in rows} == rendered_rows
+
+
+def test_the_page_lists_the_topics_of_a_release() -> None:
+    section = PAGE.read_text().partition("## Topics")[2].partition("\n## ")[0]
+    rows = {
+        name: (partitions, set(re.findall(r"`(?!max\.)([\w.]+=[\w-]+)`", settings)))
+        for name, partitions, settings in re.findall(r"^\| (`N[\w.]+`) \| ([^|]+) \| ([^|]*)\|", section, re.MULTILINE)
+    }
+    ordinary = {"min.insync.replicas", "max.message.bytes"}
+    of_events = {"retention.ms=604800000", "message.timestamp.type=CreateTime"}
+    topics_of_chart = {}
+    for thing in of_kind(with_everything(), "KafkaTopic").values():
+        spec = thing["spec"]
+        settings = {f"{key}={value}" for key, value in spec["config"].items() if key not in ordinary}
+        partitions = "1" if spec["partitions"] == 1 else "as the input"
+        topics_of_chart[name_on_page(spec["topicName"])] = (partitions, settings - of_events)
+    assert rows == topics_of_chart
