@@ -271,6 +271,15 @@ def test_autoscaling_can_be_paused_at_zero() -> None:
 
 
 @needs_helm
+def test_a_number_of_scorers_that_the_chart_writes_is_marked_for_a_later_upgrade_with_autoscaling() -> None:
+    for is_scaled in (True, False):
+        things = render([CPU], {"autoscaling.enabled": is_scaled, "scorer.replicas": 4})
+        scorers = of_kind(things, "StatefulSet")["flight-delay-scorer"]
+        assert scorers["spec"].get("replicas") == (None if is_scaled else 4)
+        assert ("scorestream/replicas" in scorers["metadata"].get("annotations", {})) == (not is_scaled)
+
+
+@needs_helm
 def test_large_numbers_are_written_without_an_exponent() -> None:
     files = [EXAMPLES / f"{name}.yaml" for name in ("cpu", "training", "training-on-labels")]
     numbers = (
