@@ -64,6 +64,9 @@ spec:
   {{- end }}
   serviceName: {{ include "scorestream.name" . }}
   podManagementPolicy: Parallel
+  {{- with $pod.updateStrategy }}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: {{ .partition }}}}
+  {{- end }}
   selector:
     matchLabels:
       {{- include "scorestream.selector" . | nindent 6 }}

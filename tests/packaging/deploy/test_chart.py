@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -426,6 +427,33 @@ def test_the_certificate_authority_of_the_registry_is_mounted_and_configured() -
         volumes = {volume["name"]: volume for volume in pod_of(workload)["volumes"]}
         assert volumes["registry-ca"]["configMap"] == {"name": "company-ca"}
         assert pod_of(workload)["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@needs_helm
+@pytest.mark.parametrize("names", [("cpu", "rollouts", "eu-west", "training", "training-on-labels"), ("cpu", "sasl")])
+def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_path: Path) -> None:
+    copied = tmp_path / "chart"
+    shutil.copytree(CHART, copied)
+    (copied / "templates" / "list.yaml").write_text("""list: |\n  {{- include "scorestream.secretList" . | nindent 2 }}\n""")
+    values = [argument for name in names for argument in ("--values", str(EXAMPLES / f"{name}.yaml"))]
+    arguments = ("template", "flight-delay", copied, "--kube-version", KUBERNETES, *values)
+    listed = {
+        line.split()[0]
+        for line in yaml.safe_load(helm(*arguments, "--show-only", "templates/list.yaml"))["list"].splitlines()
+        if line
+    }
+    things = render([EXAMPLES / f"{name}.yaml" for name in names])
+    read = set(re.findall(r'"(?:secretName|imagePullSecrets)": (?:\[{"name": )?"([^"]+)"', json.dumps(things)))
+    credentials = of_kind(things, "TriggerAuthentication").values()
+    read |= {target["name"] for thing in credentials for target in thing["spec"]["secretTargetRef"]}
+    assert listed == read
+
+
+@needs_helm
+def test_an_upgrade_can_be_limited_to_one_scorer() -> None:
+    sets = of_kind(render([CPU], {"scorer.updateStrategy.partition": 3, "shadow.enabled": True}), "StatefulSet")
+    assert sets["flight-delay-scorer"]["spec"]["updateStrategy"]["rollingUpdate"] == {"partition": 3}
+    assert "updateStrategy" not in sets["flight-delay-shadow"]["spec"]
 
 
 @needs_helm
