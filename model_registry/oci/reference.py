@@ -59,6 +59,9 @@ def parse(text: str, *, base_dir: Path | None = None) -> ModelReference:
     """
     if not text.isprintable() or text != text.strip():
         raise BadReference(f"reference {text!r}: it starts or ends with a space, or has control characters", EXAMPLE)
+    if text.startswith(f"{FOLDER}//"):
+        registry = text.removeprefix(f"{FOLDER}//")
+        raise BadReference(f"reference {text!r}: oci: is for folders", f"write {registry} for a registry, or {FOLDER}/FOLDER")
     if text.startswith(FOLDER):
         path, tag, digest = _split(text.removeprefix(FOLDER), text)
         return ModelReference("oci", _folder(path, text, base_dir), tag, digest)

@@ -211,6 +211,11 @@ def _absolute(values: dict[str, Any], base: Path) -> None:
     security.resolve(values.get("kafka"), base)
     if isinstance(model.get("source"), str):
         try:
-            model["source"] = str(reference.parse(model["source"], base_dir=base.resolve()))
+            source = reference.parse(model["source"], base_dir=base.resolve())
         except RegistryError as error:
             raise SettingsError(f"model.source: {error}") from None
+        if version := source.tag or source.digest:
+            raise SettingsError(
+                f"model.source: {source} names a version; write {source.bare()}, and set model.tag to {version}"
+            )
+        model["source"] = str(source)

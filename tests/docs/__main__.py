@@ -1,9 +1,9 @@
-"""`python -m tests.docs`: compare the generated parts of the pages with the code; `--write` writes them."""
+"""`python -m tests.docs`: compare generated parts of pages and of the chart's schema with the code; `--write` writes them."""
 
 import argparse
 import sys
 
-from tests.docs import pages
+from tests.docs import chart_schema, pages
 from tests.docs.reference import PARTS
 from tests.support.environment import ROOT
 
@@ -21,6 +21,12 @@ def main() -> int:
             (ROOT / page).write_text(now)
         elif now != text:
             stale.append(f"{page} ({name})")
+    schema = chart_schema.schema_with_names()
+    if schema != chart_schema.SCHEMA.read_text():
+        if write:
+            chart_schema.SCHEMA.write_text(schema)
+        else:
+            stale.append(str(chart_schema.SCHEMA.relative_to(ROOT)))
     for part in stale:
         print(f"{part} is stale: python -m tests.docs --write")
     return 1 if stale else 0

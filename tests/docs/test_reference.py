@@ -23,7 +23,7 @@ from scorer.settings import Settings
 from scorer.settings.carry import LONGEST
 from scorer.settings.output import OutputSettings
 from tests.benchmarks.bench import plot
-from tests.docs import pages, reference
+from tests.docs import chart_schema, pages, reference
 from tests.support.environment import ROOT
 from tests.support.every_setting import setting_names
 
@@ -38,6 +38,10 @@ def test_a_generated_part_is_as_the_code_says(part: tuple[str, str]) -> None:
     page, name = part
     text = (ROOT / page).read_text()
     assert pages.put(text, name, reference.PARTS[part]()) == text, "python -m tests.docs --write"
+
+
+def test_the_schema_of_the_chart_has_the_names_of_all_settings() -> None:
+    assert chart_schema.schema_with_names() == chart_schema.SCHEMA.read_text(), "python -m tests.docs --write"
 
 
 def test_every_generated_part_of_a_page_has_its_maker() -> None:

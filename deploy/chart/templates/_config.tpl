@@ -33,9 +33,94 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- toYaml $result -}}
 {{- end -}}
 
+{{/* Reject settings that templates need and cannot use. Argument: the map `config`, without nulls. Writes nothing. */}}
+{{- define "scorestream.checkUsedSettings" -}}
+{{- $config := . -}}
+{{- range $path := list "name" "region" "input.start" "output.topic" "dead_letter.topic" "model.source" "model.device" "kafka.bootstrap_servers" "http.listen" "schema_registry.url" "tracing.endpoint" "labels.topic" -}}
+{{- $keys := splitList "." $path -}}
+{{- $section := ternary $config (get $config (first $keys) | default dict) (eq (len $keys) 1) -}}
+{{- if hasKey $section (last $keys) -}}
+{{- $value := get $section (last $keys) -}}
+{{- if not (kindIs "string" $value) -}}
+{{- fail (printf "config.%s is %s, which is not a text: write a text, in quotes" $path (toJson $value)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $topics := dig "input" "topics" (list) $config -}}
+{{- if not (kindIs "slice" $topics) -}}
+{{- fail (printf "config.input.topics is %s, but it is a list: write [%s]" (toJson $topics) (toString $topics)) -}}
+{{- end -}}
+{{- if not $topics -}}
+{{- fail "config.input.topics is empty: list the topics that the model's events are read from" -}}
+{{- end -}}
+{{- range $topics -}}
+{{- if not (kindIs "string" .) -}}
+{{- fail (printf "config.input.topics has %s, which is not a text: write the name of the topic, in quotes" (toJson .)) -}}
+{{- end -}}
+{{- end -}}
+{{- $endpoints := dig "model" "endpoints" (list) $config -}}
+{{- if not (kindIs "slice" $endpoints) -}}
+{{- fail (printf "config.model.endpoints is %s, but it is a list: write [\"%s\"]" (toJson $endpoints) (toString $endpoints)) -}}
+{{- end -}}
+{{- $source := dig "model" "source" "" $config -}}
+{{- if not $source -}}
+{{- fail "config.model.source is empty: set it to the repository of the model, such as registry.example.com/team/my-model" -}}
+{{- end -}}
+{{- if contains "://" $source -}}
+{{- fail (printf "config.model.source is %s, but a repository has no scheme: write %s" $source (regexReplaceAll "^.*://" $source "")) -}}
+{{- end -}}
+{{- $name := last (splitList "/" $source) -}}
+{{- if contains "@" $name -}}
+{{- fail (printf "config.model.source is %s, but a repository has no digest: write %s, and set config.model.tag to the digest" $source (regexReplaceAll "@[^/]*$" $source "")) -}}
+{{- end -}}
+{{- if and (contains ":" $name) (contains "/" $source) -}}
+{{- fail (printf "config.model.source is %s, but a repository has no tag: write %s, and set config.model.tag to %s" $source (regexReplaceAll ":[^/]*$" $source "") (last (splitList ":" $name))) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Reject a secret in settings, because a ConfigMap can be read by everybody who can read the namespace. Keys are those that the product
+never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
+*/}}
+{{- define "scorestream.checkNoSecrets" -}}
+{{- $path := .path -}}
+{{- $remedy := .remedy -}}
+{{- if kindIs "map" .value -}}
+{{- range $key, $value := .value -}}
+{{- include "scorestream.checkNoSecrets" (dict "path" (printf "%s.%s" $path $key) "value" $value "remedy" $remedy) -}}
+{{- end -}}
+{{- else if .value -}}
+{{- $key := lower $path -}}
+{{- $isSecret := and (regexMatch "passw|passphrase|secret|token|key\\.pem|jaas|credential|user\\.info|kinit\\.cmd|oauthbearer\\.(config|extensions)$|endpoint\\.query" $key) (not (regexMatch "(_file|\\.location|\\.url|\\.source|\\.id)$" $key)) -}}
+{{- /* ${NAME} is replaced by an environment variable of the pod. */ -}}
+{{- $isVariable := and (contains "${" (toString .value)) (not (hasSuffix "security.password" $key)) -}}
+{{- if and $isSecret (not $isVariable) -}}
+{{- fail (printf "%s is a secret, and would be readable in a ConfigMap: remove it; %s" $path $remedy) -}}
+{{- end -}}
+{{- if and (regexMatch "://[^/@]*:[^/@]*@" (toString .value)) (not $isVariable) -}}
+{{- fail (printf "%s is a URL with a password, and would be readable in a ConfigMap: remove the password; %s" $path $remedy) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A number of bytes, such as 2GiB, as an integer; empty if it is none. Argument: the number. */}}
+{{- define "scorestream.bytes" -}}
+{{- if kindIs "string" . -}}
+{{- $units := dict "" 1 "b" 1 "kb" 1000 "mb" 1000000 "gb" 1000000000 "tb" 1000000000000 "kib" 1024 "mib" 1048576 "gib" 1073741824 "tib" 1099511627776 -}}
+{{- $unit := regexFind "[a-z]*$" (lower .) -}}
+{{- $number := trim (trimSuffix $unit (lower .)) -}}
+{{- if and (hasKey $units $unit) (regexMatch "^[0-9]+([.][0-9]+)?$" $number) -}}
+{{- mulf (float64 $number) (get $units $unit) | int64 -}}
+{{- end -}}
+{{- else -}}
+{{- int64 . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The content of scorer.yaml, as YAML. Argument: root. */}}
 {{- define "scorestream.config" -}}
 {{- $config := include "scorestream.withoutNulls" .Values.config | fromYaml -}}
+{{- include "scorestream.checkUsedSettings" $config -}}
 {{- $name := $config.name | default (printf "%s.%s" .Release.Namespace .Release.Name) -}}
 {{- /* The rest of the volume is room for one version while it is unpacked from a container image, and for the file system's blocks. */ -}}
 {{- $cache := div (mul 7 (int64 (include "scorestream.mebibytes" .Values.cache.size))) 10 -}}
@@ -71,11 +156,30 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- if not $config.kafka.bootstrap_servers -}}
 {{- fail "kafka.bootstrapServers is empty: set it to host:port of your brokers, such as events-kafka-bootstrap.kafka.svc:9093" -}}
 {{- end -}}
-{{- if not (dig "input" "topics" (list) $config) -}}
-{{- fail "config.input.topics is empty: list the topics that the model's events are read from" -}}
+{{- $remedy := "passwords of Kafka are in the Secrets of kafka.secrets, other secrets in extraEnv, and the setting is written as ${NAME}" -}}
+{{- include "scorestream.checkNoSecrets" (dict "path" "config" "value" .Values.config "remedy" $remedy) -}}
+{{- include "scorestream.checkNoSecrets" (dict "path" "training.config" "value" .Values.training.config "remedy" "training.signing names the Secret with the key's password") -}}
+{{- range .Values.relays -}}
+{{- include "scorestream.checkNoSecrets" (dict "path" (printf "config of the relay %s" .name) "value" .config "remedy" $remedy) -}}
 {{- end -}}
-{{- if not $config.model.source -}}
-{{- fail "config.model.source is empty: set it to the repository of the model, such as registry.example.com/team/my-model" -}}
+{{- $mebibytes := include "scorestream.mebibytes" .Values.cache.size | int64 -}}
+{{- if lt $mebibytes 256 -}}
+{{- fail (printf "cache.size is %s, which holds no four versions of a usual size: set it to at least 256Mi" .Values.cache.size) -}}
+{{- end -}}
+{{- $cache := include "scorestream.bytes" $config.model.cache_bytes -}}
+{{- $version := include "scorestream.bytes" $config.model.max_bytes -}}
+{{- if and $cache (gt (int64 $cache) (mul $mebibytes 1048576)) -}}
+{{- fail (printf "config.model.cache_bytes is %v, but cache.size is %s, and the kubelet would end pods: set a larger cache.size, and remove config.model.cache_bytes" $config.model.cache_bytes .Values.cache.size) -}}
+{{- end -}}
+{{- if and $cache $version (gt (int64 $version) (int64 $cache)) -}}
+{{- fail (printf "config.model.max_bytes is %v, but model.cache_bytes is %v, so that such a version never fits: set a larger cache.size" $config.model.max_bytes $config.model.cache_bytes) -}}
+{{- end -}}
+{{- if and .Values.registry.pullSecret (not .Values.registry.pushSecret) -}}
+{{- range $enabled, $value := dict "rolloutController.enabled" .Values.rolloutController.enabled "training.enabled" .Values.training.enabled -}}
+{{- if $value -}}
+{{- fail (printf "%s is true, but registry.pushSecret is empty, so that the registry would reject writes: set it to the Secret of a user who may push" $enabled) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- if hasKey .Values.config "replica" -}}
 {{- fail "config.replica is set, but it must differ between pods, and is the pod's name: remove config.replica" -}}
@@ -103,6 +207,14 @@ ca_file: {{ .folder }}/{{ $keys.ca }}
 {{- if gt (int .minReplicas) (int .maxReplicas) -}}
 {{- fail (printf "autoscaling.minReplicas is %v, but maxReplicas is %v: lower minReplicas" .minReplicas .maxReplicas) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not .Values.autoscaling.enabled) (not (kindIs "invalid" .Values.autoscaling.pausedReplicas)) -}}
+{{- fail (printf "autoscaling.pausedReplicas is %v, but autoscaling.enabled is false: set scorer.replicas, and remove autoscaling.pausedReplicas" .Values.autoscaling.pausedReplicas) -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled .Values.strimzi.enabled .Values.strimzi.partitions -}}
+{{- if gt (int .Values.autoscaling.maxReplicas) (int .Values.strimzi.partitions) -}}
+{{- fail (printf "autoscaling.maxReplicas is %v, but strimzi.partitions is %v, so that the other scorers would be idle: lower autoscaling.maxReplicas" .Values.autoscaling.maxReplicas .Values.strimzi.partitions) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.monitoring.podMonitor.enabled .Values.monitoring.serviceMonitor.enabled -}}

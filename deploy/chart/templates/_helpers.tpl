@@ -74,3 +74,67 @@ labels:
 {{- define "scorestream.usesSasl" -}}
 {{- if has .Values.kafka.authentication (list "scram-sha-512" "scram-sha-256" "plain") -}}true{{- end -}}
 {{- end -}}
+
+{{/* A line for each Secret that the release reads: its name, its keys and the components that use it. Argument: root. */}}
+{{- define "scorestream.secretList" -}}
+{{- $values := .Values -}}
+{{- $users := dict -}}
+{{- $keys := dict -}}
+{{- if include "scorestream.hasKafkaSecret" . -}}
+{{- $kafka := list -}}
+{{- if and $values.kafka.encryption $values.kafka.secretKeys.ca -}}{{- $kafka = append $kafka $values.kafka.secretKeys.ca -}}{{- end -}}
+{{- if eq $values.kafka.authentication "tls" -}}
+{{- $kafka = concat $kafka (list $values.kafka.secretKeys.certificate $values.kafka.secretKeys.key) -}}
+{{- else if include "scorestream.usesSasl" . -}}
+{{- $kafka = concat $kafka (list $values.kafka.secretKeys.username $values.kafka.secretKeys.password) -}}
+{{- end -}}
+{{- $components := list "scorer" -}}
+{{- if $values.autoscaling.enabled -}}{{- $components = append $components "autoscaler" -}}{{- end -}}
+{{- if $values.shadow.enabled -}}{{- $components = append $components "shadow" -}}{{- end -}}
+{{- if $values.rolloutController.enabled -}}{{- $components = append $components "rolloutController" -}}{{- end -}}
+{{- if $values.toolbox.enabled -}}{{- $components = concat $components $values.toolbox.identities -}}{{- end -}}
+{{- if $values.training.enabled -}}{{- $components = append $components "training" -}}{{- end -}}
+{{- if and $values.training.enabled $values.training.onLabels.enabled -}}{{- $components = append $components "trainingTrigger" -}}{{- end -}}
+{{- range $component := $components -}}
+{{- $secret := include "scorestream.kafkaSecret" (dict "root" $ "component" $component) -}}
+{{- $_ := set $keys $secret $kafka -}}
+{{- $_ := set $users $secret (append (get $users $secret | default list) (kebabcase $component)) -}}
+{{- end -}}
+{{- range $relay := $values.relays -}}
+{{- $source := $relay.sourceSecret | default (printf "%s-relay-%s-kafka" $.Release.Name $relay.name) -}}
+{{- $destination := $relay.destinationSecret | default (include "scorestream.kafkaSecret" (dict "root" $ "component" "relay")) -}}
+{{- range $secret := list $source $destination -}}
+{{- $_ := set $keys $secret $kafka -}}
+{{- $_ := set $users $secret (append (get $users $secret | default list) (printf "relay %s" $relay.name)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with $values.registry.pullSecret -}}
+{{- $_ := set $keys . (list ".dockerconfigjson") -}}
+{{- $_ := set $users . (list "pull from the registry of models") -}}
+{{- end -}}
+{{- with $values.registry.pushSecret -}}
+{{- $_ := set $keys . (list ".dockerconfigjson") -}}
+{{- $_ := set $users . (list "push to the registry of models") -}}
+{{- end -}}
+{{- with $values.registry.ca.secret -}}
+{{- $_ := set $keys . (list $values.registry.ca.key) -}}
+{{- $_ := set $users . (list "certificate authority of the registry of models") -}}
+{{- end -}}
+{{- with $values.signing.secret -}}
+{{- $_ := set $keys . (compact (list $values.signing.key $values.signing.password)) -}}
+{{- $_ := set $users . (list "signature of moves") -}}
+{{- end -}}
+{{- if $values.training.enabled -}}
+{{- $secret := $values.training.signing.secret -}}
+{{- $_ := set $keys $secret (uniq (concat (get $keys $secret | default list) (compact (list $values.training.signing.key $values.training.signing.password)))) -}}
+{{- $_ := set $users $secret (append (get $users $secret | default list) "signature of versions") -}}
+{{- end -}}
+{{- range $values.imagePullSecrets -}}
+{{- $_ := set $keys .name (list ".dockerconfigjson") -}}
+{{- $_ := set $users .name (append (get $users .name | default list) "pull of the image") -}}
+{{- end -}}
+{{- range $secret := keys $keys | sortAlpha }}
+  {{ $secret }} ({{ get $keys $secret | join ", " }}): {{ get $users $secret | join ", " }}
+{{- end -}}
+{{- end -}}

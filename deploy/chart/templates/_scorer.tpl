@@ -36,6 +36,17 @@ transactional ids, so that its start fences transactions that its predecessor le
 {{- $timeout := dig "kafka" "transaction_timeout_ms" 10000 (fromYaml $config) | int -}}
 {{- $grace := max 30 (add 10 (div (mul 2 $timeout) 1000)) -}}
 {{- $watched := print $config (toYaml $root.Values.files) -}}
+{{- /*
+An upgrade that leaves out a field which the last one wrote removes it, and a StatefulSet without `replicas` has one pod. A release
+that had `replicas` before autoscaling therefore keeps the field, with the live number; the annotation marks it.
+*/ -}}
+{{- $replicas := $pod.replicas -}}
+{{- $annotation := "scorestream/replicas" -}}
+{{- if .scaled -}}
+{{- $live := lookup "apps/v1" "StatefulSet" $root.Release.Namespace (include "scorestream.name" .) -}}
+{{- $replicas = ternary (dig "spec" "replicas" nil $live) nil (eq "written" (dig "metadata" "annotations" $annotation "" $live)) -}}
+{{- end -}}
+{{- $writesReplicas := not (kindIs "invalid" $replicas) -}}
 {{- include "scorestream.service" (dict "root" $root "component" .component "port" 9464) }}
 ---
 {{ include "scorestream.serviceAccount" . }}
@@ -44,12 +55,18 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata:
   {{- include "scorestream.metadata" . | nindent 2 }}
+  {{- if $writesReplicas }}
+  annotations: {{ "{" }}{{ $annotation }}: written}
+  {{- end }}
 spec:
-  {{- if not .scaled }}
-  replicas: {{ $pod.replicas }}
+  {{- if $writesReplicas }}
+  replicas: {{ int64 $replicas }}
   {{- end }}
   serviceName: {{ include "scorestream.name" . }}
   podManagementPolicy: Parallel
+  {{- with $pod.updateStrategy }}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: {{ .partition }}}}
+  {{- end }}
   selector:
     matchLabels:
       {{- include "scorestream.selector" . | nindent 6 }}

@@ -5,6 +5,8 @@
    warning of the Pod Security Standard `restricted`.
 3. Two model services are installed in one namespace with Helm, upgraded and uninstalled. The controllers of Kubernetes create
    the pods of the wanted number; no pod runs, because there is no node.
+4. The commands of `deploy/regions.md` pause and resume the autoscaling of a release.
+5. Upgrades that enable autoscaling keep the number of scorers, and upgrades keep a pod of the toolbox that was started by hand.
 
 Needs Go 1.24 or newer and Debian's etcd-server. The first run builds kube-apiserver and kube-controller-manager, which takes
 about fifteen minutes on two cores; another run takes a minute.
@@ -12,6 +14,8 @@ about fifteen minutes on two cores; another run takes a minute.
 
 import contextlib
 import copy
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,6 +28,7 @@ from tests.packaging.cluster.control_plane import ControlPlane, Rejected
 from tests.packaging.cluster.definitions import read_definitions
 from tests.packaging.deploy import chart, manifests
 from tests.packaging.deploy.schemas import FOLDER as SCHEMAS
+from tests.support.environment import ROOT
 from tests.support.golang import program
 from tests.support.waiting import until
 
@@ -50,6 +55,7 @@ def main() -> int:
         for definition in read_definitions(SCHEMAS):
             plane.apply(definition, "", dry_run=False)
         faults = [*plant_faults(plane), *validate_examples(plane), *install_services(plane)]
+        faults += [*pause_autoscaling(plane), *enable_autoscaling(plane)]
     for fault in faults:
         print(fault)
     print(f"{len(faults)} faults")
@@ -104,9 +110,46 @@ def install_services(plane: ControlPlane) -> list[str]:
     if missing := [title for title in map(manifests.title, objects[second]) if title not in remaining(plane, objects[second])]:
         faults.append(f"uninstalling {first} removed {', '.join(missing)} of {second}")
     helm(plane, "uninstall", second)
-    until(lambda: not remaining(plane, objects[second]), f"removal of {second}")
+    kept = {manifests.title(thing) for thing in objects[second] if is_kept(thing)}
+    until(lambda: remaining(plane, objects[second]) == kept, f"removal of {second}, except {', '.join(kept)}")
     print(f"{len(SERVICES)} services installed, upgraded and uninstalled in one namespace")
     return faults
+
+
+def pause_autoscaling(plane: ControlPlane) -> list[str]:
+    """Run the commands of `deploy/regions.md` that pause and resume autoscaling, and return the faults."""
+    commands = re.findall(
+        r"^helm .* upgrade flight-delay deploy/chart -n scoring (.*pausedReplicas=.*)$",
+        (ROOT / "deploy" / "regions.md").read_text(),
+        re.MULTILINE,
+    )
+    wanted = ["0", None]
+    helm(plane, "install", "flight-delay", *values_of("flight-delay"))
+    annotations = []
+    for options in commands:
+        helm(plane, "upgrade", "flight-delay", *shlex.split(options))
+        (scaled,) = plane.read_objects("keda.sh/v1alpha1", "ScaledObject", "scoring")
+        annotations.append(scaled["metadata"].get("annotations", {}).get("autoscaling.keda.sh/paused-replicas"))
+    helm(plane, "uninstall", "flight-delay")
+    print(f"{len(commands)} commands paused and resumed autoscaling: {annotations}")
+    return [] if annotations == wanted else [f"autoscaling was paused at {annotations}, but the page states {wanted}"]
+
+
+def enable_autoscaling(plane: ControlPlane) -> list[str]:
+    """Enable autoscaling for a release with four scorers and a running toolbox, and return the faults."""
+    values = values_of("card-fraud")
+    numbers = []
+    helm(plane, "install", "card-fraud", *values, "--set", "autoscaling.enabled=false,scorer.replicas=4,toolbox.replicas=1")
+    for interval in (15, 30):
+        helm(
+            plane, "upgrade", "card-fraud", *values, "--set", f"autoscaling.enabled=true,autoscaling.pollingInterval={interval}"
+        )
+        (scorers,) = plane.read_objects("apps/v1", "StatefulSet", "scoring")
+        tools = plane.read_objects("apps/v1", "Deployment", "scoring")
+        numbers.append([thing["spec"]["replicas"] for thing in (scorers, *tools)])
+    helm(plane, "uninstall", "card-fraud")
+    print(f"replicas of scorers and tools after each upgrade: {numbers}")
+    return [] if numbers == 2 * [[4, 1, 1, 1]] else [f"upgrades changed replicas: {numbers}"]
 
 
 def values_of(release: str) -> list[str]:
@@ -135,13 +178,19 @@ def has_pods(plane: ControlPlane, workload: dict[str, Any], wanted: int) -> bool
 
 def remaining(plane: ControlPlane, things: Sequence[dict[str, Any]]) -> set[str]:
     """Return the titles of the given objects that exist."""
-    kinds = {(thing["apiVersion"], thing["kind"]) for thing in things}
+    kinds = {(thing["apiVersion"], thing["kind"], thing["metadata"]["namespace"]) for thing in things}
     existing = {
         f"{kind}/{thing['metadata']['name']}"
-        for version, kind in kinds
-        for thing in plane.read_objects(version, kind, "scoring")
+        for version, kind, namespace in kinds
+        for thing in plane.read_objects(version, kind, namespace)
     }
     return existing & {manifests.title(thing) for thing in things}
+
+
+def is_kept(thing: dict[str, Any]) -> bool:
+    """Return whether Helm keeps an object when its release is uninstalled."""
+    annotations = thing["metadata"].get("annotations", {})
+    return annotations.get("helm.sh/resource-policy") == "keep"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,8 @@ import pytest
 import yaml
 from pydantic import ByteSize, TypeAdapter
 
+from publisher.kafka import client_properties
+from scorer.settings import registry_properties
 from tests.packaging.deploy import manifests
 from tests.packaging.deploy.chart import CHART, EXAMPLES, KUBERNETES, RenderingError, helm, needs_helm, render
 from tests.packaging.deploy.manifests import Object, configuration, of_kind, pod_of, rendered, workloads
@@ -20,6 +23,7 @@ from tests.support.environment import ROOT
 CPU = EXAMPLES / "cpu.yaml"
 SECOND = EXAMPLES / "second.yaml"
 MIB = 1 << 20
+DIGEST = f"sha256:{'a' * 64}"
 
 
 def all_values(values: Mapping[str, Any], schema: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -94,6 +98,37 @@ def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> Non
         ({"kafka.bootstrapServers": ""}, "kafka.bootstrapServers is empty: set it to host:port"),
         ({"config.input.topics": []}, "config.input.topics is empty: list the topics"),
         ({"config.model.source": ""}, "config.model.source is empty: set it to"),
+        ({"config.model": None}, "config.model.source is empty: set it to"),
+        ({"config.input": None}, "config.input.topics is empty: list the topics"),
+        ({"config.input.topics": "clicks"}, 'config.input.topics is "clicks", but it is a list: write [clicks]'),
+        ({"config.input.topics": [2024]}, "config.input.topics has 2024, which is not a text"),
+        ({"config.model.endpoints": "a:1"}, 'config.model.endpoints is "a:1", but it is a list: write ["a:1"]'),
+        ({"config.name": 7}, "config.name is 7, which is not a text"),
+        ({"config.model.source": "host.io/m:prod"}, "write host.io/m, and set config.model.tag to prod"),
+        ({"config.model.source": f"host.io/m@{DIGEST}"}, "write host.io/m, and set config.model.tag to the digest"),
+        ({"config.model.source": "oci://host.io/m"}, "a repository has no scheme: write host.io/m"),
+        ({"config.modle": {}}, "config: Additional property modle is not allowed"),
+        ({"config.input.topic": "clicks"}, "config.input: Additional property topic is not allowed"),
+        ({"relays": [{"name": "b", "config": {"lane": 1}}]}, "config: Additional property lane is not allowed"),
+        ({"training.config.recipes": "trees"}, "training.config: Additional property recipes is not allowed"),
+        ({"config.kafka.security.password": "x"}, "config.kafka.security.password is a secret"),
+        ({"config.kafka.security.password": "${X}"}, "config.kafka.security.password is a secret"),
+        ({"config.kafka.extra": {"ssl.key.password": "x"}}, "config.kafka.extra.ssl.key.password is a secret"),
+        ({"config.schema_registry.url": "https://a:b@c"}, "config.schema_registry.url is a URL with a password"),
+        (
+            {"relays": [{"name": "b", "config": {"source": {"security": {"password": "x"}}}}]},
+            "config of the relay b.source.security.password is a secret",
+        ),
+        ({"cache.size": "10Mi"}, "set it to at least 256Mi"),
+        ({"config.model.max_bytes": "2GiB"}, "such a version never fits: set a larger cache.size"),
+        ({"config.model.cache_bytes": "4GiB"}, "the kubelet would end pods: set a larger cache.size"),
+        ({"config.model.cache_bytes": 4294967296}, "the kubelet would end pods: set a larger cache.size"),
+        ({"registry.pushSecret": "", "rolloutController.enabled": True}, "registry.pushSecret is empty"),
+        ({"autoscaling.enabled": False, "autoscaling.pausedReplicas": 0}, "set scorer.replicas"),
+        (
+            {"strimzi.enabled": True, "strimzi.cluster": "events", "strimzi.partitions": 6},
+            "lower autoscaling.maxReplicas",
+        ),
         ({"config.replica": "a"}, "remove config.replica"),
         ({"config.http.listen": "0.0.0.0:80"}, "remove config.http.listen"),
         ({"config.name": "a/b"}, "set a shorter config.name"),
@@ -133,6 +168,19 @@ def test_values_that_cannot_work_are_rejected_with_a_remedy(values: dict[str, An
 
 
 @needs_helm
+def test_the_secrets_of_client_properties_are_rejected_and_all_other_properties_accepted() -> None:
+    for path, harmless, secret in (
+        ("config.kafka.extra", client_properties.ALLOWED, client_properties.SECRET),
+        ("config.schema_registry.extra", registry_properties.ALLOWED, registry_properties.SECRET),
+    ):
+        render([CPU], {path: dict.fromkeys(harmless, "1")})
+        render([CPU], {path: dict.fromkeys(secret, "${NAME}")})
+        for name in secret:
+            with pytest.raises(RenderingError, match=f"{path}.{name} is a secret"):
+                render([CPU], {path: {name: "1"}})
+
+
+@needs_helm
 @pytest.mark.parametrize("release", ["a.b", "9lives", "x" * 41, "flight-delay-shadow", "flight-delay-relay-us"])
 def test_a_release_name_that_could_collide_is_rejected(release: str) -> None:
     with pytest.raises(RenderingError, match="release name"):
@@ -160,7 +208,12 @@ def kafka_names(things: list[Object]) -> set[str]:
 
 WITHOUT_NAMES = {"config.name": None, "config.output": None, "config.dead_letter": None}
 """Values that remove the names which the example takes from the example of the cluster."""
-EVERYTHING = {**WITHOUT_NAMES, "shadow.enabled": True, "rolloutController.enabled": True}
+EVERYTHING = {
+    **WITHOUT_NAMES,
+    "shadow.enabled": True,
+    "rolloutController.enabled": True,
+    "registry.pushSecret": "registry-writer",
+}
 
 
 def rule_selectors(things: list[Object]) -> set[tuple[str, str]]:
@@ -271,6 +324,15 @@ def test_autoscaling_can_be_paused_at_zero() -> None:
 
 
 @needs_helm
+def test_a_number_of_scorers_that_the_chart_writes_is_marked_for_a_later_upgrade_with_autoscaling() -> None:
+    for is_scaled in (True, False):
+        things = render([CPU], {"autoscaling.enabled": is_scaled, "scorer.replicas": 4})
+        scorers = of_kind(things, "StatefulSet")["flight-delay-scorer"]
+        assert scorers["spec"].get("replicas") == (None if is_scaled else 4)
+        assert ("scorestream/replicas" in scorers["metadata"].get("annotations", {})) == (not is_scaled)
+
+
+@needs_helm
 def test_large_numbers_are_written_without_an_exponent() -> None:
     files = [EXAMPLES / f"{name}.yaml" for name in ("cpu", "training", "training-on-labels")]
     numbers = (
@@ -365,6 +427,33 @@ def test_the_certificate_authority_of_the_registry_is_mounted_and_configured() -
         volumes = {volume["name"]: volume for volume in pod_of(workload)["volumes"]}
         assert volumes["registry-ca"]["configMap"] == {"name": "company-ca"}
         assert pod_of(workload)["imagePullSecrets"] == [{"name": "registry"}]
+
+
+@needs_helm
+@pytest.mark.parametrize("names", [("cpu", "rollouts", "eu-west", "training", "training-on-labels"), ("cpu", "sasl")])
+def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_path: Path) -> None:
+    copied = tmp_path / "chart"
+    shutil.copytree(CHART, copied)
+    (copied / "templates" / "list.yaml").write_text("""list: |\n  {{- include "scorestream.secretList" . | nindent 2 }}\n""")
+    values = [argument for name in names for argument in ("--values", str(EXAMPLES / f"{name}.yaml"))]
+    arguments = ("template", "flight-delay", copied, "--kube-version", KUBERNETES, *values)
+    listed = {
+        line.split()[0]
+        for line in yaml.safe_load(helm(*arguments, "--show-only", "templates/list.yaml"))["list"].splitlines()
+        if line
+    }
+    things = render([EXAMPLES / f"{name}.yaml" for name in names])
+    read = set(re.findall(r'"(?:secretName|imagePullSecrets)": (?:\[{"name": )?"([^"]+)"', json.dumps(things)))
+    credentials = of_kind(things, "TriggerAuthentication").values()
+    read |= {target["name"] for thing in credentials for target in thing["spec"]["secretTargetRef"]}
+    assert listed == read
+
+
+@needs_helm
+def test_an_upgrade_can_be_limited_to_one_scorer() -> None:
+    sets = of_kind(render([CPU], {"scorer.updateStrategy.partition": 3, "shadow.enabled": True}), "StatefulSet")
+    assert sets["flight-delay-scorer"]["spec"]["updateStrategy"]["rollingUpdate"] == {"partition": 3}
+    assert "updateStrategy" not in sets["flight-delay-shadow"]["spec"]
 
 
 @needs_helm

@@ -47,6 +47,7 @@ def test_a_folder_and_a_remote(text: str, expected: ModelReference) -> None:
         "",
         "oci:",
         "oci:/",
+        "oci://registry.example.com/m",
         "oci::1.0.0",
         "oci:./m:a:b",
         f"oci:./m:1@{DIGEST}",

@@ -25,6 +25,14 @@ def settings(tmp_path: Path, model: dict[str, Any], *flags: str) -> Settings:
     return load(path, flags).settings
 
 
+@pytest.mark.parametrize("version", ["prod", f"sha256:{'a' * 64}"])
+def test_a_version_in_the_source_is_rejected_in_favour_of_the_tag(tmp_path: Path, version: str) -> None:
+    source = f"host.io/m{'@' if ':' in version else ':'}{version}"
+    with pytest.raises(SettingsError) as rejected:
+        settings(tmp_path, {"source": source})
+    assert f"model.source: {source} names a version; write host.io/m, and set model.tag to {version}" in str(rejected.value)
+
+
 @pytest.mark.parametrize(
     ("flags", "deadline"),
     [
