@@ -80,6 +80,11 @@ def test_helm_lint_finds_no_fault(files: tuple[str, ...]) -> None:
 
 
 @needs_helm
+def test_helm_lint_without_values_ends_in_no_error_of_a_template() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", "--kube-version", KUBERNETES, CHART)
+
+
+@needs_helm
 def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> None:
     helm("package", CHART, "--destination", str(tmp_path))
     (package,) = tmp_path.glob("scorestream-*.tgz")
