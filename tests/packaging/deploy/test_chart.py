@@ -441,7 +441,7 @@ def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_p
     shutil.copytree(CHART, copied)
     (copied / "templates" / "list.yaml").write_text("""list: |\n  {{- include "scorestream.secretList" . | nindent 2 }}\n""")
     values = [argument for name in names for argument in ("--values", str(EXAMPLES / f"{name}.yaml"))]
-    arguments = ("template", "flight-delay", copied, "--kube-version", KUBERNETES, *values)
+    arguments: list[str | Path] = ["template", "flight-delay", copied, "--kube-version", KUBERNETES, *values]
     listed = {
         line.split()[0]
         for line in yaml.safe_load(helm(*arguments, "--show-only", "templates/list.yaml"))["list"].splitlines()
