@@ -15,7 +15,11 @@ from tests.support.environment import ROOT
 from training.settings import TrainingSettings
 
 SCHEMA = ROOT / "deploy" / "chart" / "values.schema.json"
-DEFINITIONS = {"scorerSettings": Settings, "relaySettings": RelaySettings, "trainingSettings": TrainingSettings}
+DEFINITIONS: dict[str, type[BaseModel]] = {
+    "scorerSettings": Settings,
+    "relaySettings": RelaySettings,
+    "trainingSettings": TrainingSettings,
+}
 """The name of each definition in the schema, and the settings whose names it has."""
 
 

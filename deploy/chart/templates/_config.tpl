@@ -124,7 +124,8 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- $name := $config.name | default (printf "%s.%s" .Release.Namespace .Release.Name) -}}
 {{- /* The rest of the volume is room for one version while it is unpacked from a container image, and for the file system's blocks. */ -}}
 {{- $cache := div (mul 7 (int64 (include "scorestream.mebibytes" .Values.cache.size))) 10 -}}
-{{- $model := dict "cache" "/var/cache/scorestream" "cache_bytes" (printf "%dMiB" $cache) -}}
+{{- /* `helm lint` continues after a failure: the empty texts and lists are for it. */ -}}
+{{- $model := dict "source" "" "cache" "/var/cache/scorestream" "cache_bytes" (printf "%dMiB" $cache) -}}
 {{- /* The cache holds the version in use, the one before it, the next one and a canary. */ -}}
 {{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 4))) -}}
 {{- $_ := set $model "device" (ternary "cuda" "cpu" .Values.gpu.enabled) -}}
@@ -133,7 +134,7 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- end -}}
 {{- $kafka := dict "bootstrap_servers" .Values.kafka.bootstrapServers -}}
 {{- $_ := set $kafka "security" (include "scorestream.security" (dict "root" . "folder" "/run/secrets/kafka") | fromYaml) -}}
-{{- $derived := dict "name" $name "kafka" $kafka "model" $model -}}
+{{- $derived := dict "name" $name "kafka" $kafka "model" $model "input" (dict "topics" list) -}}
 {{- $_ := set $derived "output" (dict "topic" (printf "%s.scores" $name)) -}}
 {{- $_ := set $derived "dead_letter" (dict "topic" (printf "%s.dead" $name)) -}}
 {{- $_ := set $derived "http" (dict "listen" "0.0.0.0:9464") -}}

@@ -189,7 +189,7 @@ def remaining(plane: ControlPlane, things: Sequence[dict[str, Any]]) -> set[str]
 
 def is_kept(thing: dict[str, Any]) -> bool:
     """Return whether Helm keeps an object when its release is uninstalled."""
-    annotations = thing["metadata"].get("annotations", {})
+    annotations: dict[str, str] = thing["metadata"].get("annotations", {})
     return annotations.get("helm.sh/resource-policy") == "keep"
 
 

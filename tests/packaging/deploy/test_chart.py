@@ -80,6 +80,11 @@ def test_helm_lint_finds_no_fault(files: tuple[str, ...]) -> None:
 
 
 @needs_helm
+def test_helm_lint_without_values_ends_in_no_error_of_a_template() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", "--kube-version", KUBERNETES, CHART)
+
+
+@needs_helm
 def test_the_package_has_what_is_rendered_and_no_examples(tmp_path: Path) -> None:
     helm("package", CHART, "--destination", str(tmp_path))
     (package,) = tmp_path.glob("scorestream-*.tgz")
@@ -436,7 +441,7 @@ def test_the_notes_list_all_secrets_of_the_release(names: tuple[str, ...], tmp_p
     shutil.copytree(CHART, copied)
     (copied / "templates" / "list.yaml").write_text("""list: |\n  {{- include "scorestream.secretList" . | nindent 2 }}\n""")
     values = [argument for name in names for argument in ("--values", str(EXAMPLES / f"{name}.yaml"))]
-    arguments = ("template", "flight-delay", copied, "--kube-version", KUBERNETES, *values)
+    arguments: list[str | Path] = ["template", "flight-delay", copied, "--kube-version", KUBERNETES, *values]
     listed = {
         line.split()[0]
         for line in yaml.safe_load(helm(*arguments, "--show-only", "templates/list.yaml"))["list"].splitlines()
