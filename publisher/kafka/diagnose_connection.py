@@ -27,7 +27,7 @@ class ConnectionDiagnosis(NamedTuple):
     Attributes:
         problem: the fault.
         hint: the remedy.
-        certain: False if a broker that starts or stops may show the same fault, so that a retry may succeed.
+        certain: False if a broker that is starting or stopping may cause the same symptom, so that a retry may succeed.
     """
 
     problem: str

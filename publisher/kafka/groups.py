@@ -47,8 +47,9 @@ class GroupPosition(msgspec.Struct, frozen=True):
 class GroupReader:
     """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    With `decided`, the coordinator does not return a position while an open transaction may change this position. Otherwise it
-    returns the last committed position. Methods raise KafkaException if the coordinator does not answer or rejects the request.
+    If `decided` is True, the group's coordinator does not return a position while an open transaction may change it. If
+    `decided` is False, the coordinator returns the last committed position. Methods raise KafkaException if the coordinator
+    does not answer or rejects the request.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -95,17 +96,23 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Return the partitions whose position is undecided, because an open transaction may change the position.
+        """Return the partitions whose committed position is undecided, because an open transaction may change the position.
 
-        The client repeats a request while one of the requested partitions is undecided, and sends no other request meanwhile.
-        All partitions are therefore first requested together. If all of them are decided, the result is empty.
+        While one of the requested partitions is undecided, the client repeats the request, and sends no other request. This
+        method
+        therefore first requests all partitions together, with a short time limit. If the coordinator answers, all partitions
+        are
+        decided, and the result is empty.
 
-        Otherwise, a call without `singly` returns all partitions, including decided ones. A call with `singly` requests the
-        partitions one by one, up to the first undecided one. It returns the partitions after the undecided one, which were not
-        requested, and then the undecided partition.
+        If the coordinator does not answer, the result depends on `singly`. If `singly` is False, the result is all partitions,
+        although
+        some of them may be decided. If `singly` is True, the method requests one partition after another, until it finds an
+        undecided
+        partition. The result is then the partitions that it has not requested, followed by the undecided partition. If it finds
+        no undecided partition, the result is empty.
 
         Args:
-            partitions: the partitions, in the order of the last result.
+            partitions: the partitions. A caller that calls this method repeatedly passes the last result.
             singly: whether to request the partitions one by one.
 
         Raises:

@@ -114,7 +114,7 @@ class Topics:
         Args:
             missing: The name of the missing topic.
             remedy: The text of the remedy.
-            used: Topics that are not suggested, because the configuration uses them for another purpose.
+            used: The topics that the configuration already uses for another purpose; none of them is suggested.
         """
         try:
             valid = [name for name in self.names() if name not in used]
@@ -300,8 +300,8 @@ class Topics:
     def _renew(self) -> None:
         """Replace the client, at most once in RENEW_SECONDS.
 
-        A client without an answer may wait for its controller for ever, although the cluster is healthy. The previous client is
-        kept until the next replacement, because other threads may wait for its answers.
+        A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. The
+        replaced client is kept until the next replacement, because other threads may still wait for answers to its requests.
         """
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:

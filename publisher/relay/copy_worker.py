@@ -88,7 +88,8 @@ class CopyWorker:
     def open(self, registered: Record) -> None:
         """Take over the lane's transactional ids. Raises as TransactionSession.open.
 
-        Each producer commits `registered`, the record of this process's registration.
+        Each producer commits `registered`, the record of this process's registration, to check that no other process has taken
+        over the ids.
         """
         self._writer.open(registered)
 
@@ -323,8 +324,8 @@ class CopyWorker:
         Args:
             consumer: the lane's consumer.
             record: the record.
-            forms: the forms of the dead letter to try in order: False for a complete one, True for a bare one (see
-                `RejectedRecord.dead_letter`).
+            forms: the forms of the dead letter, which are tried in this order until the destination accepts one. False is the
+                complete form. True is the bare form, without the value (see `RejectedRecord.dead_letter`).
         """
         for bare in forms if self._settings.refusal_topic else ():
             try:
@@ -342,7 +343,7 @@ class CopyWorker:
         self._stop(consumer, record)
 
     def _report_refused_or_stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Log a record whose dead letter is committed; without a refusal topic, stop the partition of the record instead."""
+        """Log a record whose dead letter was committed, or stop the record's partition if no refusal topic is configured."""
         if self._settings.refusal_topic:
             log.warning("lane %d cannot copy %s", self.state.number, record)
         else:

@@ -26,7 +26,7 @@ class LaneState:
         checkpoint_at: when the last transaction was committed.
         routes: the partitions that the lane copies in this run.
         stopped: the partitions that the lane no longer copies in this run, with the reason.
-        begun: the partitions that the lane has begun to copy in any run of this process.
+        begun: the partitions that the lane has begun to copy since the process started, over all runs.
     """
 
     number: int
@@ -44,7 +44,7 @@ class LaneState:
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """Return the lag of the lane in seconds: the largest lag of a partition with a backlog; 0 without a backlog.
+        """Return the lag of the lane in seconds: the largest lag of its partitions with a backlog; 0 if none has a backlog.
 
         The lag of a partition is the shorter of two times: the time since the timestamp of the last copied record, and the time
         since the partition last had no backlog.

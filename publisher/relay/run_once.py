@@ -194,7 +194,8 @@ class RelayRun:
 
         Args:
             partitions: for each partition, its pair of topics and its number.
-            registration: the registration to write with the first checkpoints; None to write none.
+            registration: the registration of this process, which is written together with the first checkpoints; None to write
+                only the checkpoints.
         """
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)

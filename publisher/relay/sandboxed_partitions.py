@@ -77,9 +77,10 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the first of the rows, at most `most`, for the next transaction.
+    """Return the first rows for the next transaction, at most `most` rows.
 
-    A row with unreadable headers is returned alone.
+    The result ends before the first row with unreadable headers. If the first of all rows has unreadable headers, the result
+    contains only this row.
     """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

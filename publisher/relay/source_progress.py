@@ -40,8 +40,9 @@ class EndSnapshot(NamedTuple):
 class Completeness:
     """Computes up to which time the copy is complete. Pure.
 
-    `complete_ms` is a time in Unix ms. Every record that the source contained at this time has a copy by now. It is the latest
-    such time that is known. Its initial value is the time that an earlier run has stored, or 0 if there is none.
+    The copy is complete up to a time if every record that the source contained at this time has been copied. The attribute
+    `complete_ms` is the latest such time that is known (Unix ms). The constructor takes its initial value: the time that an
+    earlier run has stored, or 0 if there is none.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:

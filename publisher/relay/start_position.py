@@ -63,7 +63,7 @@ def start(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> int:
-    """Return the source offset at which the copy of a partition starts.
+    """Return the source offset at which the copy of a partition starts: `checkpoint.next`, or the start of a new partition.
 
     Args:
         key: the partition, as the key of its checkpoint.

@@ -32,7 +32,7 @@ class Route:
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
         origin: the `x-origin` of the partition's records, without the offset at its end.
-        tail: the headers that follow `x-origin` in the first copy of a record.
+        tail: the further headers that the relay adds after `x-origin` if the source record itself is not a copy.
         next: the next offset to read.
         read: the offset after the last record that was read; `next` may be higher, past offsets without a record.
         copied: the last offset that was copied; -1 if none.
@@ -41,10 +41,11 @@ class Route:
         epoch: the leader epoch of the last record before `next`; -1 if none.
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
-        copies_from: as in `Checkpoint`.
-        level_ms: when the copies of all records of the partition were last committed (Unix ms); -1 if never.
+        copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
+        level_ms: when the partition last had no backlog: the copies of all its records were committed (Unix ms); -1 if never.
         last_copied: the last copied record that `advance_past_read` has not included in `next` yet.
-        last_skipped: the last record that was not to be copied, and that `advance_past_read` has not included in `next` yet.
+        last_skipped: the last record that the filter or the loop check has excluded, and that `advance_past_read` has not
+            included in `next` yet.
     """
 
     __slots__ = (
@@ -83,7 +84,8 @@ class Route:
     def advance_past_read(self) -> bool:
         """Advance `next` past the records `last_copied` and `last_skipped`.
 
-        Returns whether `next` differs from the committed checkpoint.
+        Returns:
+            Whether `next` differs from its value in the last committed checkpoint.
         """
         for message in (self.last_copied, self.last_skipped):
             if message is not None:
