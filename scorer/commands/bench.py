@@ -219,7 +219,10 @@ def _batch(topic: str, events: list[ExampleRecord]) -> Batch:
 
 
 def as_tables(report: BenchReport) -> Group:
-    """Return the table of costs and its conclusions; bars of times have a logarithmic scale, bars of throughput do not."""
+    """Return a table of the measured times and throughputs with bars, followed by lines with the conclusions.
+
+    The bars of the times have a logarithmic scale, and the bars of the throughputs a linear one.
+    """
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
         table.add_column(column, justify="right", no_wrap=True, min_width=7)

@@ -162,7 +162,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
 
 
 def _has_positions(settings: Settings, admin: AdminClient) -> bool:
-    """Return False if the consumer group has no committed offsets, else True. The result is True if they cannot be read."""
+    """Return whether the consumer group has committed offsets; True if the offsets cannot be read."""
     try:
         return bool(groups.ConsumerGroups(admin, settings.kafka, "the broker", ANSWER_SECONDS).positions(settings.name))
     except (Fatal, Retriable):
@@ -185,7 +185,7 @@ def _topics(
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the session timeout, which only the broker can set in the group protocol of KIP-848.
+    """Check the broker's session time-out. In the group protocol of KIP-848, a client cannot set the time-out itself.
 
     With the broker's default, 45 s pass after a crash until another scorer takes over.
     """
@@ -266,7 +266,10 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that events have the fields that are copied to scores. If a path is misspelt, the value is null in all scores."""
+    """Check that the sampled events have the fields that `output.carry` copies to scores.
+
+    If a path in `output.carry` is misspelt, the copied value is null in all scores.
+    """
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"

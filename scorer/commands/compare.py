@@ -113,7 +113,11 @@ def _progress() -> Iterator[compare_versions.Progress]:
 
 
 def as_tables(report: ComparisonReport) -> Group:
-    """Return tables of counts, rules, changed decisions, dead letters of the candidate only, and the largest differences."""
+    """Return tables of the counts, the rules, the changed decisions, the new dead letters and the largest differences.
+
+    A new dead letter is an event that only the candidate dead-letters. If a topic of labels is configured, a table of the
+    quality figures is included.
+    """
     scored = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
     if scored.flipped():

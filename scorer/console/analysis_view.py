@@ -67,7 +67,7 @@ class IntervalBar:
         right: The x coordinate of the interval's upper bound, clipped to the bar.
         mean: The x coordinate of the estimate; None without an estimate.
         zero: The x coordinate of the difference 0.
-        edge: The x coordinate of the margin.
+        edge: The x coordinate of the rule's margin, the largest difference that the rule allows.
     """
 
     finding: MetricResult

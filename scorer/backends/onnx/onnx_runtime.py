@@ -220,7 +220,7 @@ class OnnxModel:
             device: The device of the buffers.
             sizes: The bucket sizes, ascending.
             seconds: The time limit of each run that measures or warms up a bucket.
-            choose: Whether to keep only the sizes that fit the device and are worth their memory.
+            choose: Whether to keep only the sizes that fit in the memory of the device and that `select_sizes` selects.
 
         Raises:
             InferenceFailed: The model cannot run in these buckets.
@@ -271,7 +271,7 @@ class OnnxModel:
         return named_outputs
 
     def close(self) -> None:
-        """See `Model.close`."""
+        """Free the session and the buckets; see `Model.close`."""
         if self._bound is not None:
             self._bound.free()
         self._bound = self._session = None
@@ -282,13 +282,13 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the device that runs the model: of the devices that run its operators, the most preferred one.
+    """Return the most preferred device that runs at least one operator of the model.
 
-    The order of preference is `tensorrt`, `cuda`, `cpu`.
+    The order of preference is `tensorrt`, `cuda`, `cpu`. If the configured device supports none of the model's operators, the
+    result is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not
+    report which device runs an operator. The result is then the device of the session's first provider.
 
-    A model whose operators are all unsupported on the GPU runs on the CPU, although the session lists the GPU's provider.
-    Before ONNX Runtime 1.24, the session does not report the assignment of operators; the result is then the device of its
-    first provider.
+
 
     Args:
         session: the session of ONNX Runtime.
@@ -326,7 +326,7 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Return the result of `allocate`, which allocates buffers. Raises InferenceFailed if the allocation fails."""
+    """Return the result of `allocate`, which allocates buffers for `content`. Raises InferenceFailed if it fails."""
     try:
         return allocate()
     except Exception as error:
