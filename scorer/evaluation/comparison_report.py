@@ -20,7 +20,7 @@ class Limits:
         errors: The share of events that only the candidate dead-letters.
         flips: The share of events with different decisions, of all events that both versions scored.
         psi: The population stability index of the scores.
-        cost: The candidate's time per event as a multiple of the champion's; None for no limit.
+        cost: The candidate's time per event divided by the champion's; None for no limit.
     """
 
     errors: float = 0.005
