@@ -154,7 +154,7 @@ class ErrorWatch:
             self.fatal = self.fatal or error
         if self.last is None or error not in NO_CONNECTION:
             self.last = error
-        log.info("kafka client: %s", error.str())
+        log.info("a Kafka client reports an error: %s", error.str())
 
 
 @contextlib.contextmanager

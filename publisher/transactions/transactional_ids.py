@@ -101,7 +101,7 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], con
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:
         return
-    log.info("ending open transactions of: %s", ", ".join(ids))
+    log.info("ending the open transactions of these transactional ids: %s", ", ".join(ids))
     closing = threading.Event()
 
     def take_over(name: str) -> None:

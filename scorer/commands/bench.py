@@ -157,7 +157,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         resolution = Resolution(model_package.digest, model_package.version, 0)
         servable = make(model_package, resolution, tried_loader(settings, remember=folder is None), settings)
     except ModelRefused as error:
-        raise Fatal(f"the version is rejected: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"the version is rejected: {error}", "push a version that passes these checks", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()

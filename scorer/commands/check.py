@@ -87,7 +87,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:
-        yield Finding("model", False, str(error), "push a version that passes, then promote it")
+        yield Finding("model", False, str(error), "push a version that passes these checks, then promote it")
     else:
         golden = f"passes its golden examples ({len(package.golden)})"
         result = golden if package.golden else "has no golden examples to compare with"
@@ -179,7 +179,7 @@ def _topics(
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in described.values()))
     optional = {name: f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described}
     if absent := [text for name, text in optional.items() if name not in hidden]:
-        yield Finding("optional", True, f"missing: {', '.join(absent)}; --create creates them")
+        yield Finding("optional", True, f"missing topics: {', '.join(absent)}; --create creates them")
     if invisible := [text for name, text in optional.items() if name in hidden]:
         yield Finding("optional", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
 

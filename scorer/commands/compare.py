@@ -98,7 +98,7 @@ def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)
     except ModelRefused as error:
-        raise Fatal(f"{name} is rejected: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"{name} is rejected: {error}", "push a version that passes these checks", REFUSED) from error
     with contextlib.closing(loaded.model):
         yield name, loaded
 

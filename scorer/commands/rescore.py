@@ -68,7 +68,11 @@ def rescore(
     servable = _load_version(settings, version)
     if servable.digest == selection.digest:
         hint = "promote another version first, or give one with --with"
-        raise Fatal(f"{servable.label} gave the scores to be corrected; only another version can correct them", hint, REFUSED)
+        raise Fatal(
+            f"{servable.label} computed the scores that are to be corrected; only another version can correct them",
+            hint,
+            REFUSED,
+        )
     with contextlib.closing(servable.loaded.model):
         digest_of_version = servable.digest if version else None
         summary = RescoreSummary()

@@ -74,4 +74,4 @@ def check_failure(topic: str, error: KafkaError) -> None:
         raise MemberLost(f"the consumer group rejects this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.reason(error) or ""):
         raise Fatal(f"cannot read {topic}: {error.str()}", f"check {lacking}", 3)
-    log.warning("consumer: %s", error.str())
+    log.warning("the Kafka consumer reports an error: %s", error.str())

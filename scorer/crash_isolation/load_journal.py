@@ -32,7 +32,7 @@ class LoadJournal:
         loading, self._deaths = journal.loads()
         if loading:
             self._deaths[loading] = self._deaths.pop(loading, 0) + 1
-            log.warning("a process died while it loaded a version; the death is attributed to it: %s", loading)
+            log.warning("a process died while it loaded a version; the death counts against this version: %s", loading)
             self._write("")
 
     def deaths(self, identity: str) -> int:

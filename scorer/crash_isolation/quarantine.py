@@ -121,7 +121,9 @@ class Quarantine:
             )
             return False
         is_failing = self._bisection.died(batch, self._clock.monotonic())
-        log.warning("the sandbox with %d events %s%s", len(batch), error, ": the event is failing" if is_failing else "")
+        log.warning(
+            "the sandbox with %d events %s%s", len(batch), error, "; this event is marked as failing" if is_failing else ""
+        )
         return is_failing
 
     def poll(self, committed: dict[Partition, int], elsewhere: CommittedOffsets, versions: VersionManager) -> None:

@@ -34,7 +34,7 @@ class DeliveryCounts:
         words = [
             f"{self.written:,} events were written",
             f"{self.uncertain:,} are uncertain: sent but not confirmed" if self.uncertain else "",
-            f"{self.rejected:,} were not" if self.rejected else "",
+            f"{self.rejected:,} were not written" if self.rejected else "",
         ]
         again = []
         if self.uncertain:

@@ -240,7 +240,7 @@ class OnnxModel:
         if choose:
             bound.keep(select_sizes(curve))
             log.info(
-                "using batch buckets of %s events; unused, because they are too slow or too large for the device: %s",
+                "using batch buckets of %s events; these sizes are not used, because they are too slow or too large for the device: %s",
                 bound.sizes,
                 omitted or "none",
             )

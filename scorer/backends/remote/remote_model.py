@@ -101,7 +101,7 @@ class RemoteBackend(ABC):
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model server needs; add a signature.json")
         if signature.alone:
-            raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
+            raise ModelRefused(f'the signature has "batch": false (one event at a time), which {self.NAME} does not support')
         settings = self._settings
         remote_name = read_remote(package)
         files = package.folder / self.FILES
