@@ -48,10 +48,9 @@ def model_registry() -> None:
 
 
 def check_packages() -> None:
-    """End the process with code 2 if another distribution has overwritten modules of `model_registry`, or hides them.
+    """End the process with code 2 if another distribution has overwritten or hides our package `model_registry`.
 
-    If this distribution has overwritten modules of another one, the commands of this distribution work, and only a warning is
-    printed.
+    If instead our distribution has overwritten modules of the other one, our commands work, and only a warning is printed.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)

@@ -348,10 +348,11 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """Create a consumer for assigned partitions, which reads committed records only and joins no group.
+    """Create a consumer that reads committed records of assigned partitions, and that joins no consumer group.
 
-    librdkafka still requires a group id. If the client has no right to that group, it reports one error
-    (`is_group_auth_noise`).
+    librdkafka still requires a group id, although the consumer does not use the group. If the user has no right to a group with
+    this
+    id, the client reports one error, which callers ignore (`is_group_auth_noise`).
     """
     return plugged_reader(settings, client_id, None, **properties)
 
@@ -363,7 +364,7 @@ def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | Non
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether an error of a `reader` concerns only the rights to its group id. The reader does not use the group."""
+    """Return whether an error of a `reader` only reports a missing right to its group, which the reader does not use."""
     return REFUSED.reason(error) == "group"
 
 

@@ -117,7 +117,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault of a broker that aborts the handshake: a rejected client certificate, or a broker without TLS."""
+    """Return why the TLS handshake failed: the broker does not use TLS, or rejects or requires a client certificate."""
     security = settings.security
     section = f"{settings.section}.security"
     if "ALERT" not in str(error.reason):

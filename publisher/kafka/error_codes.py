@@ -1,4 +1,6 @@
-"""The meanings of Kafka's error codes: one table per meaning, with a reason for each code. Use `error in FENCED`.
+"""The meanings of Kafka's error codes: one table of codes per meaning, with a reason for each code.
+
+For example, `error in FENCED` returns whether a KafkaError means that the producer is fenced.
 
 No other module interprets an error code. Codes that begin with an underscore are librdkafka's, the others are the broker's.
 """
@@ -7,7 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 
 class Codes(dict[int, str]):
-    """A table of error codes with one meaning, each with its reason. `error in table` tests the code of a KafkaError."""
+    """The error codes that have one meaning, with a reason for each code.
+
+    `error in codes` returns whether the table contains the code of a KafkaError.
+    """
 
     def __init__(self, *reasons: tuple[int, str]) -> None:
         super().__init__(reasons)

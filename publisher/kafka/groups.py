@@ -61,7 +61,7 @@ class GroupReader:
     def committed(
         self, partitions: Iterable[Partition], seconds: float, *, allow_partial: bool = False
     ) -> list[TopicPartition]:
-        """Return the committed offset (negative if none) and metadata of each partition.
+        """Return the committed offset and its metadata for each partition; the offset is negative if none is committed.
 
         Args:
             partitions: the partitions.
@@ -273,7 +273,8 @@ def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
     """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable.
 
-    NotAllowed names each right in `needed` that may be the missing one.
+    The broker does not report which right is missing. The message of NotAllowed therefore names every right in `needed` that
+    may be missing.
     """
     if error in REFUSED:
         kind = REFUSED.reason(error)

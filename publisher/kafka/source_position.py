@@ -59,7 +59,10 @@ def parse_offset(text: str | bytes) -> int:
 
 
 def offset_of(text: bytes, begins: bytes) -> int:
-    """Return the offset in a position that begins with `begins` (`<region>/<topic>/<partition>/`); -1 for any other text."""
+    """Return the offset in the position `text`, or -1 if `text` is not a position that begins with `begins`.
+
+    `begins` is the part before the offset: `<region>/<topic>/<partition>/`.
+    """
     try:
         return _number(text.removeprefix(begins).decode("ascii"), LARGEST_OFFSET) if text.startswith(begins) else -1
     except ValueError:

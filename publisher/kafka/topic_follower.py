@@ -63,7 +63,7 @@ class TopicFollower:
         self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
 
     def begin(self, offset: int) -> None:
-        """Start to read every partition at this offset, which may be a logical one (beginning or end)."""
+        """Start to read every partition at `offset`: a number, OFFSET_BEGINNING or OFFSET_END."""
         for name in list(self.topics)[:1]:
             kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])

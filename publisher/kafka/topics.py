@@ -154,7 +154,8 @@ class Topics:
     def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
         """Return the existing topics among `names`, and the operations that the broker allows on each topic.
 
-        The operations are HIDDEN for a topic that this client may not describe, and None if they are unknown.
+        Instead of the operations, the result has HIDDEN for a topic that this client may not describe, and None if the broker
+        does not report the operations.
         """
         requested = sorted(names)
         topic_names.check(requested)

@@ -57,7 +57,11 @@ def has_patterns(settings: RelaySettings) -> bool:
 
 
 def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return the conflicts between the destination topics of the source topics `names`, one line each. Pure."""
+    """Return one line for each conflict of destination topics, given the source topics `names`. Pure.
+
+    There is a conflict if two source topics would be copied into the same topic, or if a source topic would be copied into the
+    checkpoint topic or the refusal topic.
+    """
     conflicts = []
     sources: dict[str, str] = {}
     for name in names:

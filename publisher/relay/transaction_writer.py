@@ -156,7 +156,7 @@ class TransactionWriter:
         self._open_session.recover()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh the producers' metadata of these destination topics, so that they know new partitions."""
+        """Refresh the producers' metadata of these destination topics, so that the producers know new partitions."""
         self._open_session.refresh_metadata(topics)
 
     def wait_for_same_topics(self) -> bool:

@@ -156,8 +156,8 @@ class Rules:
     Args:
         source: the region of the source.
         destination: the region of the destination.
-        wanted: the filter, as allowed values by header name. A record must have an allowed value in each of these headers.
-            Empty for no filter.
+        wanted: the filter: the allowed values by header name. Only records that have an allowed value in each of these headers
+            are copied. Empty for no filter.
         renaming: the setting `destination.topic`, from which the names of destination topics are formed.
     """
 

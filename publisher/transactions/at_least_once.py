@@ -180,7 +180,7 @@ class CheckpointSession:
         """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
-        """Do nothing: a pending checkpoint may still move the committed offsets, but never past published records."""
+        """Do nothing: a pending checkpoint may still move the committed offsets, but not past an event without a published record."""
 
     def tick(self) -> None:
         """Start a checkpoint if one is due. Raises Aborted if a record failed, or commits fail for too long."""
@@ -269,7 +269,10 @@ class CheckpointSession:
             self._check()
 
     def _commit(self, offsets: Sequence[TopicPartition], seconds: float) -> None:
-        """Flush the producer, commit the offsets, and wait for the answer. Raises Aborted or KafkaException."""
+        """Flush the producer, commit the offsets, and wait for the answer. Raises Aborted or KafkaException.
+
+        `seconds` limits the flush.
+        """
         began = self._clock()
         self._flush(seconds)
         self._commits.commit(offsets)

@@ -287,7 +287,7 @@ class TransactionSession:
     def close(self) -> None:
         """Abort the open transaction and release the producers. Never raises.
 
-        Without the abort, readers would have to wait until the transaction times out.
+        If the session did not abort the transaction, readers of committed records would have to wait until it times out.
         """
         with contextlib.suppress(Aborted):
             self.wait_for_publish()

@@ -125,7 +125,7 @@ class ProducerPool:
         self.unconfirmed_ids.clear()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh each producer's metadata of these topics, because a producer writes only to partitions that it knows.
+        """Refresh each producer's metadata of these topics. A producer writes only to partitions that its metadata contains.
 
         Raises:
             KafkaException: if a broker does not answer. Also raises as `wait_until_initialised` does.

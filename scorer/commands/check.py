@@ -288,7 +288,11 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
-    """Return the messages at the newest SAMPLE offsets of each partition, and the number of these offsets. Raises Fatal."""
+    """Return the messages at the newest SAMPLE offsets of each partition of `topic`, and the number of these offsets.
+
+    There may be fewer messages than offsets, because transaction markers have offsets too. Raises Fatal if the topic cannot be
+    read.
+    """
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}

@@ -161,7 +161,7 @@ def _rules(report: ComparisonReport) -> Table:
 
 
 def _labelled(assessment: Assessment) -> list[RenderableType]:
-    """Return the quality figures of both versions on labelled events, and the differences between the two versions."""
+    """Return a table of both versions' quality figures on labelled events, with their differences, and lines of counts."""
     deltas = differences(assessment)
     table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):

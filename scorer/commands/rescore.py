@@ -130,7 +130,7 @@ def _load_version(settings: Settings, version: str | None) -> Servable:
 
 
 def as_table(summary: RescoreSummary, done: str) -> Table:
-    """Return the counts of this run and of the whole job as a table; `done` is the title of the count of corrections."""
+    """Return a table of the counts of this run and of the whole job. `done` names the row with the number of corrections."""
     run = summary.run
     total = summary.total
     rows = [

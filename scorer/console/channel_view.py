@@ -96,7 +96,7 @@ class ChannelView:
 def tones(state: ConsoleState) -> dict[str, int]:
     """Return the colour number of each version, which is the same on every page.
 
-    The number is the index of the version in the list of known versions.
+    The number is the index of the version in the list of all known versions, which starts with the versions of the registry.
     """
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}

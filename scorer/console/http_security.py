@@ -45,7 +45,7 @@ class StrictHeaders:
 
 
 class CsrfTokens:
-    """Create and check CSRF tokens. A token is the HMAC of a random cookie with a key of this process."""
+    """Create and check CSRF tokens: each token is the HMAC of a random cookie, made with a random key of this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)

@@ -110,7 +110,7 @@ class RolloutPanel:
 
     @property
     def controller_silent(self) -> bool:
-        """Whether the rollout runs and its controller is overdue to report."""
+        """Whether the rollout is running, and its controller has not reported for SILENT_SECONDS."""
         return self.running and self.silent >= SILENT_SECONDS
 
 

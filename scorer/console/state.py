@@ -226,7 +226,7 @@ class ConsoleState:
         self.labelled.add(record)
 
     def record_error(self, source: str, text: str, hint: str, now: float) -> None:
-        """Record that a source is unavailable; an error that continues keeps the time of its first failure."""
+        """Record that a source is unavailable since `now`, or, if it was unavailable already, since the first failure."""
         before = self.source_errors.get(source)
         self.source_errors[source] = SourceError(text, hint, before.since if before else now)
         self.changed()

@@ -65,7 +65,7 @@ class ThroughputFold:
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorerFold, now: float) -> bool:
-        """Add a point if STEP_SECONDS have passed since the last one; return whether a point was added."""
+        """Add a point to the charts if STEP_SECONDS have passed since the last point; return whether a point was added."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS

@@ -76,7 +76,7 @@ class AssignedPartitions:
             self._arrived.add(self._start(start, self.changes))
 
     def rewind(self, start: StartPosition) -> None:
-        """Reset an assigned partition to this start position. The epoch of the partition stays the same."""
+        """Reset an assigned partition to this start position. Its assignment epoch and `suspect` stay the same."""
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from

@@ -194,7 +194,7 @@ class EventConsumer:
         self.group = self._member.group()
 
     def rejoin(self) -> None:
-        """Replace the client and join the group as a new member. All partitions are lost until the group assigns partitions."""
+        """Replace the client and join the group as a new member. It owns no partition until the group assigns some."""
         if self._renew is None:
             raise Fatal("the consumer is no longer a member of its group", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in self._table], lost=True)
@@ -261,7 +261,10 @@ class EventConsumer:
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
-        """Return the number of records from the next offset to the end of each partition. Unknown ends are omitted."""
+        """Return, for each partition, the number of offsets from the next offset to read to the end of the log.
+
+        Partitions whose end is unknown are omitted.
+        """
         paused = self._table.paused() - self._table.leaderless()
         bounds = group_offsets.partition_bounds(self._consumer, self.partitions, paused)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in bounds.items()}

@@ -1,6 +1,6 @@
 """The membership of one client in the consumer group, and the failures after which another client must join.
 
-A membership ends with its client. This module does not know which partitions are assigned.
+A membership ends when its client is closed. This module does not know which partitions are assigned.
 """
 
 import logging
@@ -64,7 +64,7 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log a failure of this topic if the client recovers from the failure itself; raise an error otherwise.
+    """Log the Kafka error `error` of a topic if the client recovers from it by itself; otherwise raise an exception.
 
     Raises:
         MemberLost: The client cannot recover, and a new client must join.

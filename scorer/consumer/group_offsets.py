@@ -97,7 +97,7 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions, except the partitions that are known to have no leader."""
+    """Return the partitions that have a leader, or for which it is unknown whether they have one."""
     without_leader = leaderless(admin, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without_leader]
 

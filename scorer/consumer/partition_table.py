@@ -232,8 +232,8 @@ class PartitionTable:
     """The reading states of the partitions that are assigned to one consumer, used by one thread.
 
     Attributes:
-        due: the partitions that the next rewind must include. The set is derived from the states, to avoid a scan of all states
-            for each batch.
+        due: the partitions that the next rewind must include. The table updates this set with each change of a state, so that
+            no batch needs a scan of all states.
         sandbox_due: the partitions whose next batch the sandbox must read, from the next call of `EventConsumer.take` on.
     """
 

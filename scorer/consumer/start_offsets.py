@@ -172,7 +172,10 @@ class StartPositions:
         return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
     def is_current(self, name: str, topic_id: str) -> bool:
-        """Return whether a poll within the last SEEN_SECONDS returned this id for the topic. Does not wait for a poll."""
+        """Return whether the last poll has returned this id for the topic `name`, and was sent within the last SEEN_SECONDS.
+
+        Unlike `are_current`, the method does not wait for a new poll.
+        """
         topic = self._topic_poller.found.get(name)
         return topic is not None and topic.id == topic_id and self._topic_poller.seen >= time.monotonic() - SEEN_SECONDS
 
@@ -238,7 +241,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return how the start offset of each of these partitions is determined. Raises Fatal (3) if offsets have expired."""
+        """Return how the start offset of each partition in `unclear` is determined. Raises Fatal (3) if offsets expired."""
         scored_ids = self._retry(self._read_swaps)
         visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
         visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
@@ -359,7 +362,10 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait until a poll that started after this time has an answer. The time is in monotonic seconds; -inf for any poll."""
+        """Wait until a poll that was sent after the time `after` has an answer.
+
+        `after` is in monotonic seconds. If it is -inf, the answer to any poll is sufficient.
+        """
         self._topic_poller.request_refresh()
         while self._topic_poller.seen <= after:
             if self._topic_poller.failure is not None:
@@ -384,7 +390,7 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for this time. Raises the error of the context's check, for example if a stop is requested."""
+        """Wait for `seconds`, and call the context's check repeatedly. Raises the error of the check, if it raises one."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._context.check()

@@ -88,7 +88,7 @@ class Quarantine:
         return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
-        """Write to the journal that this batch is in flight.
+        """Record that this batch is in flight: in the journal or, while a sandbox process runs, only in this object.
 
         `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if no candidate does.
         """

@@ -161,7 +161,7 @@ class SandboxProcess:
         return self._settings.model.load_seconds
 
     def _start(self) -> Sandbox:
-        """Start a child, and load the packages of the previous child in it. Raises DependencyUnavailable if a load fails."""
+        """Start a child, and load the packages that the previous child had loaded. Raises DependencyUnavailable if it fails."""
         started = self._sandbox = Sandbox(self._fork_server, _serve, self._settings)
         if self._closed:
             self._end()

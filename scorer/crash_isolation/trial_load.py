@@ -306,7 +306,7 @@ def _serve(pipe: connection.Connection, settings: Settings) -> None:
 
 
 def _try(settings: Settings, package: Package, max_bytes: int) -> None:
-    """Load a version in the trial process, with limited memory and a smaller stack than a scorer's threads have.
+    """Load a version in the trial process, with limited memory, and in a thread with a smaller stack than a scorer's threads.
 
     Raises:
         ModelRefused: The version failed the trial.

@@ -54,7 +54,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers that `dead_headers` appended to the headers of the event; an empty list if there are none."""
+    """Return only the headers of a dead letter that `dead_headers` has appended; an empty list if there are none."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []

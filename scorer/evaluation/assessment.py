@@ -108,7 +108,10 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 
 
 def assess_both(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
-    """Assess several versions by their answers to the same ids, and return their figures in the same order."""
+    """Assess several versions by their answers to the same events, and return the figures of all versions.
+
+    `sides` has the answers of each version. The figures are in the same order.
+    """
     assessments = [assess(answers, answered, labels) for answers, answered in sides]
     return replace(assessments[0], versions=tuple(quality for each in assessments for quality in each.versions))
 

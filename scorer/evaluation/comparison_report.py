@@ -114,7 +114,10 @@ class ComparisonReport:
 
 
 def differences(assessment: Assessment) -> dict[str, float]:
-    """Return each quality figure of the candidate minus the champion's, by name; figures that one version lacks are omitted."""
+    """Return each quality figure of the candidate minus the champion's figure, by name.
+
+    Figures that one of the versions lacks are omitted. The result is empty unless there are two versions.
+    """
     if len(assessment.versions) != 2:
         return {}
     before, after = assessment.versions

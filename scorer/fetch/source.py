@@ -82,13 +82,13 @@ class FetchSource(Protocol):
         """
 
     def more(self, most: int, wait: float) -> int:
-        """Fetch up to `most` more events that are available or arrive within `wait` seconds; return their number."""
+        """Fetch up to `most` more events: those available, and those that arrive within `wait` seconds. Return their number."""
 
     def finish(self) -> "FetchedEvents":
         """End the fetch, and return its events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
-        """Poll the consumer for up to `wait` seconds and discard up to `most` events. Return the failures found meanwhile."""
+        """Poll the consumer for up to `wait` seconds and discard up to `most` events. Return the failures that arrive."""
 
     def close(self) -> None:
         """Release the fetched events. Call this method before the consumer is closed."""
@@ -116,7 +116,7 @@ class FetchedEvents(Protocol):
     def batch(self, without: set[Partition], end: End) -> Batch | None:
         """Return the events as a batch, without the events of the partitions in `without`; None if no event remains.
 
-        `end` is the reason why the fetch of the batch stopped.
+        `end` is the reason why the fetch of the batch has stopped; it is stored in the batch.
         """
 
     def columns(self) -> FetchedRecords:

@@ -148,10 +148,11 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return the options of TensorRT: the cache of engines and timings, and the batch sizes that its engines support.
+        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support.
 
-        The cache is separate for each model version, GPU, driver and release of ONNX Runtime. If a signing policy is
-        configured, there is no cache: a cached engine is not signed, so a replaced engine would not be detected.
+        The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime. If a
+        signing policy is configured, there is no cache: a cached engine is not signed, so nothing would detect that a file was
+        replaced.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -240,7 +241,7 @@ class OnnxModel:
         if choose:
             bound.keep(select_sizes(curve))
             log.info(
-                "using batch buckets of %s events; these sizes are not used, because they are too slow or too large for the device: %s",
+                "using batch buckets of %s events; not using these sizes, which are too slow or too large for the device: %s",
                 bound.sizes,
                 omitted or "none",
             )

@@ -223,7 +223,7 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
     """Check that the tensors that a server declares match the signature. A server that declares no tensors is accepted.
 
-    Raises ModelRefused, which names the tensor and describes the mismatch.
+    If they do not match, raises ModelRefused with a message that names the tensor and describes the mismatch.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):

@@ -212,7 +212,11 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The annotations of an input: the offset range of a partition, or a model's version and channel revision."""
+    """The annotations of an input of a training run.
+
+    If the input is a partition, `start` and `end` are its offset range. If it is a model, `version` and `revision` are its
+    version and channel revision.
+    """
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")

@@ -162,9 +162,9 @@ def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
 
 
 def _age(version: VersionAttestations) -> tuple[str, float]:
-    """Return an ascending sort key: the date in the name of a run's version, then the time of the first attestation.
+    """Return a sort key that puts older versions first: the date in the version's name, then its first attestation time.
 
-    Versions without such a name come first.
+    The name of a version that a training run has produced begins with a date. All other versions come first.
     """
     is_run = RUN_VERSION.fullmatch(version.version)
     return version.version[:8] if is_run else "", version.attested.timestamp() if version.attested else 0.0

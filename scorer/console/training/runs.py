@@ -279,7 +279,7 @@ def _because(attestations: VersionAttestations) -> str:
 
 
 def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
-    """Return the moves that give the version a role, the newest of each channel first."""
+    """Return the channel moves that give the version a role, channel by channel, each channel's newest move first."""
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
         VersionPromotion(
