@@ -129,7 +129,9 @@ class TopicReader:
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
-        """Return the group's committed offset in each partition, or 0 if there is none. Waits for open transactions.
+        """Return the group's committed offset in each partition; 0 for a partition without one.
+
+        Waits until no open transaction can change these offsets.
 
         Raises Fatal with exit code 2 if the group has no committed offset in any of the partitions.
         """

@@ -120,7 +120,7 @@ class Unreadable(msgspec.Struct, array_like=True, tag=True):
     """An answer: the batch that contains the requested offset cannot be read.
 
     Attributes:
-        last: the last offset of the batch; the requested offset if the header was not found.
+        last: the last offset of the batch. If the batch's header was not found in memory, the requested offset.
         codec: the compression codec; empty if unknown.
         size: the bytes of the batch in the log; 0 if unknown.
         records: the number of records; 0 if unknown.

@@ -113,7 +113,11 @@ class TopicFollower:
             raise
 
     def _written(self) -> Offsets:
-        """Return the high watermarks. They include transactions whose commit is acknowledged but not yet visible."""
+        """Return the high watermark of each unread partition.
+
+        Unlike the last stable offset, it includes transactions whose commit the broker has acknowledged but not yet made
+        visible.
+        """
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _record_end(self, partition: Partition, at: int) -> None:

@@ -350,9 +350,10 @@ def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, flo
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
-    """Return the configuration for a destination topic: the COPIED_CONFIG of its source topic.
+    """Return the configuration for a new destination topic: the settings in COPIED_CONFIG, as in `source`.
 
-    The largest size of a record is increased by `room` bytes, for the headers that the relay adds.
+    `source` is the configuration of the source topic. The limit `max.message.bytes` is increased by `room` bytes, for the
+    headers that the relay adds.
     """
     config = {name: source[name] for name in COPIED_CONFIG if name in source}
     if "max.message.bytes" in config:

@@ -209,9 +209,10 @@ class CheckpointLog:
     def refresh_visible(self, relay: str) -> None:
         """Read up to the last stable offset, without waiting for open transactions.
 
-        These records are enough to decide which transactional ids to fence. Waiting would be useless, because the transactions
-        of a killed process stay open until they are fenced or time out. There is one exception: if a registration of `relay`
-        follows the last stable offset, the call waits until this registration can be read.
+        The records up to the last stable offset are enough to decide which transactional ids to fence. It would be useless to
+        wait for the transactions of a killed process, because they stay open until the caller fences them or until they time
+        out. There is one exception: if a registration of `relay` follows the last stable offset, the method waits until this
+        registration can be read.
         """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
@@ -290,7 +291,7 @@ class CheckpointLog:
 
 
 def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
-    """Apply a record of a compacted topic to `into`: decode its value, or delete the key if the value is None."""
+    """Apply a record of a compacted topic to `into`: store the decoded value, or delete the key if the value is None."""
     if value is None:
         into.pop(key, None)
     else:

@@ -153,11 +153,11 @@ class CopyWorker:
             consumer.incremental_assign(_positions(self._sandboxed.begin(routes)))
 
     def _copy_messages(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish the copies of these messages, and of the messages that the consumer has already fetched after them.
+        """Publish the copies of these messages, and of further messages that the consumer has already fetched.
 
         Returns:
-            False if the destination rejects the transaction. All records of the transaction are then read again, in smaller
-            transactions.
+            False if the destination has rejected the transaction. The lane then reads all records of the transaction again, and
+            copies them in smaller transactions. Otherwise True.
         """
         if not (messages or any(route.advance_past_read() for route in self.state.routes.values())):
             return True
@@ -260,7 +260,7 @@ class CopyWorker:
         """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
 
         Returns:
-            False if the destination rejects the transaction; see `_copy_messages`.
+            False if the destination has rejected the transaction with the dead letter; see `_copy_messages`. Otherwise True.
         """
         record = unreadable_record(self._region, message, ValueError(error))
         if self._settings.refusal_topic:
@@ -283,7 +283,8 @@ class CopyWorker:
     ) -> None:
         """Abort a rejected transaction, and read its records again in smaller transactions.
 
-        If the transaction contained only one record, this record is dead-lettered, or its partition is stopped.
+        If the transaction contained only one record, that record is the rejected one. It is dead-lettered, or its partition is
+        stopped.
 
         Args:
             consumer: the lane's consumer.
@@ -371,7 +372,7 @@ class CopyWorker:
         log.error("lane %d: %s[%d] %s; %s", self.state.number, *partition, reason, STOPPED_HINT)
 
     def _throttle(self, count: int, size: int) -> None:
-        """Add the bytes of `count` records to the lane's state, and wait as long as the rate limit requires."""
+        """Add `size`, the bytes of `count` records, to the lane's counters, and wait as long as the rate limit requires."""
         self.state.bytes += size
         until = time.monotonic() + self._shared.rate_limit.add_bytes(size + 64 * count, time.monotonic())
         while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):

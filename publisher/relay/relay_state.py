@@ -119,12 +119,18 @@ class RelayState:
         self.failures[family] = self.failures.get(family, 0) + 1
 
     def silence(self, now: float) -> float:
-        """Return the seconds since the source last answered, or 0 up to SILENT_SECONDS. `now` is in monotonic seconds."""
+        """Return the seconds since the source last answered; 0 if they are at most SILENT_SECONDS.
+
+        `now` is in monotonic seconds.
+        """
         age = now - max(self.topics_checked_at, self.copying_since or now)
         return age if age > SILENT_SECONDS else 0.0
 
     def not_ready(self) -> str | None:
-        """Return why the relay is not ready: it does not copy, or the source does not answer. None if it is ready."""
+        """Return why the relay is not ready, or None if it is ready.
+
+        It is ready while it copies and the source answers.
+        """
         if not self.copying:
             return self.last_failure.text if self.last_failure else "starting"
         silence = self.silence(time.monotonic())

@@ -34,10 +34,10 @@ class SandboxedPartitions:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Start to read in the sandbox the routes that this process has not copied before.
+        """Start to read the partitions of these routes in the sandbox, unless this process has copied them before.
 
         Returns:
-            The other routes, which the lane's consumer reads.
+            The routes that this process has copied before. The lane's consumer must read their partitions.
         """
         others = []
         for route in routes:
@@ -54,7 +54,7 @@ class SandboxedPartitions:
         self._reported.add(partition)
 
     def take_reported(self) -> set[Partition]:
-        """Return the partitions that were passed to `report` since the last call."""
+        """Return the partitions that were passed to `report` since the last call of this method."""
         reported = self._reported
         self._reported = set()
         return reported

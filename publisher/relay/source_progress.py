@@ -75,7 +75,7 @@ class SourcePoller:
         settings: the settings of the relay.
         cluster: the id of the source cluster.
         source: the topics of the source.
-        copied: returns, for each partition, the source offset up to which its copies are committed.
+        copied: a function that returns, for each partition, the source offset up to which its copies are committed.
         stored: the snapshot that an earlier run has stored; None if there is none.
 
     Attributes:
@@ -106,7 +106,7 @@ class SourcePoller:
         self._thread.start()
 
     def take(self) -> SourceSnapshot | None:
-        """Return the latest snapshot to store; None if there is none, or if it equals the last returned one."""
+        """Return the latest snapshot, for the caller to store; None if it equals the one that this method returned last."""
         copied = self._copied()
         with self._lock:
             latest = self._latest

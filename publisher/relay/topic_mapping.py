@@ -160,7 +160,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
 
 
 def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
-    """Create the destination topics and partitions that are missing; return whether any were missing."""
+    """Create the missing destination topics, and add the missing partitions; return whether any of them were missing."""
     existing = destination.topics(targets.values())
     missing = [name for name, target in targets.items() if target not in existing]
     configs = source.configs(missing)

@@ -160,7 +160,10 @@ class TransactionWriter:
         self._open_session.refresh_metadata(topics)
 
     def wait_for_same_topics(self) -> bool:
-        """Wait until the topic ids were confirmed within the last SEEN_SECONDS. Return False if the run ends before that."""
+        """Wait until the topic ids were confirmed to be unchanged within the last SEEN_SECONDS.
+
+        Returns False if the run of the relay ends during the wait.
+        """
         while not self._shared.stopping.is_set():
             now = self._state.heartbeat = time.monotonic()
             if self._shared.topics_checked_at() >= now - SEEN_SECONDS:

@@ -104,7 +104,7 @@ class Route:
     def advance_to_end(self, end: int, now_ms: int) -> None:
         """Advance `next` to the end of the partition, past offsets without a record.
 
-        The consumer reports this end after it has returned all records before it.
+        The consumer has reported this end, `end`, and has returned all records before it. `now_ms` is in Unix ms.
         """
         self.advance_past_read()
         self.next = max(self.next, end)
@@ -187,7 +187,7 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """Return the `x-origin` of a record in a source partition; None unless the record is a copy from another region."""
+        """Return the `x-origin` of a record in a source partition; None unless a relay has copied it from another region."""
         origin = origin_of(headers, partition, self._renaming)
         return None if origin is None or origin.startswith(self._source) else origin
 
@@ -231,7 +231,7 @@ def copy(
         messages: the messages of the consumer.
         routes: the routes by source partition.
         rules: decide which records are copied.
-        produce: as `Producer.produce`.
+        produce: the method `Producer.produce`, or a function with the same arguments.
         counts: the counts to increase.
         skip_unreadable: whether to continue after a record whose headers the client cannot read. Otherwise the route of its
             partition is removed from `routes`, so that no later record of the partition is copied.

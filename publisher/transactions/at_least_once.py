@@ -180,7 +180,7 @@ class CheckpointSession:
         """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
-        """Do nothing: a pending checkpoint may still move the committed offsets, but not past an event without a published record."""
+        """Do nothing: a pending checkpoint may still move the committed offsets, but never past an unpublished event."""
 
     def tick(self) -> None:
         """Start a checkpoint if one is due. Raises Aborted if a record failed, or commits fail for too long."""
