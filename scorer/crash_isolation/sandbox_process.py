@@ -85,7 +85,7 @@ class SandboxProcess:
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
-            raise ModelRefused(f"two processes in a row ended while they loaded this version; the last one {error}") from error
+            raise ModelRefused(f"two processes in a row failed while they loaded this version; the last one {error}") from error
 
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest

@@ -87,7 +87,7 @@ def test_a_version_that_kills_two_sandbox_processes_at_its_load_is_refused(
     try:
         with pytest.raises(
             ModelRefused,
-            match=r"^two processes in a row ended while they loaded this version; the last one was ended by SIGSEGV$",
+            match=r"^two processes in a row failed while they loaded this version; the last one was ended by SIGSEGV$",
         ):
             sandbox.load(package.read(folder, name="m", version="7", digest="sha256:" + "0" * 64))
         assert multiprocessing.active_children() == []
