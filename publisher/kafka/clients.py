@@ -351,8 +351,7 @@ def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consum
     """Create a consumer that reads committed records of assigned partitions, and that joins no consumer group.
 
     librdkafka still requires a group id, although the consumer does not use the group. If the user has no right to a group with
-    this
-    id, the client reports one error, which callers ignore (`is_group_auth_noise`).
+    this id, the client reports one error, which callers ignore (`is_group_auth_noise`).
     """
     return plugged_reader(settings, client_id, None, **properties)
 

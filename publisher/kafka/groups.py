@@ -99,17 +99,13 @@ class GroupReader:
         """Return the partitions whose committed position is undecided, because an open transaction may change the position.
 
         While one of the requested partitions is undecided, the client repeats the request, and sends no other request. This
-        method
-        therefore first requests all partitions together, with a short time limit. If the coordinator answers, all partitions
-        are
-        decided, and the result is empty.
+        method therefore first requests all partitions together, with a short time limit. If the coordinator answers, all
+        partitions are decided, and the result is empty.
 
         If the coordinator does not answer, the result depends on `singly`. If `singly` is False, the result is all partitions,
-        although
-        some of them may be decided. If `singly` is True, the method requests one partition after another, until it finds an
-        undecided
-        partition. The result is then the partitions that it has not requested, followed by the undecided partition. If it finds
-        no undecided partition, the result is empty.
+        although some of them may be decided. If `singly` is True, the method requests one partition after another, until it
+        finds an undecided partition. The result is then the partitions that it has not requested, followed by the undecided
+        partition. If it finds no undecided partition, the result is empty.
 
         Args:
             partitions: the partitions. A caller that calls this method repeatedly passes the last result.

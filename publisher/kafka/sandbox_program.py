@@ -278,8 +278,8 @@ class IsolatedReader:
         """Return the answer for a batch that cannot be read.
 
         The answer is Unreadable if it is certain that the unreadable batch contains the requested offset: the process is in
-        careful mode
-        (it fetches one batch per request), and this request is its first one. Otherwise the answer is RepeatCarefully.
+        careful mode (it fetches one batch per request), and this request is its first one. Otherwise the answer is
+        RepeatCarefully.
 
         Args:
             request: the request.

@@ -160,8 +160,7 @@ class TransactionSession:
         """Publish the records that the function `write` produces in one transaction.
 
         This method calls `write(produce)`, where `produce` is the method of a producer. The function returns whether it has
-        produced a
-        record. If it has, the transaction is committed. Otherwise it is aborted.
+        produced a record. If it has, the transaction is committed. Otherwise it is aborted.
 
         Returns:
             Whether the transaction was committed.

@@ -289,8 +289,6 @@ def used_device(session: Any, configured: str) -> str:
     result is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not
     report which device runs an operator. The result is then the device of the session's first provider.
 
-
-
     Args:
         session: the session of ONNX Runtime.
         configured: the setting `model.device`.
