@@ -1,8 +1,8 @@
 """The installed commands: each checks for a conflicting distribution, then runs its program.
 
-Kubeflow's client, the distribution `model-registry`, installs an import package `model_registry` too; in one environment the
-distribution that is installed last overwrites files of the other one. This module imports the standard library only until the
-check is done, because any module of `model_registry` may be the other distribution's.
+Kubeflow's client, the distribution `model-registry`, also installs an import package `model_registry`. If both distributions
+are installed in one environment, the one that is installed last overwrites files of the other one. Until the check is done,
+this module imports only the standard library, because any module of `model_registry` may be a file of the other distribution.
 """
 
 import base64
@@ -48,10 +48,9 @@ def model_registry() -> None:
 
 
 def check_packages() -> None:
-    """End the process with code 2 if another distribution has overwritten modules of `model_registry`, or hides them.
+    """End the process with code 2 if another distribution has overwritten or hides our package `model_registry`.
 
-    If this distribution has overwritten modules of another one, the commands of this distribution work, and only a warning is
-    printed.
+    If instead our distribution has overwritten modules of the other one, our commands work, and only a warning is printed.
     """
     try:
         own = metadata.distribution(DISTRIBUTION)
@@ -71,17 +70,19 @@ def check_packages() -> None:
 def _rivals(own: metadata.Distribution) -> Iterator[metadata.Distribution]:
     """Yield the other distributions that install a package `model_registry`.
 
-    Reading the file lists of all distributions takes 0.3 s, so the lists are read only if Python would import a package that is
-    not ours.
+    Reading the file lists of all installed distributions takes 0.3 s. It is done only if Python would import another package
+    than ours. Otherwise only Kubeflow's distribution is checked.
     """
     candidates = metadata.distributions(name=RIVAL) if _is_ours(own) else metadata.distributions()
     yield from (one for one in candidates if one.name != own.name and _recorded(one))
 
 
 def _is_ours(own: metadata.Distribution) -> bool:
-    """Return whether Python would import this distribution's package.
+    """Return whether `import model_registry` would import the package of this distribution.
 
-    An editable installation records no files of the package, so the folder decides.
+    The package is ours if it lies in the folder of this installation, and its `__init__.py` has the hash in the distribution's
+    RECORD. The RECORD of an editable installation does not list the files of the package. In this case only the folder is
+    compared.
     """
     imported = _imported()
     recorded = _recorded(own).get(f"{PACKAGE}/__init__.py")
@@ -89,13 +90,13 @@ def _is_ours(own: metadata.Distribution) -> bool:
 
 
 def _imported() -> Path | None:
-    """Return the `__init__.py` of the package that Python would import; None if there is none."""
+    """Return the path of the `__init__.py` that `import model_registry` would load; None if there is no such package."""
     spec = find_spec(PACKAGE)
     return None if spec is None or spec.origin is None else Path(spec.origin).resolve()
 
 
 def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tuple[list[str], list[str]]:
-    """Find the files that both distributions install with different content; check which of the contents is on the disk.
+    """Find the files that both distributions install with different contents, and check which content is on the disk.
 
     Returns:
         The files with the content of `other`, and the files with the content of `own`.
@@ -114,7 +115,10 @@ def _overwritten(own: metadata.Distribution, other: metadata.Distribution) -> tu
 
 
 def _hides(other: metadata.Distribution) -> bool:
-    """Return whether Python imports the package of `other`, because its folder precedes ours in the search path."""
+    """Return whether `import model_registry` would import the package of the distribution `other`.
+
+    This happens if the folder of `other` precedes the folder of this distribution in Python's search path.
+    """
     imported = _imported()
     if imported is None or imported.parents[1] == ROOT:
         return False
@@ -124,7 +128,7 @@ def _hides(other: metadata.Distribution) -> bool:
 def _recorded(distribution: metadata.Distribution) -> dict[str, str]:
     """Return the recorded hash of each module of the package that a distribution installs, by path.
 
-    A hash is empty if the distribution's RECORD does not state it.
+    The hash comes from the distribution's RECORD; it is empty if the RECORD contains no hash of the module.
     """
     modules = (file for file in distribution.files or [] if file.parts[0] == PACKAGE and file.suffix == ".py")
     return {module.as_posix(): module.hash.value if module.hash else "" for module in modules}

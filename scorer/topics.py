@@ -53,8 +53,8 @@ def describe(admin: AdminClient, settings: KafkaSettings, needed: Mapping[str, O
     Args:
         admin: The admin client.
         settings: The connection.
-        needed: The operations that a command needs on each topic. If no operation is needed on a topic, and the broker does
-            not show the topic to this client, the topic is omitted.
+        needed: The operations that a command needs, by topic. If the command needs no operation on a topic, and this client has
+            no right to describe the topic, the topic is omitted from the result.
 
     Returns:
         The existing topics by name.
@@ -217,8 +217,8 @@ def missing(settings: Settings, existing: Mapping[str, DescribedTopic], partitio
 def _copied_limit(name: str, inputs: Sequence[str], existing: Mapping[str, DescribedTopic]) -> int | None:
     """Return the size limit of the source topic of a relay's copy; None if the input topic is not a copy.
 
-    The source topic is in another cluster, so its real limit is unknown. It is assumed to be the limit of the local topic with
-    the same name as the source topic.
+    The source topic is in another cluster, so its limit is unknown. This function assumes that the limit is the same as the
+    limit of the local topic with the name of the source topic; Kafka's default if there is no such topic.
     """
     originals = [each for each in inputs if each != name and name.endswith(each)]
     if not originals:

@@ -75,7 +75,10 @@ def missing(needed: Mapping[str, Operations], granted: Mapping[str, Operations |
 
 
 def refused(settings: KafkaSettings, rights: Iterable[Right]) -> NotAllowed:
-    """Return the error that names the missing `rights`. Its hint has the role of the command and the grants."""
+    """Return the error that names the missing `rights`.
+
+    The hint of the error names the Kafka role that runs the current command, and contains the commands that grant the rights.
+    """
     missing_rights = list(rights)
     names = "; ".join(f"no right to {right}" for right in missing_rights)
     role = roles.running_role()

@@ -261,7 +261,12 @@ class PropertyFaults(ValueError):
 
 
 def property_lines(section: str, faults: Mapping[str, str]) -> str:
-    """Return one line for each faulty property of the section `section`."""
+    """Return one error line for each faulty property in `faults`.
+
+    Args:
+        section: the name of the setting that contains the properties, such as `kafka.extra`.
+        faults: the reason and the remedy, by the name of the property.
+    """
     return "\n".join(f"{section}.{key}: {text}" for key, text in faults.items())
 
 
@@ -272,7 +277,15 @@ def check(extra: Mapping[str, object]) -> None:
 
 
 def error_lines(fault: Mapping[str, Any], section: str) -> str | None:
-    """Return the lines for one of pydantic's errors in this section; None if `check` has not raised the error."""
+    """Return the error lines for forbidden properties in `<section>.extra`.
+
+    Args:
+        fault: one of pydantic's errors.
+        section: the name of the section that contains `extra`.
+
+    Returns:
+        None if the error is not a PropertyFaults, which `check` raises.
+    """
     error = fault.get("ctx", {}).get("error")
     return property_lines(f"{section}.extra", error.faults) if isinstance(error, PropertyFaults) else None
 

@@ -136,11 +136,13 @@ def consumer_properties(settings: KafkaSettings, client_id: str, group: str) -> 
 
 
 class ErrorWatch:
-    """An error callback that stores errors of a client.
+    """An error callback that stores two errors of a client.
 
     Attributes:
-        fatal: the first error that a retry cannot cure, although librdkafka retries for ever; None if there was none.
-        last: the most recent error; None if there was none. The error "no broker is connected" does not replace another error.
+        fatal: the first error that a retry cannot cure, such as a wrong password, although librdkafka retries for ever; None if
+            there was no such error.
+        last: the most recent error; None if there was no error. The error "no broker is connected" is stored only if no other
+            error is stored yet.
     """
 
     def __init__(self) -> None:
@@ -152,15 +154,15 @@ class ErrorWatch:
             self.fatal = self.fatal or error
         if self.last is None or error not in NO_CONNECTION:
             self.last = error
-        log.info("kafka client: %s", error.str())
+        log.info("a Kafka client reports an error: %s", error.str())
 
 
 @contextlib.contextmanager
 def unwrap_kafka_errors() -> Iterator[None]:
     """Raise KafkaException instead of the SystemError that confluent-kafka causes for a fatal error of a producer.
 
-    confluent-kafka calls the logger while the KafkaException is set. Python then raises a SystemError whose cause is the
-    KafkaException.
+    confluent-kafka calls the Python logger after it has set the KafkaException and before it returns to Python. Python reports
+    this as a SystemError whose cause is the KafkaException.
     """
     try:
         yield
@@ -171,22 +173,29 @@ def unwrap_kafka_errors() -> Iterator[None]:
 
 
 class Plugin(Protocol):
-    """A native plugin that fetches or produces records through librdkafka's handle of a client. `path` is the plugin's file."""
+    """A native plugin, which fetches or produces records through the librdkafka handle of a client.
+
+    `path` is the file of the plugin, a shared library that librdkafka loads.
+    """
 
     path: str
 
     def handle(self) -> int:
-        """Return librdkafka's handle of the client that this thread created last."""
+        """Return the librdkafka handle of the client that the calling thread has created last.
+
+        While librdkafka creates a client, it passes the client's handle to the plugin, and the plugin stores the handle for the
+        thread.
+        """
 
 
 class HandledConsumer(Consumer):
-    """A consumer with the librdkafka handle (a pointer) that a plugin needs. The handle is 0 if there is no plugin."""
+    """A consumer. `handle` is its librdkafka handle (a pointer), which a plugin needs; it is 0 without a plugin."""
 
     handle = 0
 
 
 class HandledProducer(Producer):
-    """A producer with the librdkafka handle (a pointer) that a plugin needs. The handle is 0 if there is no plugin.
+    """A producer. `handle` is its librdkafka handle (a pointer), which a plugin needs; it is 0 without a plugin.
 
     `timeout_setting` is the name of the setting for the transaction timeout, for error messages.
     """
@@ -202,7 +211,7 @@ Handled = TypeVar("Handled", HandledConsumer, HandledProducer)
 def _create_with_handle(
     plugin: Plugin | None, settings: KafkaSettings, kind: type[Handled], properties: dict[str, Any]
 ) -> Handled:
-    """Create a client. With a plugin, load the plugin into the client and set the client's handle."""
+    """Create a client. If `plugin` is given, load the plugin into the client, and set the client's attribute `handle`."""
     if plugin is None:
         return _create(settings, kind, properties)
     created = _create(settings, kind, properties | {"plugin.library.paths": plugin.path})
@@ -286,12 +295,13 @@ def transactional_producer(
 
 
 def warm_up(client: Client, topic: str) -> Client:
-    """Connect a client to a broker by requesting the metadata of `topic`, and return the client. A failure is ignored.
+    """Connect a client to a broker by requesting the metadata of `topic`, and return the client. Errors are ignored.
 
-    The client must have a right on the topic. The next calls of the caller send a request at once: `init_transactions` requests
-    the coordinator, and `assign` requests the partition leaders. If no connection is open at that time, librdkafka (2.16) waits
-    half a second before it repeats the request. Two metadata requests are sent here, because after the first answer the client
-    replaces the configured address by the broker's own address.
+    The client must have a right on the topic. Afterwards the caller usually calls `init_transactions`, which sends a request to
+    the coordinator, or `assign`, which sends requests to the partition leaders. If no connection is open when librdkafka (2.16)
+    sends such a request, it waits half a second before it repeats the request. This function sends two metadata requests: after
+    the first answer the client replaces the configured address by the broker's own address, so that the second request opens a
+    connection to that address.
     """
     with contextlib.suppress(KafkaException):
         for _ in range(2):
@@ -310,8 +320,8 @@ def checkpoint_producer(
 ) -> Producer:
     """Create the idempotent producer of an at-least-once session. `on_delivery` is called for failed records only.
 
-    With `singly`, the producer sends each record as a batch of its own. Records do not expire in the producer's queue. If a
-    record fails, the session discards all unconfirmed records, so that no later record overtakes the failed one.
+    If `singly` is True, the producer sends each record as a batch of its own. Records do not expire in the producer's queue. If
+    a record fails, the session discards all unconfirmed records, so that no later record overtakes the failed one.
     """
     properties = {
         "enable.idempotence": True,
@@ -338,22 +348,22 @@ def plain_producer(settings: KafkaSettings, client_id: str, **properties: Any) -
 
 
 def reader(settings: KafkaSettings, client_id: str, **properties: Any) -> Consumer:
-    """Create a consumer for assigned partitions, which reads committed records only and joins no group.
+    """Create a consumer that reads committed records of assigned partitions, and that joins no consumer group.
 
-    librdkafka still requires a group id. If the client has no right to that group, it reports one error
-    (`is_group_auth_noise`).
+    librdkafka still requires a group id, although the consumer does not use the group. If the user has no right to a group with
+    this id, the client reports one error, which callers ignore (`is_group_auth_noise`).
     """
     return plugged_reader(settings, client_id, None, **properties)
 
 
 def plugged_reader(settings: KafkaSettings, client_id: str, plugin: Plugin | None, **properties: Any) -> Consumer:
-    """Create a consumer as `reader` does. If `plugin` is not None, the plugin fetches the records of the consumer."""
+    """Create a consumer for assigned partitions, as `reader` does, from which `plugin` can fetch the records."""
     properties = client(settings, client_id) | READING | {"group.id": client_id} | properties
     return _create_with_handle(plugin, settings, HandledConsumer, properties)
 
 
 def is_group_auth_noise(error: KafkaError) -> bool:
-    """Return whether an error of a `reader` concerns only the rights to its group id. The reader does not use the group."""
+    """Return whether an error of a `reader` only reports a missing right to its group, which the reader does not use."""
     return REFUSED.reason(error) == "group"
 
 

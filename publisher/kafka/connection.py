@@ -50,7 +50,7 @@ def connect(settings: KafkaSettings, client_id: str, seconds: float = ANSWER_SEC
 
 
 def refused(settings: KafkaSettings, error: KafkaError) -> Fatal:
-    """Return the error for a fault that a retry does not cure: a wrong password, an untrusted certificate, a fenced member."""
+    """Return the Fatal for a Kafka error that a retry does not cure, such as a wrong password or an untrusted certificate."""
     security = settings.security
     section = f"{settings.section}.security"
     if error in WRONG_LOGIN:

@@ -27,7 +27,7 @@ class ConnectionDiagnosis(NamedTuple):
     Attributes:
         problem: the fault.
         hint: the remedy.
-        certain: False if a broker that starts or stops may show the same fault, so that a retry may succeed.
+        certain: False if a broker that is starting or stopping may cause the same symptom, so that a retry may succeed.
     """
 
     problem: str
@@ -56,7 +56,7 @@ def _addresses(bootstrap_servers: str) -> Iterator[tuple[str, int]]:
 
 
 def _unencrypted(connection: socket.socket, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault of a broker that accepts connections, but does not answer a client without TLS."""
+    """Return why a broker that accepts connections does not answer a client that is configured without TLS."""
     protocol = settings.security.protocol
     setting = f"{settings.section}.security.protocol"
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -117,7 +117,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, address: str, settings: Kafk
 
 
 def _alert(error: ssl.SSLError, address: str, settings: KafkaSettings) -> ConnectionDiagnosis:
-    """Return the fault of a broker that aborts the handshake: a rejected client certificate, or a broker without TLS."""
+    """Return why the TLS handshake failed: the broker does not use TLS, or rejects or requires a client certificate."""
     security = settings.security
     section = f"{settings.section}.security"
     if "ALERT" not in str(error.reason):

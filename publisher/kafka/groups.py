@@ -50,8 +50,9 @@ class GroupPosition(msgspec.Struct, frozen=True):
 class GroupReader:
     """Reads the committed positions of one group, with a consumer that does not join the group.
 
-    With `decided`, the coordinator does not return a position while an open transaction may change this position. Otherwise it
-    returns the last committed position. Methods raise KafkaException if the coordinator does not answer or rejects the request.
+    If `decided` is True, the group's coordinator does not return a position while an open transaction may change it. If
+    `decided` is False, the coordinator returns the last committed position. Methods raise KafkaException if the coordinator
+    does not answer or rejects the request.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, group: str, *, decided: bool) -> None:
@@ -63,7 +64,7 @@ class GroupReader:
     def committed(
         self, partitions: Iterable[Partition], seconds: float, *, allow_partial: bool = False
     ) -> list[TopicPartition]:
-        """Return the committed offset (negative if none) and metadata of each partition.
+        """Return the committed offset and its metadata for each partition; the offset is negative if none is committed.
 
         Args:
             partitions: the partitions.
@@ -98,17 +99,19 @@ class GroupReader:
             ) from exception
 
     def undecided(self, partitions: list[Partition], *, singly: bool) -> list[Partition]:
-        """Return the partitions whose position is undecided, because an open transaction may change the position.
+        """Return the partitions whose committed position is undecided, because an open transaction may change the position.
 
-        The client repeats a request while one of the requested partitions is undecided, and sends no other request meanwhile.
-        All partitions are therefore first requested together. If all of them are decided, the result is empty.
+        While one of the requested partitions is undecided, the client repeats the request, and sends no other request. This
+        method therefore first requests all partitions together, with a short time limit. If the coordinator answers, all
+        partitions are decided, and the result is empty.
 
-        Otherwise, a call without `singly` returns all partitions, including decided ones. A call with `singly` requests the
-        partitions one by one, up to the first undecided one. It returns the partitions after the undecided one, which were not
-        requested, and then the undecided partition.
+        If the coordinator does not answer, the result depends on `singly`. If `singly` is False, the result is all partitions,
+        although some of them may be decided. If `singly` is True, the method requests one partition after another, until it
+        finds an undecided partition. The result is then the partitions that it has not requested, followed by the undecided
+        partition. If it finds no undecided partition, the result is empty.
 
         Args:
-            partitions: the partitions, in the order of the last result.
+            partitions: the partitions. A caller that calls this method repeatedly passes the last result.
             singly: whether to request the partitions one by one.
 
         Raises:
@@ -276,7 +279,8 @@ def _positions(partitions: Iterable[TopicPartition]) -> tuple[GroupPosition, ...
 def _failure(settings: KafkaSettings, error: KafkaError, cluster: str, *needed: Right) -> Exception:
     """Return the error to raise for a Kafka error: NotAllowed for a missing right, otherwise Retriable.
 
-    NotAllowed names each right in `needed` that may be the missing one.
+    The broker does not report which right is missing. The message of NotAllowed therefore names every right in `needed` that
+    may be missing.
     """
     if error in REFUSED:
         kind = REFUSED.reason(error)

@@ -31,5 +31,5 @@ def headers_of(messages: Iterable[Message]) -> tuple[list[Headers], dict[int, Ex
 
 
 def headers_of_one(message: Message) -> Headers:
-    """Return the headers of one message; None if it has none or they cannot be read."""
+    """Return the headers of one message; None if the message has no headers or its headers cannot be read."""
     return headers_of([message])[0][0]

@@ -26,7 +26,7 @@ def in_ranges(partitions: Iterable[Partition]) -> str:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers, consecutive numbers as a range: `0-2,5`."""
+    """Format ascending numbers as text, with consecutive numbers as a range: `0-2,5`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][-1] == number - 1:
@@ -43,7 +43,9 @@ def offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Offsets:
-    """Return the offset that `spec` selects in each partition: EARLIEST, LATEST, or the first one at or after a timestamp.
+    """Return the offset that `spec` selects in each partition.
+
+    `spec` is EARLIEST, LATEST, or a timestamp. For a timestamp, the offset is that of the first record at or after it.
 
     The offset is -1 if no record is at or after the timestamp. With READ_COMMITTED, LATEST is the last stable offset.
 

@@ -48,7 +48,7 @@ Unread = Callable[[Partition, Range], None]
 
 
 class PartitionBatch(NamedTuple):
-    """Records of one partition, in order: their `offsets`, which may have gaps, and their `messages`."""
+    """Records of one partition in ascending order: `messages` and their `offsets`, between which offsets may be missing."""
 
     partition: Partition
     offsets: list[int]
@@ -114,7 +114,8 @@ class TopicReader:
     def spans(self, partitions: Collection[Partition], *, undecided: bool = False) -> dict[Partition, Bounds]:
         """Return the range of retained offsets of each partition.
 
-        The range ends at the last stable offset or, with `undecided`, at the high watermark.
+        If `undecided` is False, the range ends at the last stable offset. If `undecided` is True, it ends at the high
+        watermark, so that it includes records of open transactions.
         """
         ends = (self.written if undecided else self.visible)(partitions)
         return {partition: Bounds(low, ends[partition]) for partition, low in self.earliest(ends).items()}
@@ -128,7 +129,9 @@ class TopicReader:
         return {partition: min(at, ends[partition]) if at >= 0 else ends[partition] for partition, at in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[Partition]) -> Offsets:
-        """Return the group's committed offset in each partition, or 0 if there is none. Waits for open transactions.
+        """Return the group's committed offset in each partition; 0 for a partition without one.
+
+        Waits until no open transaction can change these offsets.
 
         Raises Fatal with exit code 2 if the group has no committed offset in any of the partitions.
         """
@@ -143,19 +146,19 @@ class TopicReader:
         return {(place.topic, place.partition): max(0, place.offset) for place in committed}
 
     def read(self, spans: Spans, *, undecided: bool = False, unread: Unread | None = None) -> Iterator[PartitionBatch]:
-        """Yield the committed records of these spans, in batches. Waits for transactions that are open in the spans.
+        """Yield the committed records of these offset ranges in batches. Waits for transactions that are open in the ranges.
 
         If the client cannot decompress a batch, the partition is read in the sandbox, a child process. If the sandbox cannot
         decompress the batch either, the batch is skipped, and `unread` is called with the offsets of the batch.
 
         Args:
             spans: for each partition, the first offset to read and the offset after the last one.
-            undecided: whether to yield the records of open and aborted transactions too, without waiting. In this mode no batch
-                is skipped.
+            undecided: whether to yield the records of open and aborted transactions too. If True, the method does not wait for
+                transactions, and raises UnreadablePartition instead of skipping a batch.
             unread: called for a skipped batch; by default the batch is logged.
 
         Raises:
-            UnreadablePartition: if a batch cannot be decompressed and `undecided` is set.
+            UnreadablePartition: if `undecided` is True and the client cannot decompress a batch.
         """
         if undecided:
             yield from self._read(spans, undecided=True)
@@ -180,9 +183,9 @@ class TopicReader:
     def _read_sandboxed(
         self, partition: Partition, at: int, stop: int, unread: Unread
     ) -> Iterator[tuple[list[PartitionBatch], int]]:
-        """Read a partition in the sandbox, from the offset `at` up to the offset `stop`.
+        """Read a partition in the sandbox (a child process), from the offset `at` up to the offset `stop`.
 
-        The reading ends earlier if the partition no longer needs the sandbox.
+        The iteration ends before `stop` if the sandbox reports that the client itself can read the partition again.
 
         Yields:
             A list of batches, empty if a batch was skipped, and the next offset to read.
@@ -237,8 +240,8 @@ class TopicReader:
         Args:
             consumer: the consumer, with the partitions assigned.
             remaining: the stop offset of each partition. Completed partitions are removed.
-            most: the largest number of records that the first call of `consume` returns. If `most` is 1, this also holds for
-                later calls. Otherwise the number for a later call is chosen so that the call returns about CALL_BYTES.
+            most: the limit of records for the first call of `consume`. If `most` is 1, the limit is also 1 for each later call.
+                Otherwise this method chooses the limit of each later call so that the call returns about CALL_BYTES.
         """
         deadline = time.monotonic() + STALL_SECONDS
         while remaining:
@@ -298,7 +301,7 @@ def _refused(answer: BaseException | None) -> bool:
 def _group_records(
     settings: kafka.KafkaSettings, messages: list[Message], remaining: Offsets
 ) -> tuple[list[PartitionBatch], list[Partition]]:
-    """Group messages by partition, and drop records at or after the stop offset of their partition.
+    """Group messages by partition, and drop the records at or after the stop offset of their partition in `remaining`.
 
     Returns:
         The batches, and the partitions that have reached their stop offset in `remaining`.

@@ -67,11 +67,12 @@ def role_of(arguments: Sequence[str]) -> str | None:
 
 
 def principal(username: str, role: str | None) -> str:
-    """Return the user to whom a hint grants rights.
+    """Return the user name that a hint inserts into the commands that grant rights.
 
-    For the command of a service, and if no role runs the command, the result is the current user. For other commands it is a
-    placeholder, the name of the role. The current user may belong to another role, and must not get rights of this role. For
-    example, a scorer with the right to write to its inputs could score events of its own.
+    If `role` is a service or None, the result is `username`, or the placeholder NAME if `username` is empty. For any other role
+    the result is a placeholder, the name of the role in capitals. The user of the current process is not suggested in this
+    case, because this user may belong to another role, and must not get the rights of `role`. For example, a scorer with the
+    right to write to its input topics could score events that it has written itself.
 
     Args:
         username: the configured user name; empty if there is none, as with client certificates.
@@ -100,7 +101,7 @@ def running_role() -> str | None:
 
 
 def _is_command(words: Sequence[str], command: Sequence[str]) -> bool:
-    """Return whether `words` start with the words of a command, and contain its options."""
+    """Return whether the command line `words` starts with the names in `command` and contains its options."""
     names = [word for word in command if not word.startswith("-")]
     options = set(command) - set(names)
     return list(words[: len(names)]) == names and options <= {word.partition("=")[0] for word in words}

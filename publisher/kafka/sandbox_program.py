@@ -62,7 +62,7 @@ class SandboxStart(msgspec.Struct, array_like=True):
     Attributes:
         client: the pickled settings, client id and further properties of the consumer.
         limit: the memory for one batch (bytes).
-        careful: whether to fetch each batch alone.
+        careful: whether the process fetches one batch per request, so that it knows which batch cannot be read.
     """
 
     client: bytes
@@ -101,7 +101,10 @@ class Records(msgspec.Struct, array_like=True, tag=True):
 
 
 class Ended(msgspec.Struct, array_like=True, tag=True):
-    """An answer without records: `offset` is the current end of the partition for readers of committed records."""
+    """An answer without records: the partition currently has no committed record at or after the requested offset.
+
+    `offset` is the current end of the partition for readers of committed records.
+    """
 
     offset: int
 
@@ -117,7 +120,7 @@ class Unreadable(msgspec.Struct, array_like=True, tag=True):
     """An answer: the batch that contains the requested offset cannot be read.
 
     Attributes:
-        last: the last offset of the batch; the requested offset if the header was not found.
+        last: the last offset of the batch. If the batch's header was not found in memory, the requested offset.
         codec: the compression codec; empty if unknown.
         size: the bytes of the batch in the log; 0 if unknown.
         records: the number of records; 0 if unknown.
@@ -175,8 +178,8 @@ def read_frame(stream: IO[bytes], kind: Any) -> Any:
 class IsolatedReader:
     """Answers the requests of the parent with one consumer in limited memory.
 
-    The standard error of this process is redirected to a pipe, and `died` is the descriptor from which the pipe is read. If
-    librdkafka writes a failed assertion to the standard error, one of its threads has stopped.
+    The process redirects its standard error to a pipe, and reads the pipe from the file descriptor `died`. If librdkafka writes
+    a failed assertion to the standard error, a thread of librdkafka has called `abort`, and was stopped.
     """
 
     def __init__(self, start: SandboxStart, died: int) -> None:
@@ -216,7 +219,7 @@ class IsolatedReader:
         self._consumer.assign([TopicPartition(request.topic, request.partition, request.offset)])
 
     def _poll_messages(self) -> list[Message]:
-        """Poll the consumer, and return about as many messages as fit into an answer; empty if none has arrived."""
+        """Poll the consumer, and return up to about one answer's worth of messages; an empty list if no message has arrived."""
         first = self._consumer.consume(1, POLL_SECONDS)
         if not first or first[0].error() is not None:
             return first
@@ -225,7 +228,7 @@ class IsolatedReader:
 
     @contextlib.contextmanager
     def room_for(self, answer: Answer) -> Iterator[None]:
-        """Lift the memory limit while a large answer is encoded, because the encoding copies the answer."""
+        """Lift the memory limit while the caller encodes a large answer, because the encoding needs memory for a copy."""
         rows = answer.rows if isinstance(answer, Records) else []
         large = sum(len(row.value or b"") + len(row.key or b"") for row in rows) > ANSWER_BYTES // 2
         if large:
@@ -272,7 +275,17 @@ class IsolatedReader:
         return self._dead
 
     def _answer_unreadable(self, request: Read, fresh: bool, error: str) -> Answer:
-        """Return the answer for an unreadable batch: Unreadable if the batch was fetched alone, otherwise RepeatCarefully."""
+        """Return the answer for a batch that cannot be read.
+
+        The answer is Unreadable if it is certain that the unreadable batch contains the requested offset: the process is in
+        careful mode (it fetches one batch per request), and this request is its first one. Otherwise the answer is
+        RepeatCarefully.
+
+        Args:
+            request: the request.
+            fresh: whether this request is the first one of the process.
+            error: the error of the client; empty if the client reported none, because a batch needs too much memory.
+        """
         resource.setrlimit(resource.RLIMIT_DATA, self._before)
         if not (self._start.careful and fresh):
             return RepeatCarefully()
@@ -305,9 +318,9 @@ def headers_in_memory(offset: int) -> Iterator[BatchHeader]:
 
 
 def allowed(limit: int) -> int:
-    """Return how many more bytes this process may allocate: `limit` for a batch, and SPARE_BYTES.
+    """Return how many more bytes this process may allocate: `limit` bytes for one batch, plus SPARE_BYTES.
 
-    The result is lower if the container has less memory left.
+    The result is lower if the container has less free memory.
     """
     return min(limit + SPARE_BYTES, max(LEAST_BYTES, int(SHARE * memory_limits.container_memory().free)))
 

@@ -49,7 +49,7 @@ BLIND_DEATHS = 2  # after so many deaths of careful processes at one offset, the
 
 @dataclass(frozen=True, slots=True)
 class UnreadableBatch:
-    """A batch that the sandbox cannot read. If the request began inside the batch, only the rest of the batch is skipped.
+    """A batch that the sandbox cannot read. If the requested offset is inside the batch, only the rest is skipped.
 
     Attributes:
         partition: the partition.
@@ -82,8 +82,8 @@ class SandboxResult:
         partition: the partition.
         rows: the records; may be empty.
         unreadable: the batch that cannot be read and is skipped; None if there is none.
-        released: whether the sandbox no longer reads the partition, so that the reader itself must continue. This also happens
-            if the broker rejects the fetch, because the reader itself handles that error.
+        released: whether the sandbox no longer reads the partition, so that the reader itself must read it again. The sandbox
+            also releases a partition if the broker rejects the fetch, because the reader itself handles that error.
     """
 
     partition: Partition
@@ -162,8 +162,8 @@ class _Suspect:
 
     Attributes:
         at: the next offset to read.
-        left: the bytes of records to read before the partition leaves the sandbox.
-        deaths: how many processes in careful mode have died at the offset `at`.
+        left: how many more bytes of records the sandbox reads before it releases the partition to the reader.
+        deaths: how many processes have died in careful mode (one batch per request) while they read from the offset `at`.
     """
 
     at: int
@@ -210,7 +210,7 @@ class Sandboxed:
     def take(self, seconds: float, readable: Callable[[Partition], bool] = lambda _: True) -> SandboxResult | None:
         """Return the next result of the sandbox; None if no result arrives within `seconds`.
 
-        A request is sent only for a partition for which `readable` returns True.
+        The method sends a request only for a partition for which `readable(partition)` returns True.
         """
         if self._requested is None and not self._ask(readable):
             return None
@@ -288,10 +288,10 @@ class Sandboxed:
         self._careful_left = CAREFUL_BYTES
 
     def _count_careful_bytes(self, size: int) -> None:
-        """Count bytes that were read in careful mode, and end this mode after CAREFUL_BYTES.
+        """Count bytes that were read in careful mode (one batch per request), and end this mode after CAREFUL_BYTES.
 
-        An unreadable batch in a fetch starts careful mode. A fetch returns fewer bytes than CAREFUL_BYTES, so the process has
-        passed the position of this batch after CAREFUL_BYTES.
+        Careful mode starts if a fetch of several batches contains an unreadable batch. Such a fetch has fewer bytes than
+        CAREFUL_BYTES. After CAREFUL_BYTES the process has therefore passed the unreadable batch.
         """
         self._careful_left -= size
         if self._careful and self._careful_left <= 0:
@@ -314,10 +314,11 @@ class Sandboxed:
         return SandboxResult(partition, unreadable=batch)
 
     def _died(self, partition: Partition, suspect: _Suspect | None) -> SandboxResult | None:
-        """Handle the death or silence of the process during a request for this partition.
+        """Handle the case that the process died, or did not answer in time, during a request for this partition.
 
-        After BLIND_DEATHS deaths of careful processes at one offset, the batch at this offset is taken for the cause, and the
-        offset is skipped.
+        If BLIND_DEATHS processes in careful mode (one batch per request) have died at one offset, the batch at this offset is
+        assumed to be the cause, and this offset is skipped. `suspect` is the state of the partition; None if the sandbox no
+        longer reads the partition.
         """
         careful = self._careful
         self._restart_in_careful_mode()

@@ -42,7 +42,7 @@ class SecurityFault(ValueError):
 
 
 class SecuritySettings(BaseModel):
-    """The section `security`. Files are PEM (certificates, keys) or hold one line (passwords)."""
+    """The section `security`. Certificates and keys are PEM files. A password file contains one line, the password."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -114,7 +114,7 @@ class SecuritySettings(BaseModel):
                 _fail(other, f"missing, but {name} is {str(getattr(self, name))!r}; name both, or neither")
 
     def _refuse(self, names: tuple[str, ...], condition: str, protocol: str) -> None:
-        """Raise SecurityFault if one of the settings `names` is set, because it has no effect with this protocol."""
+        """Raise SecurityFault if one of the settings `names` is set although the configured protocol does not use it."""
         for name in names:
             value = getattr(self, name)
             if value not in (None, True):

@@ -59,7 +59,10 @@ def parse_offset(text: str | bytes) -> int:
 
 
 def offset_of(text: bytes, begins: bytes) -> int:
-    """Return the offset in a position that begins with `begins` (`<region>/<topic>/<partition>/`); -1 for any other text."""
+    """Return the offset in the position `text`, or -1 if `text` is not a position that begins with `begins`.
+
+    `begins` is the part before the offset: `<region>/<topic>/<partition>/`.
+    """
     try:
         return _number(text.removeprefix(begins).decode("ascii"), LARGEST_OFFSET) if text.startswith(begins) else -1
     except ValueError:
@@ -84,11 +87,12 @@ def renamed(form: str, region: str, topic: str) -> str:
 
 
 def origin_of(headers: list[tuple[str, Any]] | None, partition: tuple[str, int], renaming: str = "") -> bytes | None:
-    """Return the `x-origin` of a record in `partition`; None unless a relay has written the record into this partition.
+    """Return the header `x-origin` of a record in `partition`; None unless a relay has written the record into `partition`.
 
-    If `x-copied-to` names another partition, the record is no copy: a program has forwarded the headers of a copy. A record
-    without `x-copied-to` may have been written before this header existed. It counts as a copy, unless `renaming` (the setting
-    `destination.topic`) maps its origin to another partition.
+    If the header `x-copied-to` names another partition, the record is not a copy: a program has read a copy and has written a
+    new record with the headers of the copy. A record without `x-copied-to` may have been written by a release that did not
+    write this header. Such a record counts as a copy, unless the relay would have copied its origin to another partition
+    according to `renaming` (the setting `destination.topic`).
     """
     if not headers:
         return None

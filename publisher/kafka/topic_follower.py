@@ -34,12 +34,13 @@ class TopicFollower:
         client_id: the client id.
         needed: the topics, with the operations that the caller needs. Topics that do not exist are ignored.
         required: the topics that must exist.
-        passing: the errors of the consumer that are ignored.
+        passing: the consumer errors that this class ignores.
 
     Attributes:
         topics: the existing topics.
-        unread: the partitions that are not read to their initial end yet. The initial end is the high watermark at the start
-            of `to_end` or `oldest_first`. If only `poll` is called, it is the first end that the consumer reports.
+        unread: the partitions that are not read to their initial end yet. If the caller uses `to_end` or `oldest_first`, the
+            initial end is the high watermark at the start of this call. If the caller uses only `poll`, the initial end is the
+            first end that the consumer reports.
         consumer: the consumer.
     """
 
@@ -62,7 +63,7 @@ class TopicFollower:
         self.consumer = kafka.reader(settings, client_id, **{"enable.partition.eof": True, "error_cb": self._watch})
 
     def begin(self, offset: int) -> None:
-        """Start to read every partition at this offset, which may be a logical one (beginning or end)."""
+        """Start to read every partition at `offset`: a number, OFFSET_BEGINNING or OFFSET_END."""
         for name in list(self.topics)[:1]:
             kafka.warm_up(self.consumer, name)
         self.consumer.assign([TopicPartition(*partition, offset) for partition in self.unread])
@@ -92,8 +93,9 @@ class TopicFollower:
     def oldest_first(self) -> Iterator[Message]:
         """Yield every record up to the current ends, the records of all partitions merged by timestamp.
 
-        The order within each partition is kept. At most HELD_RECORDS are buffered, so the records of a much slower partition
-        may come too late. Before Fatal is raised, all records that were read are yielded.
+        The order within each partition is kept. At most HELD_RECORDS records are buffered. If one partition is read much more
+        slowly than the others, its records may therefore be yielded after later records of the others. If reading fails, all
+        records that were read are yielded before Fatal is raised.
         """
         newest: dict[Partition, int] = {}
         pending: list[tuple[int, Partition, int, Message]] = []
@@ -111,14 +113,18 @@ class TopicFollower:
             raise
 
     def _written(self) -> Offsets:
-        """Return the high watermarks. They include transactions whose commit is acknowledged but not yet visible."""
+        """Return the high watermark of each unread partition.
+
+        Unlike the last stable offset, it includes transactions whose commit the broker has acknowledged but not yet made
+        visible.
+        """
         return TopicReader(self._settings, self._client_id).written(self.unread)
 
     def _record_end(self, partition: Partition, at: int) -> None:
-        """Handle an end of a partition that the consumer has reported: the offset `at`, up to which committed records are read.
+        """Handle the consumer's report that it has read all committed records of a partition up to the offset `at`.
 
-        If this offset has reached the initial high watermark, the partition is read completely. Otherwise a transaction is
-        open at this offset.
+        If `at` is at or after the high watermark at the start of the read, the partition is read completely. Otherwise a
+        transaction is open at the offset `at`.
         """
         if at >= self._ends.get(partition, 0):
             self.unread.discard(partition)

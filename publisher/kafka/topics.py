@@ -114,7 +114,7 @@ class Topics:
         Args:
             missing: The name of the missing topic.
             remedy: The text of the remedy.
-            used: Topics that are not suggested, because the configuration uses them for another purpose.
+            used: The topics that the configuration already uses for another purpose; none of them is suggested.
         """
         try:
             valid = [name for name in self.names() if name not in used]
@@ -154,7 +154,8 @@ class Topics:
     def _describe(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, Operations | None]]:
         """Return the existing topics among `names`, and the operations that the broker allows on each topic.
 
-        The operations are HIDDEN for a topic that this client may not describe, and None if they are unknown.
+        Instead of the operations, the result has HIDDEN for a topic that this client may not describe, and None if the broker
+        does not report the operations.
         """
         requested = sorted(names)
         topic_names.check(requested)
@@ -300,8 +301,8 @@ class Topics:
     def _renew(self) -> None:
         """Replace the client, at most once in RENEW_SECONDS.
 
-        A client without an answer may wait for its controller for ever, although the cluster is healthy. The previous client is
-        kept until the next replacement, because other threads may wait for its answers.
+        A client that gets no answer may wait for the cluster's controller for ever, although the cluster is healthy. The
+        replaced client is kept until the next replacement, because other threads may still wait for answers to its requests.
         """
         now = time.monotonic()
         if now >= self._renewed + RENEW_SECONDS:
@@ -349,9 +350,10 @@ def retention_seconds(configs: Mapping[str, Mapping[str, str]]) -> dict[str, flo
 
 
 def copied_config(source: Mapping[str, str], room: int) -> dict[str, str]:
-    """Return the configuration for a destination topic: the COPIED_CONFIG of its source topic.
+    """Return the configuration for a new destination topic: the settings in COPIED_CONFIG, as in `source`.
 
-    The largest size of a record is increased by `room` bytes, for the headers that the relay adds.
+    `source` is the configuration of the source topic. The limit `max.message.bytes` is increased by `room` bytes, for the
+    headers that the relay adds.
     """
     config = {name: source[name] for name in COPIED_CONFIG if name in source}
     if "max.message.bytes" in config:

@@ -116,7 +116,8 @@ class SourceSnapshot(msgspec.Struct, frozen=True):
     Attributes:
         cluster: the id of the source cluster.
         asked_ms: when the state was requested.
-        complete_ms: every record that the source contained at this time has been copied; 0 if no such time is known.
+        complete_ms: a time up to which the copy is complete: every record that the source contained at this time has been
+            copied; 0 if no such time is known.
         ends: the end offsets of the partitions.
         groups: the committed positions of each consumer group.
     """
@@ -173,13 +174,13 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal, with exit code 3, if the newest record for a
-    position of `relay`, or for its registration, is unreadable. With `repairing`, unreadable positions and registrations raise
-    no error.
+    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal, with exit code 3, if the newest record of a
+    position of `relay`, or the newest record of its registration, is unreadable. If `repairing` is True, unreadable positions
+    and registrations raise no error.
 
     Attributes:
-        unreadable: the keys whose newest record is unreadable, with the location of that record and the error. Such a key
-            retains its previous value.
+        unreadable: for each key whose newest record is unreadable, the location of that record and the error. In `positions`,
+            `registrations` and `snapshots`, such a key retains the value of its last readable record.
         positions: the checkpoints by key.
         registrations: the registrations by relay.
         snapshots: the source snapshots by relay.
@@ -208,9 +209,10 @@ class CheckpointLog:
     def refresh_visible(self, relay: str) -> None:
         """Read up to the last stable offset, without waiting for open transactions.
 
-        These records are enough to decide which transactional ids to fence. Waiting would be useless, because the transactions
-        of a killed process stay open until they are fenced or time out. There is one exception: if a registration of `relay`
-        follows the last stable offset, the call waits until this registration can be read.
+        The records up to the last stable offset are enough to decide which transactional ids to fence. It would be useless to
+        wait for the transactions of a killed process, because they stay open until the caller fences them or until they time
+        out. There is one exception: if a registration of `relay` follows the last stable offset, the method waits until this
+        registration can be read.
         """
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
@@ -255,9 +257,10 @@ class CheckpointLog:
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
-        """Return whether the first checkpoint of `key` was written before the first checkpoint of `other`.
+        """Return whether the first checkpoint of the position `key` was written before the first one of the position `other`.
 
-        True if the two checkpoints are in different partitions of the checkpoint topic, between which no order exists.
+        The result is True if the two checkpoints are in different partitions of the checkpoint topic, because their order is
+        unknown.
         """
         partition, offset = self._first_written.get(key, (None, None))
         other_partition, other_offset = self._first_written.get(other, (None, None))
@@ -288,7 +291,7 @@ class CheckpointLog:
 
 
 def _apply_value(into: dict[K, V], key: K, value: bytes | None, decoder: DocumentDecoder[V]) -> None:
-    """Apply a record of a compacted topic to `into`: decode its value, or delete the key if the value is None."""
+    """Apply a record of a compacted topic to `into`: store the decoded value, or delete the key if the value is None."""
     if value is None:
         into.pop(key, None)
     else:

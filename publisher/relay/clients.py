@@ -51,8 +51,9 @@ def create_destination_producer(
 ) -> Producer:
     """Return a transactional producer for the destination. `batch_bytes` is the largest batch that every topic accepts.
 
-    The producer has no delivery callback: a commit fails with the error of the first record that was not written. A delivery
-    callback could run while the library holds the exception for a fatal error, and would then fail with SystemError.
+    The producer has no delivery callback, because a failed commit already reports the error of the first record that was not
+    written. Moreover, confluent-kafka may run a delivery callback after it has set the exception for a fatal error, and the
+    callback would then fail with SystemError.
     """
     destination = settings.destination
     tuning = {"linger.ms": 5, "compression.type": destination.compression, **SHORT_TIMEOUTS, **destination.extra}

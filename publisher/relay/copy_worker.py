@@ -88,7 +88,8 @@ class CopyWorker:
     def open(self, registered: Record) -> None:
         """Take over the lane's transactional ids. Raises as TransactionSession.open.
 
-        Each producer commits `registered`, the record of this process's registration.
+        Each producer commits `registered`, the record of this process's registration, to check that no other process has taken
+        over the ids.
         """
         self._writer.open(registered)
 
@@ -152,11 +153,11 @@ class CopyWorker:
             consumer.incremental_assign(_positions(self._sandboxed.begin(routes)))
 
     def _copy_messages(self, consumer: Consumer, messages: list[Message]) -> bool:
-        """Publish the copies of these messages, and of the messages that the consumer has already fetched after them.
+        """Publish the copies of these messages, and of further messages that the consumer has already fetched.
 
         Returns:
-            False if the destination rejects the transaction. All records of the transaction are then read again, in smaller
-            transactions.
+            False if the destination has rejected the transaction. The lane then reads all records of the transaction again, and
+            copies them in smaller transactions. Otherwise True.
         """
         if not (messages or any(route.advance_past_read() for route in self.state.routes.values())):
             return True
@@ -259,7 +260,7 @@ class CopyWorker:
         """Dead-letter a record from the sandbox whose headers cannot be read, or stop its partition.
 
         Returns:
-            False if the destination rejects the transaction; see `_copy_messages`.
+            False if the destination has rejected the transaction with the dead letter; see `_copy_messages`. Otherwise True.
         """
         record = unreadable_record(self._region, message, ValueError(error))
         if self._settings.refusal_topic:
@@ -282,7 +283,8 @@ class CopyWorker:
     ) -> None:
         """Abort a rejected transaction, and read its records again in smaller transactions.
 
-        If the transaction contained only one record, this record is dead-lettered, or its partition is stopped.
+        If the transaction contained only one record, that record is the rejected one. It is dead-lettered, or its partition is
+        stopped.
 
         Args:
             consumer: the lane's consumer.
@@ -323,8 +325,8 @@ class CopyWorker:
         Args:
             consumer: the lane's consumer.
             record: the record.
-            forms: the forms of the dead letter to try in order: False for a complete one, True for a bare one (see
-                `RejectedRecord.dead_letter`).
+            forms: the forms of the dead letter, which are tried in this order until the destination accepts one. False is the
+                complete form. True is the bare form, without the value (see `RejectedRecord.dead_letter`).
         """
         for bare in forms if self._settings.refusal_topic else ():
             try:
@@ -342,7 +344,7 @@ class CopyWorker:
         self._stop(consumer, record)
 
     def _report_refused_or_stop(self, consumer: Consumer, record: RejectedRecord) -> None:
-        """Log a record whose dead letter is committed; without a refusal topic, stop the partition of the record instead."""
+        """Log a record whose dead letter was committed, or stop the record's partition if no refusal topic is configured."""
         if self._settings.refusal_topic:
             log.warning("lane %d cannot copy %s", self.state.number, record)
         else:
@@ -370,7 +372,7 @@ class CopyWorker:
         log.error("lane %d: %s[%d] %s; %s", self.state.number, *partition, reason, STOPPED_HINT)
 
     def _throttle(self, count: int, size: int) -> None:
-        """Add the bytes of `count` records to the lane's state, and wait as long as the rate limit requires."""
+        """Add `size`, the bytes of `count` records, to the lane's counters, and wait as long as the rate limit requires."""
         self.state.bytes += size
         until = time.monotonic() + self._shared.rate_limit.add_bytes(size + 64 * count, time.monotonic())
         while (remaining := until - time.monotonic()) > 0 and not self._stopping.wait(min(remaining, 1.0)):

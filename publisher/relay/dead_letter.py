@@ -42,9 +42,10 @@ class TransactionLimit:
     """The largest number of records in the next transaction: `most`, or fewer during the search for a rejected record.
 
     The candidates of a search are the partitions of the rejected transaction, each up to the offset that the transaction
-    reached. One of these ranges contains the rejected record. The limit grows again when all candidates are committed, or when
-    the rejected record is alone in a transaction. It does not grow with each commit, because a commit may contain only records
-    of partitions that are not candidates.
+    reached. One of these ranges contains the rejected record. The search ends when all candidates are committed, or when a
+    rejected transaction contains only one record, which is then the rejected record. After the search each commit doubles the
+    limit. During the search no commit raises the limit, because its transaction may contain only records of partitions that are
+    not candidates.
 
     Attributes:
         current: the largest number of records.
@@ -55,24 +56,24 @@ class TransactionLimit:
         self._candidates: dict[Partition, int] = {}
 
     def record_rejection(self, count: int, candidates: Mapping[Partition, int]) -> None:
-        """Halve the limit after a rejected transaction of `count` records.
+        """Halve the limit after the destination has rejected a transaction of `count` records.
 
         Args:
             count: the number of records in the transaction.
-            candidates: for each partition, the next source offset after the transaction.
+            candidates: the partitions with records in the transaction, each with the source offset after its last record.
         """
         self.current = max(1, min(self.current, count) // 2)
         self._candidates = dict(candidates)
 
     def record_isolation(self) -> None:
-        """End the search, because the rejected record was alone in its transaction and is known now."""
+        """End the search: the rejected transaction contained only one record, so this record is the rejected one."""
         self._candidates.clear()
 
     def record_commit(self, active: Mapping[Partition, Route]) -> None:
-        """Remove the candidates that are committed now, and double the limit if no candidate is left.
+        """Remove the candidates whose records are all committed now. If no candidate is left, double the limit.
 
         Args:
-            active: the partitions that the lane copies. A candidate that is not among them is removed too.
+            active: the partitions that the lane (a copying thread) copies now. Candidates in other partitions are removed too.
         """
         if self.current < self._most:
             remaining = self._candidates.items()
@@ -111,8 +112,8 @@ class RejectedRecord(NamedTuple):
     def dead_letter(self, *, bare: bool) -> dict[str, Any]:
         """Return the dead letter for the refusal topic, as arguments of `Producer.produce`.
 
-        A `bare` dead letter is for a refusal topic that rejects the complete one. It has no value, no headers of the record, no
-        key of more than LARGEST_KEY bytes, and the current time as its timestamp.
+        If `bare` is True, the dead letter has no value, none of the record's headers, no key of more than LARGEST_KEY bytes,
+        and the current time as its timestamp. It is used if the refusal topic rejects the complete dead letter.
         """
         key = self.message.key()
         timestamp_ms = self.message.timestamp()[1]

@@ -26,7 +26,7 @@ class LaneState:
         checkpoint_at: when the last transaction was committed.
         routes: the partitions that the lane copies in this run.
         stopped: the partitions that the lane no longer copies in this run, with the reason.
-        begun: the partitions that the lane has begun to copy in any run of this process.
+        begun: the partitions that the lane has begun to copy since the process started, over all runs.
     """
 
     number: int
@@ -44,7 +44,7 @@ class LaneState:
         return sum(max(0, route.end - route.committed) for route in list(self.routes.values()))
 
     def lag_seconds(self, now_ms: int) -> float:
-        """Return the lag of the lane in seconds: the largest lag of a partition with a backlog; 0 without a backlog.
+        """Return the lag of the lane in seconds: the largest lag of its partitions with a backlog; 0 if none has a backlog.
 
         The lag of a partition is the shorter of two times: the time since the timestamp of the last copied record, and the time
         since the partition last had no backlog.
@@ -119,12 +119,18 @@ class RelayState:
         self.failures[family] = self.failures.get(family, 0) + 1
 
     def silence(self, now: float) -> float:
-        """Return the seconds since the source last answered, or 0 up to SILENT_SECONDS. `now` is in monotonic seconds."""
+        """Return the seconds since the source last answered; 0 if they are at most SILENT_SECONDS.
+
+        `now` is in monotonic seconds.
+        """
         age = now - max(self.topics_checked_at, self.copying_since or now)
         return age if age > SILENT_SECONDS else 0.0
 
     def not_ready(self) -> str | None:
-        """Return why the relay is not ready: it does not copy, or the source does not answer. None if it is ready."""
+        """Return why the relay is not ready, or None if it is ready.
+
+        It is ready while it copies and the source answers.
+        """
         if not self.copying:
             return self.last_failure.text if self.last_failure else "starting"
         silence = self.silence(time.monotonic())

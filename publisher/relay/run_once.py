@@ -129,7 +129,7 @@ class RelayRun:
         log.info("copying %d partitions of %s in %d lanes", len(routes), ", ".join(self._pairs), len(self._workers))
 
     def supervise(self) -> None:
-        """Supervise the lanes until a stop is requested.
+        """Supervise the lanes until a stop of the relay is requested.
 
         Raises the error that has ended the thread of a lane, of a TopicIdWatch, or of the SourcePoller.
         """
@@ -194,7 +194,8 @@ class RelayRun:
 
         Args:
             partitions: for each partition, its pair of topics and its number.
-            registration: the registration to write with the first checkpoints; None to write none.
+            registration: the registration of this process, which is written together with the first checkpoints; None to write
+                only the checkpoints.
         """
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
@@ -256,7 +257,7 @@ class RelayRun:
     def _yield_to_earlier_relay(
         self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Give up the new partitions if another relay has written its first checkpoints for the same copies earlier.
+        """Give up the new partitions if another relay that makes the same copies has written its first checkpoints earlier.
 
         Relays that start at the same time cannot see each other's checkpoints. Each relay therefore writes its first
         checkpoints and then reads the checkpoint topic again. The relay that wrote first continues. The other relay deletes its

@@ -34,10 +34,10 @@ class SandboxedPartitions:
         return partition in self._sandbox
 
     def begin(self, routes: Iterable[Route]) -> list[Route]:
-        """Start to read in the sandbox the routes that this process has not copied before.
+        """Start to read the partitions of these routes in the sandbox, unless this process has copied them before.
 
         Returns:
-            The other routes, which the lane's consumer reads.
+            The routes that this process has copied before. The lane's consumer must read their partitions.
         """
         others = []
         for route in routes:
@@ -54,7 +54,7 @@ class SandboxedPartitions:
         self._reported.add(partition)
 
     def take_reported(self) -> set[Partition]:
-        """Return the partitions that were passed to `report` since the last call."""
+        """Return the partitions that were passed to `report` since the last call of this method."""
         reported = self._reported
         self._reported = set()
         return reported
@@ -77,9 +77,10 @@ class SandboxedPartitions:
 
 
 def rows_to_copy(rows: list[Row], most: int) -> list[Row]:
-    """Return the first of the rows, at most `most`, for the next transaction.
+    """Return the first rows for the next transaction, at most `most` rows.
 
-    A row with unreadable headers is returned alone.
+    The result ends before the first row with unreadable headers. If the first of all rows has unreadable headers, the result
+    contains only this row.
     """
     first_unread = next((index for index, row in enumerate(rows[:most]) if row.unread is not None), most)
     return rows[: max(first_unread, 1)]

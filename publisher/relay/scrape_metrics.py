@@ -31,11 +31,11 @@ class LaneStatus:
         lane: the number of the lane.
         lag_records: the lag in source offsets.
         lag_seconds: the lag in seconds.
-        records: copied records.
-        transactions: committed transactions.
-        aborts: failed transactions.
+        records: number of copied records.
+        transactions: number of committed transactions.
+        aborts: number of failed transactions.
         checkpoint_age_seconds: time since the last commit.
-        refused: records that were produced to the refusal topic.
+        refused: number of records whose dead letters were produced to the refusal topic.
         records_per_second: copied records per second since the previous observation.
     """
 

@@ -40,8 +40,9 @@ class EndSnapshot(NamedTuple):
 class Completeness:
     """Computes up to which time the copy is complete. Pure.
 
-    `complete_ms` is a time in Unix ms. Every record that the source contained at this time has a copy by now. It is the latest
-    such time that is known. Its initial value is the time that an earlier run has stored, or 0 if there is none.
+    The copy is complete up to a time if every record that the source contained at this time has been copied. The attribute
+    `complete_ms` is the latest such time that is known (Unix ms). The constructor takes its initial value: the time that an
+    earlier run has stored, or 0 if there is none.
     """
 
     def __init__(self, complete_ms: int = 0) -> None:
@@ -74,7 +75,7 @@ class SourcePoller:
         settings: the settings of the relay.
         cluster: the id of the source cluster.
         source: the topics of the source.
-        copied: returns, for each partition, the source offset up to which its copies are committed.
+        copied: a function that returns, for each partition, the source offset up to which its copies are committed.
         stored: the snapshot that an earlier run has stored; None if there is none.
 
     Attributes:
@@ -105,7 +106,7 @@ class SourcePoller:
         self._thread.start()
 
     def take(self) -> SourceSnapshot | None:
-        """Return the latest snapshot to store; None if there is none, or if it equals the last returned one."""
+        """Return the latest snapshot, for the caller to store; None if it equals the one that this method returned last."""
         copied = self._copied()
         with self._lock:
             latest = self._latest

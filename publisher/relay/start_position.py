@@ -63,7 +63,7 @@ def start(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> int:
-    """Return the source offset at which the copy of a partition starts.
+    """Return the source offset at which the copy of a partition starts: `checkpoint.next`, or the start of a new partition.
 
     Args:
         key: the partition, as the key of its checkpoint.
@@ -114,7 +114,7 @@ def refuse_second_writer(
 
 
 def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> CopyRefused:
-    """Return the error for a destination partition that does not contain the last copy that its checkpoint names.
+    """Return the error for a destination partition that no longer contains the last copy that the checkpoint names.
 
     Args:
         key: the source partition.
@@ -132,7 +132,7 @@ def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low:
 
 
 def missing_topic(topic: str, region: str) -> CopyRefused:
-    """Return the error for a copied topic that does not exist any longer in `region`."""
+    """Return the error for a topic that the relay copies, and that no longer exists in the region `region`."""
     return CopyRefused(
         f"topic {topic} in {region} does not exist",
         "recreate the topic and set its position with publisher checkpoint set, or remove the topic from source.topics",
@@ -140,7 +140,7 @@ def missing_topic(topic: str, region: str) -> CopyRefused:
 
 
 def recreated(topic: str, region: str, old_id: str, new_id: str) -> CopyRefused:
-    """Return the error for a topic that was deleted and recreated under the same name."""
+    """Return the error for a topic in the region `region` that was deleted and recreated under the same name."""
     return CopyRefused(
         f"topic {topic} in {region} was recreated: its id was {old_id}, now it is {new_id}",
         f"to continue deliberately: publisher checkpoint set CONFIG --topic {topic} --to earliest|latest",

@@ -57,7 +57,11 @@ def has_patterns(settings: RelaySettings) -> bool:
 
 
 def clashes(settings: RelaySettings, names: list[str]) -> list[str]:
-    """Return the conflicts between the destination topics of the source topics `names`, one line each. Pure."""
+    """Return one line for each conflict of destination topics, given the source topics `names`. Pure.
+
+    There is a conflict if two source topics would be copied into the same topic, or if a source topic would be copied into the
+    checkpoint topic or the refusal topic.
+    """
     conflicts = []
     sources: dict[str, str] = {}
     for name in names:
@@ -156,7 +160,7 @@ def _ensure(destination: Topics, kind: str, name: str, rights: Operations, confi
 
 
 def _create_missing(source: Topics, destination: Topics, topics: Mapping[str, Topic], targets: Mapping[str, str]) -> bool:
-    """Create the destination topics and partitions that are missing; return whether any were missing."""
+    """Create the missing destination topics, and add the missing partitions; return whether any of them were missing."""
     existing = destination.topics(targets.values())
     missing = [name for name, target in targets.items() if target not in existing]
     configs = source.configs(missing)

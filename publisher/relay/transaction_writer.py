@@ -34,11 +34,12 @@ Fill = Callable[[Produce], tuple[int, int]]
 
 
 def rest_after(commit_seconds: float) -> float:
-    """Return how long to wait after a small transaction, from the duration of its commit (both in seconds).
+    """Return how long a lane waits after a small transaction, given the duration of its commit (both in seconds).
 
     The wait is as long as the commit, if the commit took at most USUAL_COMMIT_SECONDS. A slower commit shows that the broker is
-    busy. For example, if the commit took three times USUAL_COMMIT_SECONDS, the wait is three times as long as the commit. So
-    many lanes do not overload the broker. The longest wait is LONGEST_REST_SECONDS.
+    busy, so the wait grows faster than the commit. For example, if the commit took three times USUAL_COMMIT_SECONDS, the wait
+    is three times as long as the commit. The wait prevents many lanes (copying threads) from overloading the broker. It is
+    never longer than LONGEST_REST_SECONDS.
     """
     return min(commit_seconds * max(1.0, commit_seconds / USUAL_COMMIT_SECONDS), LONGEST_REST_SECONDS)
 
@@ -87,7 +88,8 @@ class TransactionWriter:
     def open(self, registered: Record) -> None:
         """Take over the lane's transactional ids. Raises as TransactionSession.open.
 
-        Each producer commits `registered`, the record of this process's registration.
+        Each producer commits `registered`, the record of this process's registration, to check that no other process has taken
+        over the ids.
         """
         shared = self._shared
         self._registered = registered
@@ -105,15 +107,16 @@ class TransactionWriter:
     def publish(self, fill: Fill) -> tuple[int, int]:
         """Publish the records that `fill` produces, and the checkpoints after them, in one transaction.
 
-        The transaction is aborted if the run ends before the topic ids are confirmed, or if there is neither a record nor a due
-        checkpoint.
+        The transaction is aborted in two cases: the run of the relay ends before the topic ids are confirmed to be unchanged,
+        or `fill` produces no record and no checkpoint is due.
 
         Returns:
             The result of `fill`; (0, 0) if it was not called.
 
         Raises:
-            TransactionRejected: if the destination rejects one of the records. Only `recover` is allowed then.
-            Exception: any other error, after which the worker must end.
+            TransactionRejected: if the destination rejects one of the records. The caller must then call `recover` before any
+                other method.
+            Exception: any other error. The worker must then end.
         """
         state = self._state
         before = replace(state.copy_counts)
@@ -153,11 +156,14 @@ class TransactionWriter:
         self._open_session.recover()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh the producers' metadata of these destination topics, so that they know new partitions."""
+        """Refresh the producers' metadata of these destination topics, so that the producers know new partitions."""
         self._open_session.refresh_metadata(topics)
 
     def wait_for_same_topics(self) -> bool:
-        """Wait until the topic ids were confirmed within the last SEEN_SECONDS. Return False if the run ends before that."""
+        """Wait until the topic ids were confirmed to be unchanged within the last SEEN_SECONDS.
+
+        Returns False if the run of the relay ends during the wait.
+        """
         while not self._shared.stopping.is_set():
             now = self._state.heartbeat = time.monotonic()
             if self._shared.topics_checked_at() >= now - SEEN_SECONDS:
@@ -178,8 +184,9 @@ class TransactionWriter:
     def _ownership_record(self) -> Record:
         """Return the record for the session's ownership check: the current checkpoint of any route of the lane.
 
-        Before the lane has a route, the record is the registration of this process. Later the registration must not be written
-        again, because it would hide the registration of a process that has replaced this one.
+        Before the lane has a route, the record is the registration of this process. As soon as the lane has a route, the
+        session must not write the registration again: if another process has replaced this one, the registration of that
+        process must remain the last one in the checkpoint topic.
         """
         for route in self._state.routes.values():
             return self._shared.checkpoint(route)

@@ -32,7 +32,7 @@ class Route:
         partition: the partition, at the source and at the destination.
         destination: the destination topic.
         origin: the `x-origin` of the partition's records, without the offset at its end.
-        tail: the headers that follow `x-origin` in the first copy of a record.
+        tail: the further headers that the relay adds after `x-origin` if the source record itself is not a copy.
         next: the next offset to read.
         read: the offset after the last record that was read; `next` may be higher, past offsets without a record.
         copied: the last offset that was copied; -1 if none.
@@ -41,10 +41,11 @@ class Route:
         epoch: the leader epoch of the last record before `next`; -1 if none.
         committed: `next` in the last committed checkpoint.
         confirmed: `copied` in the last committed checkpoint.
-        copies_from: as in `Checkpoint`.
-        level_ms: when the copies of all records of the partition were last committed (Unix ms); -1 if never.
+        copies_from: the destination offset at which the copies of this source topic begin; see `Checkpoint`.
+        level_ms: when the partition last had no backlog: the copies of all its records were committed (Unix ms); -1 if never.
         last_copied: the last copied record that `advance_past_read` has not included in `next` yet.
-        last_skipped: the last record that was not to be copied, and that `advance_past_read` has not included in `next` yet.
+        last_skipped: the last record that the filter or the loop check has excluded, and that `advance_past_read` has not
+            included in `next` yet.
     """
 
     __slots__ = (
@@ -83,7 +84,8 @@ class Route:
     def advance_past_read(self) -> bool:
         """Advance `next` past the records `last_copied` and `last_skipped`.
 
-        Returns whether `next` differs from the committed checkpoint.
+        Returns:
+            Whether `next` differs from its value in the last committed checkpoint.
         """
         for message in (self.last_copied, self.last_skipped):
             if message is not None:
@@ -102,7 +104,7 @@ class Route:
     def advance_to_end(self, end: int, now_ms: int) -> None:
         """Advance `next` to the end of the partition, past offsets without a record.
 
-        The consumer reports this end after it has returned all records before it.
+        The consumer has reported this end, `end`, and has returned all records before it. `now_ms` is in Unix ms.
         """
         self.advance_past_read()
         self.next = max(self.next, end)
@@ -154,8 +156,8 @@ class Rules:
     Args:
         source: the region of the source.
         destination: the region of the destination.
-        wanted: the filter, as allowed values by header name. A record must have an allowed value in each of these headers.
-            Empty for no filter.
+        wanted: the filter: the allowed values by header name. Only records that have an allowed value in each of these headers
+            are copied. Empty for no filter.
         renaming: the setting `destination.topic`, from which the names of destination topics are formed.
     """
 
@@ -185,7 +187,7 @@ class Rules:
         return headers
 
     def origin(self, headers: Headers | None, partition: Partition) -> bytes | None:
-        """Return the `x-origin` of a record in a source partition; None unless the record is a copy from another region."""
+        """Return the `x-origin` of a record in a source partition; None unless a relay has copied it from another region."""
         origin = origin_of(headers, partition, self._renaming)
         return None if origin is None or origin.startswith(self._source) else origin
 
@@ -229,7 +231,7 @@ def copy(
         messages: the messages of the consumer.
         routes: the routes by source partition.
         rules: decide which records are copied.
-        produce: as `Producer.produce`.
+        produce: the method `Producer.produce`, or a function with the same arguments.
         counts: the counts to increase.
         skip_unreadable: whether to continue after a record whose headers the client cannot read. Otherwise the route of its
             partition is removed from `routes`, so that no later record of the partition is copied.

@@ -64,7 +64,10 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
 
 
 def _last_copies(batches: Iterable[PartitionBatch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
-    """Return the source offset of the last copy in each partition that has a copy among these records."""
+    """Return the source offset of the last copy among these records, for each partition.
+
+    Partitions without a copy among the records are omitted.
+    """
     last: Offsets = {}
     for batch in batches:
         prefix = expected[batch.partition].origin

@@ -18,7 +18,8 @@ The thread is a daemon. Its last call to a broker, a registry or a model runtime
 class CallThread:
     """Makes the submitted calls one at a time, in their order.
 
-    The thread is a daemon: it does not keep the process running. The owner of a call that hangs creates another `CallThread`.
+    The thread is a daemon: it does not keep the process running. If a call hangs, later calls of the same instance wait for it.
+    The caller must then create another `CallThread`.
     """
 
     def __init__(self, name: str) -> None:
@@ -32,7 +33,7 @@ class CallThread:
         return future
 
     def close(self) -> None:
-        """End the thread after the submitted calls, if they return."""
+        """End the thread after it has made all submitted calls. A call that never returns keeps the thread."""
         self._calls.put(None)
 
     def _run(self) -> None:

@@ -57,9 +57,9 @@ class _Connection:
     Attributes:
         socket: the socket.
         address: the address of the client.
-        deadline: when the connection is closed in its current state (monotonic seconds).
+        deadline: when the server closes the connection if its state has not changed (monotonic seconds).
         state: the state.
-        head: the received part of the request's head.
+        head: the received part of the request's head (request line and headers).
         answer: the part of the response that is not written yet.
     """
 
@@ -72,7 +72,7 @@ class _Connection:
 
 
 class BoundedHttpServer:
-    """Serves the responses of `answer` at an address until `close`, in a thread of its own.
+    """Serves requests at an address until `close`, in a thread of its own. The function `answer` returns the responses.
 
     If the largest number of connections is open, a new connection replaces the oldest connection to which no response is being
     written. If responses are being written to all connections, it replaces the oldest one. Some file descriptors are kept in
@@ -127,7 +127,7 @@ class BoundedHttpServer:
             channel.close()
 
     def _wait(self, now: float) -> float | None:
-        """Return the seconds until the next deadline of a connection or the end of a pause; None if there is neither."""
+        """Return the seconds until the next deadline of a connection or the end of a pause in accepting; None without both."""
         deadlines = [connection.deadline for connection in self._open]
         if self._paused_until is not None:
             deadlines.append(self._paused_until)
@@ -230,7 +230,7 @@ class BoundedHttpServer:
         self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def _drop(self, connection: _Connection, *, restore: bool = True) -> None:
-        """Close a connection. With `restore`, refill the reserve of descriptors."""
+        """Close a connection. If `restore` is True, refill the reserve of file descriptors."""
         del self._open[connection]
         self._selector.unregister(connection.socket)
         with contextlib.suppress(OSError):

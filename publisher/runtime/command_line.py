@@ -51,7 +51,13 @@ class Finding:
 
 
 def print_findings(findings: Iterable[Finding], as_json: bool) -> None:
-    """Print each finding as it arrives, or all findings as JSON. Raises typer.Exit with code 1 if a finding is not ok."""
+    """Print the findings of a command. Raises typer.Exit with code 1 if a finding is not ok.
+
+    Args:
+        findings: the findings. An iterator may compute them one after another.
+        as_json: whether to print all findings at the end as one JSON document. Otherwise each finding is printed as a line as
+            soon as the iterator has computed it.
+    """
     printed = []
     for unredacted in findings:
         finding = replace(unredacted, detail=redacted(unredacted.detail), hint=redacted(unredacted.hint))
@@ -149,8 +155,8 @@ def _unix_ms(option: str, text: str | None) -> int | None:
 class LazyCommands(Mapping[str, Any]):
     """The commands of a program by name.
 
-    Each command is imported on first use, so that `status` does not load the modules of `bench`. `targets` names the function,
-    or the Typer application, of each command as `module:name`.
+    Each command is imported on first use, so that for example `scorer status` does not load the modules of `scorer bench`.
+    `targets` names the function, or the Typer application, of each command as `module:name`.
     """
 
     def __init__(self, targets: Mapping[str, str]) -> None:

@@ -255,10 +255,10 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
 
 
 def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
-    """Return whether the faulty value may be printed: True only for a scalar that is the value of a single plain setting.
+    """Return whether the faulty `value` may be printed. It may be if it is a scalar, and `path` names a single setting.
 
-    The position of the fault may also be a section, the whole configuration, or a map of client properties. A value at such a
-    position may contain secrets, even if a user has written a text instead of a mapping.
+    `path` may also name a section, the whole configuration, or a map of client properties. A value at such a path may contain
+    secrets, even if the user has written a text instead of a mapping.
     """
     section: Any = model
     for at, part in enumerate(path):

@@ -97,15 +97,16 @@ class Outages:
 
 
 class DependencyWaiter:
-    """Lets the owner thread of one scorer wait for its dependencies, and probes the brokers meanwhile.
+    """Lets the main thread of one scorer wait for its dependencies, and probes the brokers during the wait.
 
-    The owner passes `context` to work that may have to wait for brokers. While this work checks the context, a background
-    thread probes the brokers, and records in `outages` whether a broker answers. If a probe fails with an error that waiting
-    does not cure, such as a rejected login, the next check of the context raises this error.
+    The main thread passes the attribute `context` to functions that may have to wait for brokers, and such a function calls
+    `context.check` repeatedly. During the wait, a background thread probes the brokers, and records in `outages` whether a
+    broker answers. If a probe fails with an error that waiting does not cure, such as a rejected login, the next
+    `context.check` raises this error.
 
     Args:
         probe_brokers: connects to a broker. Raises Fatal, with the exit code UNREACHABLE if no broker answers.
-        beat: reports that the owner thread makes progress.
+        beat: reports that the main thread makes progress.
         outages: the outages to update.
         stopping: set when the scorer is asked to stop.
     """
@@ -129,7 +130,8 @@ class DependencyWaiter:
     def wait_for(self, future: Future[T]) -> T:
         """Wait for a step of the start-up that runs in a thread of its own, and return its result.
 
-        A stop abandons a step that has not returned yet.
+        If a stop of the scorer is requested, the method does not wait for the step any longer, and the step's thread is
+        abandoned.
 
         Raises:
             Aborted: if a stop is requested.

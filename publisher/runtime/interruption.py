@@ -29,7 +29,7 @@ class Interrupted(KeyboardInterrupt):
 class Interruption:
     """Delays a signal during steps that must not be interrupted: `with interruption: step()`.
 
-    The first signal during a step is raised when the step ends, a second signal at once.
+    The first signal during a step raises Interrupted when the step ends. A second signal during the step raises it at once.
     """
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ def handle_signals() -> Iterator[Interruption]:
 def report_progress(
     as_json: bool, counts: Callable[[], Any], progress: Callable[[], tuple[str, str]]
 ) -> Iterator[Interruption]:
-    """Report how much a command has done, if the block fails or is interrupted.
+    """Report how much a command has done, if the `with` block fails or is interrupted.
 
-    The counts are part of the error message; with `as_json` they are also printed on stdout. A command that succeeds prints its
-    own result.
+    The error message contains the counts. If `as_json` is True, the counts are also printed on stdout. If the block succeeds,
+    nothing is reported, because the command prints its own result.
 
     Args:
         as_json: whether to print the counts as JSON.

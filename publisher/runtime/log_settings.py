@@ -12,7 +12,7 @@ def _lower_case(value: Any) -> Any:
 
 
 class LogSettings(Section):
-    """The level and the format of the log of a long-running process."""
+    """The log settings of a long-running process: the level and the format."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower_case)] = "info"
     """The least severe level that is logged. The option `--log-level` overrides it."""

@@ -33,7 +33,7 @@ REPORT_HINT = "this is a defect of scorestream; report it with the traceback"
 
 @dataclass(slots=True)
 class _Repeats:
-    """The messages of one kind: when the last one arrived and passed, and how many were suppressed since then."""
+    """Equal messages: when the last one arrived, when the last one passed, and how many were suppressed since then."""
 
     arrived_at: float
     passed_at: float

@@ -15,7 +15,10 @@ STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` once, in a thread of its own, after the first SIGTERM or SIGINT. Call this function in the main thread."""
+    """Call `stop` once, in a thread of its own, after the first SIGTERM or SIGINT.
+
+    Call this function in the main thread, because only the main thread may set signal handlers.
+    """
     arrived: SimpleQueue[None] = SimpleQueue()
 
     def wait() -> None:

@@ -15,7 +15,11 @@ CHECK_SECONDS = 1.0
 
 
 def watch(stuck: Callable[[], str | None]) -> None:
-    """Call `stuck` each second in a thread. If it returns a reason, print all stacks and end the process with BROKEN."""
+    """Call `stuck` each second in a thread. If it returns a reason, end the process.
+
+    `stuck` returns why the process hangs, or None. Before the process ends with the exit code BROKEN, the reason is logged, and
+    the stacks of all threads are printed.
+    """
 
     def check_regularly() -> None:
         while True:

@@ -42,7 +42,7 @@ OnDelivery = Callable[[KafkaError, Message], None]
 
 @dataclass(slots=True)
 class UncommittedPositions:
-    """The positions of published batches that are not committed yet. Pure: `now` is in monotonic seconds.
+    """The positions after published batches that are not committed yet. Pure: `now` is in monotonic seconds.
 
     A position is the next offset to read in an input partition.
 
@@ -79,7 +79,7 @@ class UncommittedPositions:
         )
 
     def begin(self, now: float) -> dict[Partition, TopicPartition]:
-        """Record that a commit of all published positions starts, and return these positions."""
+        """Record that a commit of all positions in `published` starts, and return these positions."""
         self.committing = self.published
         self.published = {}
         self.oldest_committing = self.oldest_published
@@ -147,7 +147,7 @@ class CheckpointSession:
         self._producer = make_producer(self._on_failure, False)
 
     def open(self) -> None:
-        """Do nothing: the producer requests its id before it sends the first record."""
+        """Do nothing: a producer requests its producer id itself, before it sends the first record."""
 
     def publish(
         self,
@@ -180,7 +180,7 @@ class CheckpointSession:
         """Do nothing: the next `publish`, `tick` or `checkpoint` reports failed records."""
 
     def wait_for_commit(self) -> None:
-        """Do nothing: a pending checkpoint may still move the committed offsets, but never past published records."""
+        """Do nothing: a pending checkpoint may still move the committed offsets, but never past an unpublished event."""
 
     def tick(self) -> None:
         """Start a checkpoint if one is due. Raises Aborted if a record failed, or commits fail for too long."""
@@ -214,7 +214,8 @@ class CheckpointSession:
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Commit the positions of these partitions, so that their next owner continues from them.
 
-        The positions of `lost` partitions are not committed, because the next owner may already have committed later positions.
+        If `lost` is True, the group has already given the partitions to another owner. No position is committed in this case,
+        because that owner may already have committed later positions.
         """
         leaving = {(p.topic, p.partition) for p in partitions}
         released = [position for key, position in self._positions.pending().items() if key in leaving]
@@ -268,7 +269,10 @@ class CheckpointSession:
             self._check()
 
     def _commit(self, offsets: Sequence[TopicPartition], seconds: float) -> None:
-        """Flush the producer, commit the offsets, and wait for the answer. Raises Aborted or KafkaException."""
+        """Flush the producer, commit the offsets, and wait for the answer. Raises Aborted or KafkaException.
+
+        `seconds` limits the flush.
+        """
         began = self._clock()
         self._flush(seconds)
         self._commits.commit(offsets)

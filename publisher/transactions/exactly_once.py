@@ -1,11 +1,12 @@
 """The transaction session: records and consumed offsets of a transaction become visible together, or not at all.
 
-A session uses its transactional producers in turn, one transaction each (`producer_pool.py` gives the reason). Scorers and
-relay workers publish through a session. The tables in `state_machine.py` define its decisions.
+A session has several transactional producers, and uses another one for each transaction (`producer_pool.py` gives the reason).
+Scorers and relay workers publish through a session. The tables in `state_machine.py` define its decisions.
 
 A transaction whose outcome is unknown is decided by a successor of its producer: `init_transactions` with the same id returns
-only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The idle
-producers are replaced too after an unknown outcome, after a hanging call, and after partitions were lost.
+only when the old transaction is committed or aborted. The committed offsets then show which of the two has happened. The
+session also replaces its idle producers by successors in three cases: after an unknown outcome, after a call that hangs, and
+after partitions were lost.
 
 A hanging call returns when a connection of its client changes. By default, a client that has lost all connections forgets the
 broker that the call waits for (librdkafka #5511), and the call may never return: each half-open connection cost 7 s and leaked
@@ -137,11 +138,12 @@ class TransactionSession:
     ) -> None:
         """Publish the records and the group's `offsets` (next offset to read, with metadata) in one transaction.
 
-        The records or the offsets may be empty. The call returns after the broker has confirmed the commit. With `overlap` it
-        returns earlier, while the commit thread waits for the confirmation.
+        The records or the offsets may be empty. The call returns after the broker has confirmed the commit. If `overlap` is
+        True, the call returns earlier, and a separate thread waits for the confirmation.
 
         Raises:
-            Aborted: if the transaction must not commit or its outcome is unknown. Then only `recover` is allowed.
+            Aborted: if the transaction must not commit, or if its outcome is unknown. After this error only `recover` is
+                allowed.
             NotAllowed: if the broker's access control does not allow the transaction.
         """
         self.wait_for_publish()
@@ -155,12 +157,18 @@ class TransactionSession:
             self.wait_for_publish()
 
     def write(self, write: Write) -> bool:
-        """Call `write(produce)` in a transaction, and commit the records that it produces.
+        """Publish the records that the function `write` produces in one transaction.
 
-        Raises as `publish` does, and any error of `write`. Then only `recover` is allowed.
+        This method calls `write(produce)`, where `produce` is the method of a producer. The function returns whether it has
+        produced a record. If it has, the transaction is committed. Otherwise it is aborted.
 
         Returns:
-            Whether `write` has produced records. If not, the transaction is aborted.
+            Whether the transaction was committed.
+
+        Raises:
+            Aborted: as `publish` does. After this or any other error, only `recover` is allowed.
+            NotAllowed: as `publish` does.
+            Exception: any error that the function `write` raises.
         """
         self.wait_for_publish()
         producer = self._begin()
@@ -183,7 +191,7 @@ class TransactionSession:
         return True
 
     def wait_for_publish(self) -> None:
-        """Wait for the commit that the last `publish` has started in the commit thread. Raises as `publish` does."""
+        """Wait for the commit that the last `publish` or `write` has started in the commit thread. Raises as `publish` does."""
         if self._pending_commit is None:
             return
         began = self._clock()
@@ -217,7 +225,7 @@ class TransactionSession:
         """Do nothing: no work is due between two transactions."""
 
     def checkpoint(self) -> None:
-        """Wait for the pending commit. Nothing else is due, because every transaction includes its offsets.
+        """Wait for the pending commit. Nothing else is due, because every transaction already contains the consumer offsets.
 
         Raises:
             Aborted: as `wait_for_publish` does.
@@ -225,9 +233,10 @@ class TransactionSession:
         self.wait_for_publish()
 
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002
-        """Wait for the pending commit before the partitions are released; if they are `lost`, replace the idle producers.
+        """Wait for the pending commit, so that the caller may release the partitions.
 
-        Never raises.
+        If `lost` is True, the partitions already belong to another member of the group, and the session replaces its idle
+        producers by successors. Never raises.
         """
         self.wait_for_commit()
         if lost:
@@ -277,7 +286,7 @@ class TransactionSession:
     def close(self) -> None:
         """Abort the open transaction and release the producers. Never raises.
 
-        Without the abort, readers would have to wait until the transaction times out.
+        If the session did not abort the transaction, readers of committed records would have to wait until it times out.
         """
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
@@ -331,7 +340,7 @@ class TransactionSession:
         self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
-        """Enter the failed state that `step` leads to, and return the error. By default, `error` determines the step."""
+        """Enter the failed state that `step` leads to, and return `error`. If `step` is None, `failure_step` determines it."""
         step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
         if step is SessionStep.REJECT:
             self._sender.enable_delivery_reports()

@@ -10,7 +10,9 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class GroupCommits:
-    """Creates a consumer that joins a group, and commits offsets for this group. The consumer's thread owns the instance.
+    """Creates the consumer that joins a group, and uses it to commit offsets for the group.
+
+    Only the thread that polls the consumer may use the instance.
 
     Args:
         make_consumer: returns a consumer. Its argument is the callback for the results of asynchronous commits.

@@ -28,7 +28,7 @@ class OwnershipCheck:
         pool: the producers of the session.
         calls: makes the broker calls of these producers.
         record: returns the record that a producer commits for a check.
-        slow_seconds: a producer whose commit takes this long is replaced by a successor.
+        slow_seconds: if the commit of a producer takes this long, a successor with the same id replaces the producer.
     """
 
     def __init__(self, pool: ProducerPool, calls: RetryingCalls, record: Callable[[], Record], slow_seconds: float) -> None:
@@ -42,9 +42,10 @@ class OwnershipCheck:
         self._commit(self._pool.wait_until_all_initialised())
 
     def check_successors(self) -> None:
-        """Check the ownership if producers were replaced by successors since the last check.
+        """Check that the session still owns its ids, if it has replaced producers by successors since the last check.
 
-        Every producer that was not replaced since the last check commits a record.
+        Every producer that was not replaced since the last check commits a record. If a newer process has taken over the ids,
+        the broker rejects such a commit.
         """
         unconfirmed = self._pool.unconfirmed_ids
         if not unconfirmed:
@@ -57,7 +58,7 @@ class OwnershipCheck:
         self._pool.wait_until_all_initialised()  # the next commit confirms the successors too
 
     def committed(self) -> None:
-        """Record that a transaction of the session was committed, which confirms the ids that were taken over before it."""
+        """Record that the session has committed a transaction: it still owned all ids, so no successor needs a check."""
         self._pool.unconfirmed_ids.clear()
 
     def _commit(self, producers: Mapping[str, Producer]) -> None:

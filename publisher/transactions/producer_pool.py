@@ -24,7 +24,7 @@ CHECK_SECONDS = 0.5  # between checks of the context
 
 
 class PooledProducer(NamedTuple):
-    """A transactional id (`name`), and the future of its producer, which is complete when the producer is initialised."""
+    """A transactional id (`name`) with its producer. The future `initialised` is complete when the producer is initialised."""
 
     name: str
     initialised: Future[Producer]
@@ -71,7 +71,7 @@ class ProducerPool:
         return PooledProducer(name, call)
 
     def take(self) -> PooledProducer:
-        """Remove and return the next initialised producer, waiting for one if there is none.
+        """Remove and return the next initialised producer. If none is initialised, wait until the next one is.
 
         Raises as `wait_until_initialised` does.
         """
@@ -83,7 +83,7 @@ class ProducerPool:
         return self._idle.popleft()
 
     def put(self, pooled: PooledProducer) -> None:
-        """Return a producer to the pool, as the last in turn."""
+        """Return a producer to the pool. `take` returns the other producers of the pool first."""
         self._idle.append(pooled)
 
     def wait_until_initialised(self, pooled: PooledProducer) -> Producer:
@@ -106,25 +106,26 @@ class ProducerPool:
         return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """Replace the producer of this id by a successor, which is used last in turn."""
+        """Replace the producer of this id by a successor. `take` returns the other producers of the pool first."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace all idle producers by successors, because a producer that has lost a broker may hang in its next call."""
+        """Replace the idle producers by successors, because a producer that has lost a broker may hang in its next call."""
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def confirm_ownership(self) -> None:
         """Record that the session owns every id.
 
-        The successors that have taken over their ids since the last confirmation are used first. The other producers have just
-        committed a record, and a producer must not be used again directly after a commit (see POOL_SIZE).
+        The session calls this method after every other producer has committed a record for the ownership check. `take` then
+        returns the successors that have taken over their ids since the last confirmation first, and the other producers later,
+        because a producer must not be used again directly after a commit (see POOL_SIZE).
         """
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))
         self.unconfirmed_ids.clear()
 
     def refresh_metadata(self, topics: Iterable[str]) -> None:
-        """Refresh each producer's metadata of these topics, because a producer writes only to partitions that it knows.
+        """Refresh each producer's metadata of these topics. A producer writes only to partitions that its metadata contains.
 
         Raises:
             KafkaException: if a broker does not answer. Also raises as `wait_until_initialised` does.
@@ -137,7 +138,7 @@ class ProducerPool:
     def close(self, seconds: float) -> None:
         """Release the producers, after waiting up to `seconds` for initialisations that are in progress.
 
-        A producer that finished its initialisation after this call would take over the id from the next session.
+        Without the wait, a producer could finish its initialisation later, and would take over the id from the next session.
         """
         self._closing.set()
         wait([pooled.initialised for pooled in self._idle], seconds)

@@ -35,7 +35,8 @@ class RejectedRecords:
     a broker names no records, all records of the batch are reported with the same code.
 
     Args:
-        singly: whether each record is sent in a request of its own, so that each report concerns only one record.
+        singly: whether the producer sends each record in a request of its own, so that each delivery report concerns only one
+            record.
     """
 
     def __init__(self, *, singly: bool = False) -> None:
@@ -47,7 +48,7 @@ class RejectedRecords:
         return bool(self._reports)
 
     def note(self, record: Record, error: KafkaError) -> None:
-        """Store the failure of a record, if its error is a rejection. Other errors are ignored."""
+        """Store a failed record, if `error` means that the broker or the client rejects the record. Ignore other errors."""
         if error in UNFIT_NEIGHBOUR:
             self._with_named_records.add((record[0], record[3]))
         elif error in UNFIT_RECORD:
@@ -89,9 +90,10 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error to raise.
+        """Return the error that the session raises for the stored failures.
 
-        The error has the records that are certainly rejected. If none is certain, it has all records that may be rejected.
+        The error names the records that are certainly rejected. If no record is certainly rejected, the error names all records
+        that may be rejected.
         """
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
@@ -104,10 +106,11 @@ class RejectedRecords:
 
 
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records that the caller must produce one by one.
+    """Yield the records that the caller must pass to `producer.produce` one by one.
 
-    The records of a PackedRecordBatch are passed to the producer here. Only records that the producer rejects are yielded, so
-    that the caller's own `produce` call raises the reason.
+    If `records` is a PackedRecordBatch and the producer has a librdkafka handle, this function itself passes the records to the
+    producer. It yields only the records that the producer rejects. The caller's `produce` call for such a record then raises
+    the reason.
     """
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
@@ -157,8 +160,8 @@ class RecordSender:
     def _confirm(self, producer: Producer, rejected: RejectedRecords) -> None:
         """Wait until the broker has confirmed every record, and raise RecordRejected at once if it rejects one.
 
-        Without this check the commit would wait 5 s for the records after the rejected one, which the client no longer sends.
-        If the broker confirms too slowly (CALL_SECONDS), the method returns, and the commit reports the outcome.
+        After a rejection, the client no longer sends the later records. Without this method the commit would wait 5 s for them.
+        If the broker has not confirmed all records after CALL_SECONDS, the method returns, and the commit reports the outcome.
         """
         deadline = self._clock() + CALL_SECONDS
         while producer.flush(CONFIRM_SECONDS) and not rejected and self._clock() < deadline:

@@ -1,4 +1,4 @@
-"""The calls of a transactional producer that wait for the broker: when they are repeated, and which exception they raise.
+"""The calls of a transactional producer to the broker: which failed call is repeated, and which exception is raised.
 
 A commit is repeated only while its outcome can still be learned. `state_machine.verdict` decides whether to repeat a call.
 """
@@ -45,8 +45,8 @@ class CommitTiming(NamedTuple):
 class RetryingCalls:
     """Makes the broker calls of one session. `clock` is monotonic, in seconds.
 
-    A call is repeated for up to `transaction_seconds`. `began` is when the last call started, so that another thread can
-    measure how long this call hangs.
+    A failed call is repeated for up to `transaction_seconds`. The attribute `began` is the time at which the last call started.
+    With it another thread can measure how long the call has been hanging.
     """
 
     def __init__(self, transaction_seconds: float, clock: Callable[[], float]) -> None:
@@ -55,10 +55,10 @@ class RetryingCalls:
         self._clock = clock
 
     def run(self, step: SessionStep, call: Callable[[], None]) -> None:
-        """Make the call of a step, and repeat it while `verdict` allows this and `transaction_seconds` have not passed.
+        """Make the broker call of a step. If it fails, repeat it for up to `transaction_seconds`, if `verdict` allows this.
 
         Raises:
-            Aborted: the subclass that the error means (`error_for`).
+            Aborted: if the call has failed for good. `error_for` selects the subclass of Aborted.
             NotAllowed: if the broker's access control does not allow the call.
         """
         deadline = self._clock() + self._transaction_seconds
@@ -96,7 +96,7 @@ class RetryingCalls:
 
 
 def error_for(step: SessionStep, error: KafkaError) -> Aborted | NotAllowed:
-    """Return the exception to raise for a Kafka error at a step."""
+    """Return the exception to raise for the Kafka error `error` of the transaction step `step`."""
     required = verdict(step, error)
     if required is ErrorVerdict.REFUSED:
         hint = roles.hint(RIGHTS_HINT, roles.running_role())

@@ -69,7 +69,7 @@ class Session(Protocol):
         """Do the work that is due between two batches.
 
         Raises:
-            Aborted: as `publish` does, and if positions could not be committed for too long.
+            Aborted: for the same reasons as `publish`, and if no positions could be committed for too long.
         """
 
     def checkpoint(self) -> None:

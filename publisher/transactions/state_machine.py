@@ -13,7 +13,7 @@ from publisher.kafka.error_codes import BEHIND_UNFIT, EVICTED, FENCED, INIT_LATE
 
 
 class SessionState(Enum):
-    """The state of a session between two calls. The last four states are failures, which only a recovery ends."""
+    """The state of a session between two calls. The last four states are failed states, which only `recover` ends."""
 
     IDLE = "idle"
     OPEN = "open"
@@ -26,7 +26,7 @@ class SessionState(Enum):
 
 
 class SessionStep(Enum):
-    """A transition of a session: one of its calls, or the kind of a failure."""
+    """A transition between two states of a session: a call of the session, or a kind of failure."""
 
     BEGIN = "begin"
     PRODUCE = "produce"
@@ -50,8 +50,8 @@ class Recovery(NamedTuple):
             transaction is open (`wait_for_open_transactions.py`).
         replace_producer: whether a successor takes over the id even after a confirmed abort.
         renew_pool: whether the idle producers are replaced by successors too.
-        ids_stay_owned: whether the session certainly still owns its ids. If not, another process may have taken over the ids,
-            and a session with an ownership record must not continue.
+        ids_stay_owned: whether it is certain that the session still owns its transactional ids. If it is not certain, another
+            process may have taken over the ids, and a session with an ownership record must not continue.
     """
 
     abort: bool = True
@@ -102,9 +102,10 @@ def failure_step(error: Exception, *, fenced_by_ids: bool) -> SessionStep:
 
     Args:
         error: the error.
-        fenced_by_ids: whether the session has an ownership record. The owner of such a session, the relay, isolates a rejected
-            record by itself, so every failed record counts as rejected. For a session that sends offsets, only the broker's own
-            rejection counts, because after other failures the remaining producers of the pool are not usable.
+        fenced_by_ids: whether the session has an ownership record, as the session of a relay has. A relay finds the rejected
+            record itself, so every RecordFailed is a REJECT. For a session that sends consumer offsets, only RecordRejected (a
+            rejection by the broker) is a REJECT, because after other failures the remaining producers of the pool are not
+            usable.
     """
     if isinstance(error, RecordFailed if fenced_by_ids else RecordRejected):
         return SessionStep.REJECT
@@ -127,8 +128,9 @@ class ErrorVerdict(Enum):
 def verdict(step: SessionStep, error: KafkaError) -> ErrorVerdict:
     """Return the action that `error` at `step` requires.
 
-    Only a commit and `init_transactions` (RECOVER) are repeated. Repeating send_offsets after a transport error led to wrong
-    states, and once to a call that never returned (librdkafka #5456, #5511), so every error of send_offsets recovers at once.
+    Only a commit and `init_transactions` (the step RECOVER) may be repeated. After an error of `send_offsets` the session
+    recovers at once: when `send_offsets` was repeated after a transport error, librdkafka entered wrong states, and one call
+    never returned (librdkafka #5456, #5511).
     """
     if error in REFUSED:
         return ErrorVerdict.REFUSED

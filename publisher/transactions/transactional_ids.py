@@ -52,9 +52,9 @@ def initialised(
     """Create a producer with the transactional id `name`, and return it after its `init_transactions` has succeeded.
 
     A successful `init_transactions` fences every other producer of the id, and commits or aborts the open transaction of the
-    id. While this transaction is not ended yet, the broker may report the new producer as fenced. The new producer is then
-    replaced by another one. Two processes with the same id do not fence each other for ever, because the process that began
-    last keeps the id.
+    id. While the broker has not ended this transaction, it may report the new producer as fenced. This function then creates
+    another producer. Two processes with the same id do not fence each other for ever, because the process that began last keeps
+    the id.
 
     Args:
         make_producer: returns a producer for an id.
@@ -64,8 +64,8 @@ def initialised(
         seconds: how long a failed call is repeated.
 
     Raises:
-        Fatal: if the call fails and must not be repeated, because its error is permanent, `seconds` have passed, or `closing`
-            is set.
+        Fatal: if `init_transactions` fails and is not repeated, because the error is permanent, `seconds` have passed, or
+            `closing` is set.
     """
     deadline = clock() + seconds
     producer = make_producer(name)
@@ -101,7 +101,7 @@ def fence(make_producer: Callable[[str], Producer], prefixes: Iterable[str], con
     ids = [name for prefix in prefixes for name in transactional_ids(prefix)]
     if not ids:
         return
-    log.info("ending open transactions of: %s", ", ".join(ids))
+    log.info("ending the open transactions of these transactional ids: %s", ", ".join(ids))
     closing = threading.Event()
 
     def take_over(name: str) -> None:

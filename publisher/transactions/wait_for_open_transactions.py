@@ -54,7 +54,7 @@ class OpenTransactions:
         client_id: the id of the clients that send the requests.
         written: the topics that the session writes to.
         group: the consumer group whose positions the session commits; empty if it commits none.
-        read: the input topics whose positions the session commits.
+        read: the input topics in which the session commits positions for `group`.
         sweep_seconds: how late a broker ends a transaction that has timed out.
     """
 

@@ -36,9 +36,10 @@ class InferenceFailed(Exception):
 
 
 class ModelBroken(Fatal):
-    """The model fails for an event that it scored when it was loaded. Therefore the model is the cause, not the event.
+    """The model fails for the event that it scored when it was loaded. Therefore the model is the cause, not the event.
 
-    This process ends with code 70. As after a crash, the next process uses a sandbox to score the events that were in flight.
+    This process ends with exit code 70. The next process treats this as a crash: it scores the events that were in flight in a
+    sandbox process.
     """
 
     def __init__(self, error: InferenceFailed) -> None:
@@ -74,8 +75,9 @@ class Model(Protocol):
 
         Args:
             tensors: the input tensors by name, without constant inputs. Each tensor is a (B, n) array with one row per event. A
-                tensor whose rows vary in length is a (B,) object array. All its rows must belong to the same run of
-                `LengthPlan.plan`. The model adds the constant inputs, and reshapes the rows as the signature declares.
+                tensor whose rows vary in length is a (B,) object array. In this case the caller must pass only events that
+                `LengthPlan.plan` has put into the same run. The model adds the constant inputs, and reshapes the rows as the
+                signature declares.
 
         Returns:
             (B, ...) outputs by tensor name.
@@ -102,7 +104,7 @@ class Backend(Protocol):
 
 
 def check_rows(outputs: Mapping[str, Any], rows: int) -> None:
-    """Check that each output is an array with one row for each of the `rows` events. Raises InferenceFailed."""
+    """Check that each output is an array with `rows` rows, one for each event. Raises InferenceFailed if it is not."""
     for name, output in outputs.items():
         if not isinstance(output, np.ndarray) or output.ndim == 0 or len(output) != rows:
             raise InferenceFailed(f"output {name!r} has shape {np.shape(output)}, not one row for each of {rows} events")

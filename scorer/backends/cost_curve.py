@@ -21,8 +21,8 @@ def measure_cost_curve(
         run: runs one batch of a size.
         rounds: the number of measured runs per size.
         clock: returns seconds.
-        too_large: the errors that `run` raises if a batch does not fit the device. For the first size, this function raises the
-            error. For a larger size, the error only ends the measurement.
+        too_large: the errors that `run` raises if a batch does not fit in the memory of the device. If this happens for the
+            first size, the error is raised. If it happens for a larger size, the measurement ends before this size.
 
     Returns:
         Seconds by size. Sizes that do not fit the device, or that are expected to exceed LONGEST_SECONDS, are omitted. The

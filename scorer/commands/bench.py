@@ -157,7 +157,7 @@ def measure(settings: Settings, folder: Package | None) -> BenchReport:
         resolution = Resolution(model_package.digest, model_package.version, 0)
         servable = make(model_package, resolution, tried_loader(settings, remember=folder is None), settings)
     except ModelRefused as error:
-        raise Fatal(f"the version is rejected: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"the version is rejected: {error}", "push a version that passes these checks", REFUSED) from error
     largest = settings.batching.max_events
     sizes = sorted({size for size in (*CANDIDATES, *SIZES) if size < largest} | {largest})
     signature = servable.loaded.model.signature()
@@ -219,7 +219,10 @@ def _batch(topic: str, events: list[ExampleRecord]) -> Batch:
 
 
 def as_tables(report: BenchReport) -> Group:
-    """Return the table of costs and its conclusions; bars of times have a logarithmic scale, bars of throughput do not."""
+    """Return a table of the measured times and throughputs with bars, followed by lines with the conclusions.
+
+    The bars of the times have a logarithmic scale, and the bars of the throughputs a linear one.
+    """
     table = Table(title=f"{report.version} on {report.device}", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("batch", "T(B) ms", "loop ms"):
         table.add_column(column, justify="right", no_wrap=True, min_width=7)

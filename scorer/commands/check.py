@@ -87,7 +87,7 @@ def findings(settings: Settings, *, create: bool = False, partitions: int = 6) -
     except (RegistryError, Fatal) as error:
         yield Finding("model", False, str(error), error.hint)
     except ModelRefused as error:
-        yield Finding("model", False, str(error), "push a version that passes, then promote it")
+        yield Finding("model", False, str(error), "push a version that passes these checks, then promote it")
     else:
         golden = f"passes its golden examples ({len(package.golden)})"
         result = golden if package.golden else "has no golden examples to compare with"
@@ -162,7 +162,7 @@ def _members(settings: Settings, admin: AdminClient) -> Finding:
 
 
 def _has_positions(settings: Settings, admin: AdminClient) -> bool:
-    """Return False if the consumer group has no committed offsets, else True. The result is True if they cannot be read."""
+    """Return whether the consumer group has committed offsets; True if the offsets cannot be read."""
     try:
         return bool(groups.ConsumerGroups(admin, settings.kafka, "the broker", ANSWER_SECONDS).positions(settings.name))
     except (Fatal, Retriable):
@@ -179,13 +179,13 @@ def _topics(
         yield Finding("topics", True, ", ".join(f"{t.name} ({t.partitions})" for t in described.values()))
     optional = {name: f"{name} ({verb})" for name, verb in topics.optional(settings).items() if name not in described}
     if absent := [text for name, text in optional.items() if name not in hidden]:
-        yield Finding("optional", True, f"missing: {', '.join(absent)}; --create creates them")
+        yield Finding("optional", True, f"missing topics: {', '.join(absent)}; --create creates them")
     if invisible := [text for name, text in optional.items() if name in hidden]:
         yield Finding("optional", True, f"not visible to this user, whether or not they exist: {', '.join(invisible)}")
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
-    """Check the session timeout, which only the broker can set in the group protocol of KIP-848.
+    """Check the broker's session time-out. In the group protocol of KIP-848, a client cannot set the time-out itself.
 
     With the broker's default, 45 s pass after a crash until another scorer takes over.
     """
@@ -266,7 +266,10 @@ def _labels(settings: Settings, topic: str, described: dict[str, topics.Describe
 
 
 def _carried_fields(fields: Sequence[CarriedField], topic: str, rows: Sequence[Row]) -> Iterator[Finding]:
-    """Check that events have the fields that are copied to scores. If a path is misspelt, the value is null in all scores."""
+    """Check that the sampled events have the fields that `output.carry` copies to scores.
+
+    If a path in `output.carry` is misspelt, the copied value is null in all scores.
+    """
     for field, values in zip(fields, zip(*rows, strict=True), strict=False):
         if without := sum(value is None for value in values):
             detail = f"{without} of the newest {len(rows)} events of {topic} have no {field.words} to carry"
@@ -285,7 +288,11 @@ def _ids(field: str | None, topic: str, ids: Sequence[str | int | None]) -> Iter
 
 
 def newest(settings: Settings, topic: str) -> tuple[list[Message], int]:
-    """Return the messages at the newest SAMPLE offsets of each partition, and the number of these offsets. Raises Fatal."""
+    """Return the messages at the newest SAMPLE offsets of each partition of `topic`, and the number of these offsets.
+
+    There may be fewer messages than offsets, because transaction markers have offsets too. Raises Fatal if the topic cannot be
+    read.
+    """
     reader = TopicReader(settings.kafka, f"{settings.name}.check")
     every = reader.spans(reader.partitions([topic]))
     spans = {partition: (max(low, end - SAMPLE), end) for partition, (low, end) in every.items()}

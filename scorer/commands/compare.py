@@ -98,7 +98,7 @@ def _load_version(settings: Settings, name_or_folder: str) -> Iterator[tuple[str
     try:
         loaded = tried_loader(settings, remember=not folder.is_dir())(model_package)
     except ModelRefused as error:
-        raise Fatal(f"{name} is rejected: {error}", "push a version that passes", REFUSED) from error
+        raise Fatal(f"{name} is rejected: {error}", "push a version that passes these checks", REFUSED) from error
     with contextlib.closing(loaded.model):
         yield name, loaded
 
@@ -113,7 +113,11 @@ def _progress() -> Iterator[compare_versions.Progress]:
 
 
 def as_tables(report: ComparisonReport) -> Group:
-    """Return tables of counts, rules, changed decisions, dead letters of the candidate only, and the largest differences."""
+    """Return tables of the counts, the rules, the changed decisions, the new dead letters and the largest differences.
+
+    A new dead letter is an event that only the candidate dead-letters. If a topic of labels is configured, a table of the
+    quality figures is included.
+    """
     scored = report.compared.differences
     parts: list[RenderableType] = [_counts(report), _rules(report)]
     if scored.flipped():
@@ -157,7 +161,7 @@ def _rules(report: ComparisonReport) -> Table:
 
 
 def _labelled(assessment: Assessment) -> list[RenderableType]:
-    """Return the quality figures of both versions on labelled events, and the differences between the two versions."""
+    """Return a table of both versions' quality figures on labelled events, with their differences, and lines of counts."""
     deltas = differences(assessment)
     table = _table(f"by the labels of {assessment.labelled:,} events", "", "champion", "candidate", "difference")
     for name, title in zip(FIGURES, FIGURE_TITLES, strict=True):

@@ -100,7 +100,7 @@ def _headers(items: list[str]) -> list[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[IO[bytes]]:
-    """Open the file, or stdin for `-`. Raises Fatal (2) if it cannot be opened, or if reading in the `with` block fails."""
+    """Open the file, or stdin if `file` is `-`. Raises Fatal (2) if opening fails, or a read in the `with` block fails."""
     try:
         if file != STDIN:
             with file.open("rb") as lines:
@@ -136,7 +136,7 @@ class WritePace:
         self._allowed = 0.0
 
     def pause(self, count: int, now: float) -> float:
-        """Return the seconds to wait before writing event number `count` (from 0)."""
+        """Return how many seconds to wait at `now` before writing the event with the number `count`, counted from 0."""
         if self._rate is None or count < self._allowed:
             return 0.0
         due = self._began + count / self._rate

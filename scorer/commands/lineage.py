@@ -139,7 +139,7 @@ def as_document(explanation: Lineage, proof: "Recomputation | None") -> dict[str
 
 
 def as_table(document: dict[str, Any]) -> Table:
-    """Return the document of `as_document` as a table: one line for each known value, grouped by the document's parts."""
+    """Return the document of `as_document` as a table with one line for each known value, grouped by the document's keys."""
     table = Table("", "", "", box=SIMPLE_HEAD, show_edge=False, show_header=False)
     for part, content in document.items():
         for number, (name, value) in enumerate(row for row in _rows(part, content) if row[1] not in (None, {})):

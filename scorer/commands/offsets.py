@@ -89,10 +89,12 @@ def move(settings: Settings, admin: AdminClient, to: str, topic: str | None, par
 
 
 def select(rows: Sequence[PartitionOffsets], topic: str | None, partition: int | None, hint: str) -> list[PartitionOffsets]:
-    """Return the rows of one topic and one partition number; None stands for all. Pure.
+    """Return the rows of the topic `topic` and the partition number `partition`. Pure.
+
+    If `topic` is None, the rows of all topics are returned. If `partition` is None, the rows of all partitions are returned.
 
     Raises:
-        Fatal: No row matches. For an unknown topic, the input topic with the most similar name replaces `hint`.
+        Fatal: No row matches. The hint of the error is `hint`, or, if `topic` is unknown, the input topic with a similar name.
     """
     chosen = [row for row in rows if topic in (None, row.topic) and partition in (None, row.partition)]
     if chosen:

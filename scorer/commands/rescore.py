@@ -68,7 +68,11 @@ def rescore(
     servable = _load_version(settings, version)
     if servable.digest == selection.digest:
         hint = "promote another version first, or give one with --with"
-        raise Fatal(f"{servable.label} gave the scores to be corrected; only another version can correct them", hint, REFUSED)
+        raise Fatal(
+            f"{servable.label} computed the scores that are to be corrected; only another version can correct them",
+            hint,
+            REFUSED,
+        )
     with contextlib.closing(servable.loaded.model):
         digest_of_version = servable.digest if version else None
         summary = RescoreSummary()
@@ -126,7 +130,7 @@ def _load_version(settings: Settings, version: str | None) -> Servable:
 
 
 def as_table(summary: RescoreSummary, done: str) -> Table:
-    """Return the counts of this run and of the whole job as a table; `done` is the title of the count of corrections."""
+    """Return a table of the counts of this run and of the whole job. `done` names the row with the number of corrections."""
     run = summary.run
     total = summary.total
     rows = [

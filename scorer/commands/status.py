@@ -74,8 +74,9 @@ class Totals(NamedTuple):
 def totals(scorers: Sequence[ScorerState], now: float) -> Totals:
     """Return the totals over the running scorers.
 
-    Scorers that have stopped or died do not count, because others own their partitions. Shadows do not count, because they read
-    the same partitions in a group of their own. A partition that has just moved counts once, as its newest owner reports it.
+    Scorers that have stopped or died do not count, because other scorers own their partitions now. Shadows do not count,
+    because they read the same partitions in a group of their own. If a partition has just moved, two scorers may report it. It
+    counts once, with the lag in the newer report.
     """
     running = [each for each in scorers if each.state(now) == RUNNING and not each.status.shadow]
     lags: dict[Partition, int] = {}
@@ -91,9 +92,9 @@ def report(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool 
 
 
 def reasons(name: str, scorers: Sequence[ScorerState], now: float) -> list[str]:
-    """Return one line for each wait of a scorer, and for each version that scorers refuse or cannot load yet.
+    """Return one line for each reason why scorers wait, refuse a version, or cannot load a version yet.
 
-    Scorers with the same reason share a line. Scorers that have stopped or died are omitted.
+    A line names all scorers with the same reason. Scorers that have stopped or died are omitted.
     """
     by_reason: dict[tuple[str, str], list[str]] = {}
     for each in scorers:
@@ -111,11 +112,11 @@ def reasons(name: str, scorers: Sequence[ScorerState], now: float) -> list[str]:
 
 
 def table(name: str, scorers: Sequence[ScorerState], now: float, *, wide: bool = False) -> Table:
-    """Return a table of the scorers that fits 80 columns; with `wide` one line per scorer with all columns.
+    """Return a table of the scorers. If `wide` is False, the table fits in 80 columns; if True, it has all columns.
 
-    A scorer of the group `name` is listed by its replica id, without the name of the group. A candidate is on a line of its own
-    below the champion. The column `dead` counts the dead letters since the scorer started. The last row has the totals, if
-    there are several scorers. `now` is in Unix seconds.
+    A scorer of the group `name` is listed by its replica id, without the name of the group. If `wide` is False, a candidate is
+    on a line of its own below the champion. The column `dead` counts the dead letters since the scorer started. The last row
+    has the totals, if there are several scorers. `now` is in Unix seconds.
     """
     scorer_table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     relevant = {*FIRST, *(("dead",) if any(_dead_letters(each) for each in scorers) else ())}

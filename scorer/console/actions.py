@@ -72,7 +72,7 @@ class ActionRunner:
         self._submit(actor, command, lambda: self._move(move, actor, reason, revision))
 
     def replay(self, actor: str, reasons: Sequence[str], *, dry_run: bool) -> None:
-        """Replay the dead letters with these reasons, or all if no reason is given; with `dry_run` only count them."""
+        """Replay the dead letters with these reasons, or all if `reasons` is empty. If `dry_run` is True, only count them."""
 
         def work() -> str:
             summary = replay.ReplaySummary(dry_run)

@@ -67,7 +67,7 @@ class IntervalBar:
         right: The x coordinate of the interval's upper bound, clipped to the bar.
         mean: The x coordinate of the estimate; None without an estimate.
         zero: The x coordinate of the difference 0.
-        edge: The x coordinate of the margin.
+        edge: The x coordinate of the rule's margin, the largest difference that the rule allows.
     """
 
     finding: MetricResult
@@ -87,7 +87,7 @@ class DecisionMatrix:
     Attributes:
         names: The most frequent decisions.
         counts: The number of events by champion's decision (row) and candidate's decision (column), in the order of `names`.
-        alike: The share of all events on which both versions decide equally.
+        alike: The share of all events for which both versions make the same decision.
         rest: The number of events with a decision that is not among `names`.
     """
 
@@ -105,8 +105,8 @@ class AnalysisView:
         psi: The population stability index between both versions' scores; None if it is unknown.
         ks: The Kolmogorov-Smirnov statistic of both versions' scores; None if it is unknown.
         dropped: The reasons why answers are excluded, each with its number of answers, the most frequent first.
-        behind: The lag of the analysis in seconds; None if it is unknown.
-        pairs: The largest number of pairs that a rule has.
+        behind: How many seconds the analysis lags behind the newest records; None if unknown.
+        pairs: The number of pairs (events that both versions scored) of the rule with the most pairs.
     """
 
     verdict: str

@@ -22,9 +22,9 @@ class ServedVersion:
 
     Attributes:
         scorers: The number of live scorers that serve the version.
-        partitions: The number of partitions of these scorers.
+        partitions: The number of partitions that these scorers own.
         share: These partitions as a share of all served partitions.
-        tone: The number of the version's colour.
+        tone: The number of the colour in which the page shows the version.
     """
 
     version: str
@@ -37,7 +37,7 @@ class ServedVersion:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSquare:
-    """A partition, its newest champion version, and the first offset `offset` that this version scored."""
+    """A partition on the page: its newest champion version, and the first offset (`offset`) that this version scored."""
 
     place: str
     version: str
@@ -51,9 +51,9 @@ class ScorerRow:
 
     Attributes:
         state: Running, silent or stopped.
-        outcome: Flipped, waiting or refused in the channel's newest move; empty for a scorer that does not take part in the
-            move.
-        reason: Why the scorer has refused the move; empty otherwise.
+        outcome: How far the scorer has applied the channel's newest move: flipped (it serves the new version), waiting or
+            refused; empty for a scorer that the move does not concern.
+        reason: Why the scorer refuses the new version; empty if it does not.
         silent: The seconds since the scorer's last record.
     """
 
@@ -71,11 +71,11 @@ class ChannelView:
     Attributes:
         verdict: How far the scorers have applied the newest move; None without a move.
         counts: The number of scorers by their outcome in the move.
-        refusals: Scorers that refused the move, with their reasons.
+        refusals: Scorers that refuse the new version, with their reasons.
         served: The champion versions that live scorers serve.
-        squares: Partitions with their newest champion versions.
+        squares: The partitions that the page shows as squares, with their newest champion versions.
         squares_left_out: The number of partitions that are not in `squares`.
-        flips: The newest version changes of partitions.
+        flips: The newest version changes of partitions, for the list on the page.
         rows: One page of the table of scorers.
         states: The number of scorers by their state.
     """
@@ -96,7 +96,7 @@ class ChannelView:
 def tones(state: ConsoleState) -> dict[str, int]:
     """Return the colour number of each version, which is the same on every page.
 
-    The number is the index of the version in the list of known versions.
+    The number is the index of the version in the list of all known versions, which starts with the versions of the registry.
     """
     versions = [*state.registry.versions, *state.scores.windows, *(r.version for r in state.swaps.recent)]
     return {version: number for number, version in enumerate(dict.fromkeys(versions))}
@@ -145,7 +145,7 @@ def channel_view(state: ConsoleState, tag: str, query: dict[str, str], now: floa
 
 
 def headline(view: ChannelView) -> tuple[str, str]:
-    """Return the state of the newest move as one word, which selects the colour, and as one sentence."""
+    """Return the state of the newest move in two forms: as one word, which selects the colour, and as one sentence."""
     if view.move is None or view.verdict is None:
         return "idle", "this channel has no recorded move"
     counts = view.counts

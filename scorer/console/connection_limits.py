@@ -16,9 +16,9 @@ READ_SECONDS = 10.0  # for a request's head, since the connection was opened or 
 class BoundedProtocol(H11Protocol):
     """An HTTP protocol that closes a connection if no request arrives within READ_SECONDS.
 
-    If more than CONNECTIONS connections are open, the connection that has been idle for longest is closed. A connection with a
-    response in progress is closed only if no connection is idle, because the response can be a stream of changes that lasts for
-    hours.
+    If a new connection exceeds the limit of CONNECTIONS open connections, the protocol closes the connection that has been idle
+    for longest. If no connection is idle, it closes one whose response is in progress: the response can be a stream of changes
+    that lasts for hours.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -32,7 +32,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit of the first request, and close the longest idle connection if there are too many."""
+        """Start the time limit for the first request. If too many connections are open, close the one idle for longest."""
         super().connection_made(transport)
         self._await_request()
         if len(self.connections) > CONNECTIONS:

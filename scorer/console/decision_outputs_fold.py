@@ -1,7 +1,7 @@
 """The decision output of each version: if scores have several named outputs, the output that determines the decision.
 
-The Kafka feed requests the decision output of a version, and the registry feed looks the output up. Therefore neither feed
-waits for the other feed.
+The Kafka feed adds the digest of a version to `wanted`, and the registry feed looks up the decision output of each version in
+`wanted`. Therefore neither feed waits for the other.
 """
 
 from collections import Counter, deque
@@ -18,11 +18,13 @@ WAITING = 5_000  # scores held until their output is known
 
 @dataclass(slots=True)
 class DecisionOutputsFold:
-    """Replace a score with several outputs by its decision output. A score is held until its decision output is known.
+    """Replace a score that has several named outputs by its decision output: the output that determines the decision.
+
+    A score is held until the registry feed has looked up the name of its decision output.
 
     Attributes:
         names: The name of the decision output of each version that was looked up, by digest; None if it is unknown.
-        wanted: The digests of the versions to look up.
+        wanted: The digests of the versions whose decision output the registry feed must look up.
         waiting: The newest scores that are held until the decision output of their version is known.
         unknown: The number of scores whose version has no known decision output, by digest of the version.
     """
@@ -33,9 +35,9 @@ class DecisionOutputsFold:
     unknown: Counter[str] = field(default_factory=Counter)
 
     def decided(self, record: CompleteScoreRecord) -> CompleteScoreRecord | None:
-        """Return the record with its decision output as the score.
+        """Return the record with the score replaced by its decision output, if the score has several named outputs.
 
-        The result is None if the record is held, because the output of its version has not been looked up yet.
+        The result is None if the record is held, because the decision output of its version has not been looked up yet.
         """
         score = record.score
         if not isinstance(score, dict):

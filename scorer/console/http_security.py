@@ -45,7 +45,7 @@ class StrictHeaders:
 
 
 class CsrfTokens:
-    """Create and check CSRF tokens. A token is the HMAC of a random cookie with a key of this process."""
+    """Create and check CSRF tokens: each token is the HMAC of a random cookie, made with a random key of this process."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -60,7 +60,7 @@ class CsrfTokens:
         response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
 
     def check(self, request: Request, given: str) -> None:
-        """Raise HTTPException (403) unless `given` is the token that this process made for the request's cookie."""
+        """Raise HTTPException (403) unless `given`, the token in a form, is the CSRF token of the request's cookie."""
         cookie = request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(self._token(cookie).encode(), given.encode()):
             raise HTTPException(403, "the form is not from this console, or the console was restarted: load the page again")

@@ -1,4 +1,4 @@
-"""The Kafka feed: one thread that reads the scorers' topics into the state and records when the broker is unavailable.
+"""The Kafka feed: a thread that reads the scorers' topics into the console's state, and records outages of the broker.
 
 Scores and labels are sampled: records beyond a rate are skipped, so that the console never lags and uses little CPU time.
 """
@@ -53,7 +53,7 @@ class NoIdReader:
 
 
 class KafkaFeed:
-    """Read the scorers' topics into the console's state, in a thread that runs until `close`."""
+    """Read the scorers' topics in a thread that runs until `close`, and write the results to the console's state."""
 
     def __init__(self, settings: Settings, state: ConsoleState) -> None:
         self._settings = settings
@@ -104,7 +104,10 @@ class KafkaFeed:
             self._state.record_error("kafka", text, hint, time.time())
 
     def _begin(self) -> None:
-        """Clear the state read from Kafka, except the points of the flow charts, and start reading at the start offsets."""
+        """Start reading the topics at their start offsets, with an empty state.
+
+        Everything in the console's state that came from Kafka is cleared, except the points of the flow charts.
+        """
         fresh = ConsoleState()
         state = self._state
         inputs = self._settings.input.topics
@@ -127,7 +130,8 @@ class KafkaFeed:
     def _start(self, topic: str, partition: int) -> TopicPartition:
         """Return the offset at which to start reading a partition.
 
-        The topics of status and rollouts are read from their beginning, all other topics from their newest records on.
+        The topics of status records and rollouts are read from their beginning. Of every other topic, only a limited number of
+        the newest records is read.
         """
         wanted = {
             self._settings.swaps_topic: SWAPS_KEPT + TAIL_PARTITIONS,
@@ -167,7 +171,7 @@ class KafkaFeed:
                 retention = time.time() + RETENTION_SECONDS
 
     def _update_progress(self) -> None:
-        """Record which topics were read to their end, and add a point to the flow charts."""
+        """Record which topics were read to their end, and add a point to the flow charts if one is due."""
         state = self._state
         behind = {topic for topic, _ in self._following.unread}
         if not state.loaded and not behind - self._sampled.keys():
@@ -178,7 +182,7 @@ class KafkaFeed:
         state.scorers.fleet.caught_up = self._settings.status_topic not in behind
 
     def _probe(self) -> None:
-        """Check that the broker responds, since an idle topic does not reveal an outage."""
+        """Check that a broker responds. Without this check, an outage would look the same as topics without new records."""
         try:
             self._following.consumer.list_topics(self._settings.status_topic, timeout=PROBE_SECONDS)
         except KafkaException as error:

@@ -21,9 +21,10 @@ NOWHERE = ("labels", 0)
 class LabelQualityFold:
     """Join sampled scores with labels by event id.
 
-    At most `most` scores and at most `most` labels are kept. An id is kept if its hash is below a bound, and the bound is
-    lowered when there are too many ids. The bound is the same for scores and labels. Therefore a late label can still be joined
-    with its score. `unusable` counts labels without an id or an outcome, by reason.
+    At most `most` scores and at most `most` labels are kept. An event id is kept if its hash is not above a bound. When there
+    are too many ids, the bound is lowered. Scores and labels have the same bound. Therefore, if the score of an event is kept,
+    its label is kept too, even if the label arrives much later. `unusable` counts the labels without an id or an outcome, by
+    reason.
     """
 
     most: int = KEPT
@@ -56,7 +57,7 @@ class LabelQualityFold:
     def assessed(self, now: float) -> Assessment | None:
         """Return the quality figures of all versions; None before the first label. `now` is in Unix seconds.
 
-        The figures are computed again at most every REFRESH_SECONDS.
+        Calls within REFRESH_SECONDS return the same figures.
         """
         if self.labels and now >= self._next:
             self._assessment = self._assess()

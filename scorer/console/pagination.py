@@ -28,7 +28,14 @@ class Page(Generic[Row]):
 
 
 def page(rows: Sequence[Row], number: str | None, matches: Callable[[Row], bool] = lambda _: True) -> Page[Row]:
-    """Return the requested page of the matching rows: page 1 for an invalid number, the last page for one that is too large."""
+    """Return one page of the rows for which `matches` returns True.
+
+    Args:
+        rows: All rows.
+        number: The requested page number as text. If it is invalid or missing, page 1 is returned. If it is too large, the last
+            page is returned.
+        matches: Returns whether a row matches the filter.
+    """
     selected = [row for row in rows if matches(row)]
     pages = max(1, -(-len(selected) // ROWS))
     wanted = int(number) if number and number.isascii() and number.isdigit() and len(number) < 9 else 1

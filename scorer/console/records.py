@@ -19,7 +19,7 @@ RecordType = TypeVar("RecordType")
 
 
 class VersionChange(msgspec.Struct, frozen=True):
-    """A record of the version change of one partition; `cut_over_offset` is the first offset that the new version scored."""
+    """A record of a version change in one partition; `cut_over_offset` is the first offset that the new version scored."""
 
     scorer: str
     topic: str
@@ -55,8 +55,8 @@ class DeadLetter:
 
     Attributes:
         at_ms: When the event was dead-lettered, in Unix ms.
-        cut: Whether `value` is truncated.
-        unfit: Why the dead letter cannot be replayed; empty if it can.
+        cut: Whether `value` is only the beginning of the event.
+        unfit: Why a replay cannot write the dead letter back; empty if it can.
     """
 
     partition: int
@@ -91,7 +91,13 @@ def decode_score(value: bytes) -> CompleteScoreRecord | None:
 
 
 def dead_letter(message: Message, headers: Sequence[tuple[str, str | bytes | None]], unfit: str = "") -> DeadLetter:
-    """Return a record of the dead-letter topic for display. If its headers have no time, the record's timestamp is used."""
+    """Return a record of the dead-letter topic as a DeadLetter for display.
+
+    Args:
+        message: The record.
+        headers: The headers of the record. If they do not contain the time of dead-lettering, the record's timestamp is used.
+        unfit: Why a replay cannot write the dead letter back; empty if it can.
+    """
     facts = dead_letter_headers.dead_letter_facts(headers)
     value = message.value()
     return DeadLetter(

@@ -16,7 +16,7 @@ MOVES = 500  # newest moves of each channel that are kept
 
 
 class RegistryFeed:
-    """Poll the registry into the console's state, in a thread that runs until `close`."""
+    """Poll the registry in a thread that runs until `close`, and write the results to the console's state."""
 
     def __init__(self, store: Store, state: ConsoleState) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class RegistryFeed:
             self._wake.clear()
 
     def _look_up_outputs(self) -> None:
-        """Look up the decision outputs of versions that the Kafka feed has requested. Raises RegistryError."""
+        """Look up the decision outputs that the Kafka feed has requested. Raises a RegistryError if that fails."""
         with self._state.lock:
             wanted = list(self._state.outputs.wanted)
         for digest in wanted:
@@ -75,7 +75,11 @@ class RegistryFeed:
         return RegistryView(self._store.repository, channels, tuple(tags.versions(existing)), read=True)
 
     def _channel(self, name: str, existing: list[str]) -> Channel:
-        """Return a channel; the registry is read only if the channel has moved since the last poll."""
+        """Return the channel `name`; read it from the registry only if it has moved since the last poll.
+
+        `existing` are all tags of the repository. They contain a tag for each revision of a channel, and so show its newest
+        revision.
+        """
         try:
             validator = self._store.validator(name)
         except NotFound:

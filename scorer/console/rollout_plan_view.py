@@ -22,8 +22,8 @@ class StepView:
     """A step of the plan for display.
 
     Attributes:
-        place: Done, now, next, or ended if the rollout ended in this step.
-        wanted: The bake time of the step in seconds.
+        place: The progress: done, now (the current step), next (not reached yet), or ended (the rollout ended in this step).
+        wanted: The bake time that the step requires, in seconds.
         approve: Whether an operator must approve the next step.
     """
 
@@ -39,9 +39,9 @@ class CanarySample:
 
     Attributes:
         keys: The planned share of the keys.
-        events: The number of events sampled at the channel's current revision.
+        events: The number of sampled events that were scored at the channel's current revision.
         measured: The share of these events that belongs to the canary; None without events.
-        answered: The number of the canary's events that the champion answered.
+        answered: The number of the canary's events that the champion scored instead of the canary.
     """
 
     keys: float
@@ -56,7 +56,7 @@ class LogEntryView:
 
     Attributes:
         at: The time in Unix seconds.
-        revision: The channel's revision after a start or a move; 0 for other entries.
+        revision: The channel's revision after the entry, if the entry is a start or a move; 0 for other entries.
     """
 
     seq: int
@@ -74,9 +74,9 @@ class RolloutPanel:
 
     Attributes:
         aborted: The operator who has asked to abort the running rollout; empty if none has.
-        baked: The bake time of the current step so far, in seconds.
+        baked: How long the current step has baked so far, in seconds.
         wanted: The bake time that the current step needs, in seconds.
-        for_person: Whether the rollout waits for an approval.
+        for_person: Whether the rollout waits for the approval of an operator.
         controller: The name of the controller that reported last.
         silent: The seconds since the last record about the rollout.
         analysis: The last analysis of the current or last step; None if there is none.
@@ -110,7 +110,7 @@ class RolloutPanel:
 
     @property
     def controller_silent(self) -> bool:
-        """Whether the rollout runs and its controller is overdue to report."""
+        """Whether the rollout is running, and its controller has not reported for SILENT_SECONDS."""
         return self.running and self.silent >= SILENT_SECONDS
 
 
@@ -147,7 +147,10 @@ def panel(state: ConsoleState, now: float) -> RolloutPanel | None:
 
 
 def pairs(state: ConsoleState) -> tuple[RolloutPanel, AnalysisView] | None:
-    """Return the running rollout with its analysis; None unless both versions have scored events."""
+    """Return the running rollout with its last analysis.
+
+    The result is None if no rollout is running, or if the analysis has no pairs: no event was scored by both versions.
+    """
     rollout = panel(state, 0.0) if state.rollouts.running is not None else None
     if rollout is None or rollout.analysis is None or not rollout.analysis.pairs:
         return None

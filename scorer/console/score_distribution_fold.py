@@ -24,9 +24,9 @@ class ScoreWindow:
     Attributes:
         numbers: The newest scores as numbers.
         decisions: The number of scores by decision.
-        seen: The number of all sampled scores.
+        seen: The number of all sampled scores since the start, including scores that are no longer in `numbers`.
         expired: The number of expired events, which have no score.
-        fallback: The number of fallback scores, which the version did not compute.
+        fallback: The number of fallback scores, which the scorer has written in place of a score of the version.
         last_ms: The time of the newest score in Unix ms.
     """
 
@@ -38,7 +38,7 @@ class ScoreWindow:
     last_ms: int = 0
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score; a fallback score is only counted."""
+        """Add a score. If it is a fallback score, only count it."""
         self.seen += 1
         self.last_ms = max(self.last_ms, record.scored_ms)
         if record.status == FALLBACK:  # not a score of the version
@@ -72,7 +72,7 @@ class ScoreDistributionFold:
     windows: dict[str, ScoreWindow] = field(default_factory=dict)
 
     def add(self, record: CompleteScoreRecord) -> None:
-        """Add a score. Beyond VERSIONS versions, the version whose last score is the oldest is removed."""
+        """Add a score. If there are more than VERSIONS versions, remove the one with the oldest last score."""
         window = self.windows.get(record.version)
         if window is None:
             window = self.windows[record.version] = ScoreWindow()

@@ -24,9 +24,9 @@ class ScorerState:
     Attributes:
         status: The last record.
         last_seen: When the record was received, in Unix seconds.
-        base: The earlier record from which `rate` and `fill` are measured.
-        rate: Events per second.
-        fill: Events per batch.
+        base: An earlier status record. `rate` and `fill` are computed from the difference between it and `status`.
+        rate: The scored events per second.
+        fill: The average number of events per batch.
     """
 
     status: ScorerStatus
@@ -46,7 +46,10 @@ class ScorerState:
         return sum(p.lag for p in self.status.partitions)
 
     def state(self, now: float) -> str:
-        """Return the state in the last record, or `silent` if a scorer that has not stopped sent none for STALE_SECONDS."""
+        """Return the state in the scorer's last record, or `silent` if no record has arrived for STALE_SECONDS.
+
+        A scorer whose last record reports that it has stopped is never silent.
+        """
         silent = self.status.state in (RUNNING, WAITING) and now - self.last_seen >= STALE_SECONDS
         return SILENT if silent else self.status.state
 
@@ -61,7 +64,7 @@ class ScorerFold:
     _move: tuple[str, int] = ("", 0)
 
     def add(self, key: bytes | None, value: bytes | None, now: float) -> bool:
-        """Add a record of the status topic, and return whether it is a scorer's status; `now` is in Unix seconds."""
+        """Add a record of the status topic that was read at `now` (Unix seconds); return whether it is a scorer's status."""
         if (reported := self.fleet.update(key, value, now)) is None:
             return False
         name = reported[0].scorer
@@ -69,7 +72,7 @@ class ScorerFold:
         return True
 
     def live(self, now: float) -> list[ScorerState]:
-        """Return the state of each running scorer that is not a shadow, sorted by name."""
+        """Return the states of the running scorers that are not shadows, sorted by the scorers' names."""
         running = (h for h in self.last.values() if h.state(now) == RUNNING and not h.status.shadow)
         return sorted(running, key=lambda h: h.status.scorer)
 
@@ -81,7 +84,7 @@ class ScorerFold:
     def verdict(self, move: ChannelMove, now: float) -> fleet_status.MoveProgress:
         """Return how far the scorers have applied a channel move.
 
-        All partitions that live scorers have owned since the first call for this move are taken into account.
+        The result covers all partitions that a live scorer has owned at any time since the first call for this move.
         """
         if self._move != (move.channel, move.revision):
             self._move = (move.channel, move.revision)

@@ -26,7 +26,10 @@ class SampledSplit:
 
 @dataclass(slots=True)
 class SplitFold:
-    """The newest sampled scores: channel revision, arm (champion or canary), and whether another version answered."""
+    """For each of the newest sampled scores: the channel revision, the arm, and whether another version answered.
+
+    The arm is the role, champion or canary, that the key of the event belongs to.
+    """
 
     scores: deque[tuple[int, str, bool]] = field(default_factory=lambda: deque(maxlen=KEPT))
 

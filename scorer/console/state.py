@@ -36,7 +36,10 @@ REASONS = 100  # distinct reasons of dead letters that are counted; further reas
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A channel: its current version and roles, and its newest moves, oldest first. `digest` is the champion's."""
+    """A channel: its current versions, and its newest moves in ascending order.
+
+    `version` and `digest` are those of the champion. `roles` are the other roles, such as a canary, with their versions.
+    """
 
     name: str
     version: str
@@ -84,7 +87,7 @@ class VersionChangeFold:
 class DeadLetterFold:
     """Count the dead letters that a replay would write back, like `scorer replay --dry-run`, and keep the newest for display.
 
-    `letters` starts with the newest.
+    `letters` has the newest dead letters, the last added first.
     """
 
     letters: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=LETTERS_KEPT))
@@ -96,7 +99,7 @@ class DeadLetterFold:
     _unfit: dict[int, Bitmap] = field(default_factory=dict)
 
     def add(self, letter: DeadLetter) -> None:
-        """Add a dead letter. After REASONS distinct reasons, a letter with another reason counts as NO_REASON."""
+        """Add a dead letter. If there are REASONS distinct reasons already, a further reason is counted as NO_REASON."""
         self.letters.appendleft(letter)
         offset = np.array([letter.offset], np.int64)
         if letter.unfit:
@@ -122,12 +125,12 @@ class DeadLetterFold:
         return offsets is not None and offsets.count(letter.offset, letter.offset + 1) > 0
 
     def begin(self, partition: int, low: int, start: int) -> None:
-        """Record that a partition with the first retained offset `low` is read from the offset `start` on."""
+        """Record that the feed reads a partition from the offset `start` on; `low` is the partition's first retained offset."""
         self._lows[partition] = low
         self._starts[partition] = start
 
     def left_out(self) -> int:
-        """Return the number of retained offsets before the start offsets, which are not read."""
+        """Return the number of retained offsets that are not read, because they precede the start offset of their partition."""
         return sum(max(0, start - self._lows.get(partition, 0)) for partition, start in self._starts.items())
 
     def set_low_offsets(self, lows: Mapping[int, int]) -> None:
@@ -135,7 +138,7 @@ class DeadLetterFold:
         self._lows = dict(lows)
 
     def by_reason(self) -> Counter[str]:
-        """Count the dead letters that can be replayed and have not been replayed, by reason."""
+        """Return the number of retained dead letters that can be replayed and have not been replayed, by reason."""
         counts = Counter[str]()
         for (partition, reason), offsets in self._fit.items():
             counts[reason] += offsets.minus(self._replayed.get(partition, Bitmap())).count(self._lows.get(partition, 0))
@@ -161,7 +164,7 @@ class SourceError:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action requested in the console: the equivalent command and the result.
+    """An action that a user has requested in the console, with the equivalent command and the result.
 
     `at` is in Unix seconds; `outcome` is doing, done or failed.
     """
@@ -180,9 +183,10 @@ class ConsoleState:
 
     Attributes:
         source_errors: The current error of each unavailable source, by `kafka`, `registry` or `attestations`.
-        loaded: True after the topics were read to their end once.
+        loaded: Whether the Kafka feed has once read the topics to their end.
         recent_actions: The newest actions, the newest first.
-        sequence: The number of visible changes. A browser whose page was built at a lower number fetches its page again.
+        sequence: The number of visible changes so far. A browser fetches its page again if the page was built when this number
+            was lower.
     """
 
     scorers: ScorerFold = field(default_factory=ScorerFold)
@@ -222,7 +226,7 @@ class ConsoleState:
         self.labelled.add(record)
 
     def record_error(self, source: str, text: str, hint: str, now: float) -> None:
-        """Record that a source is unavailable; an error that continues keeps the time of its first failure."""
+        """Record that a source is unavailable since `now`, or, if it was unavailable already, since the first failure."""
         before = self.source_errors.get(source)
         self.source_errors[source] = SourceError(text, hint, before.since if before else now)
         self.changed()

@@ -44,7 +44,7 @@ class ThroughputPoint:
 
 @dataclass(slots=True)
 class ThroughputFold:
-    """The points of the flow charts. `answered` holds the time of each partition's newest sampled event, in Unix ms."""
+    """The points of the flow charts. `answered` has the time of each partition's newest sampled event (Unix ms)."""
 
     points: deque[ThroughputPoint] = field(default_factory=lambda: deque(maxlen=POINTS))
     answered: dict[Partition, int] = field(default_factory=dict)
@@ -53,9 +53,10 @@ class ThroughputFold:
     _next: float = 0.0
 
     def add(self, record: CompleteScoreRecord, now: float, *, live: bool) -> None:
-        """Add a score that was read at `now` (Unix seconds). The latency of the score counts only if `live` is true.
+        """Add a score that was read at `now` (Unix seconds). Use its latency for the charts only if `live` is True.
 
-        A score that is not live was in the topic before the console started.
+        `live` is False for a score that was in the topic before the console started: the time until it was read is not a
+        latency.
         """
         partition = record.source.topic, record.source.partition
         self.answered[partition] = max(record.event_ms, self.answered.get(partition, 0))
@@ -64,7 +65,7 @@ class ThroughputFold:
             self._until_visible.append(max(0.0, now * 1_000 - record.scored_ms))
 
     def tick(self, scorers: ScorerFold, now: float) -> bool:
-        """Add a point if STEP_SECONDS have passed since the last one; return whether a point was added."""
+        """Add a point to the charts if STEP_SECONDS have passed since the last point; return whether a point was added."""
         if now < self._next:
             return False
         self._next = now + STEP_SECONDS
@@ -94,10 +95,10 @@ class ThroughputFold:
         )
 
     def behind(self, lags: Iterable[tuple[Partition, int]], now: float) -> float | None:
-        """Return the lag in seconds.
+        """Return the lag in seconds, given the lag in records of each partition.
 
-        It is the largest age of a partition's newest sampled event, over all partitions that have a lag in records. It is 0 if
-        no partition has a lag, and None if no event of the partitions with a lag was sampled.
+        For each partition with a lag, the age of its newest sampled event is computed. The result is the largest of these ages.
+        It is 0 if no partition has a lag, and None if no event was sampled in any partition with a lag.
         """
         behind = [partition for partition, lag in lags if lag > 0]
         ages = [now - self.answered[partition] / 1_000 for partition in behind if partition in self.answered]

@@ -12,7 +12,7 @@ from publisher.kafka.partitions import Partition
 class TopicSampler:
     """Limit the records that are read from a topic: `budget` records at first, then `rate` records per second.
 
-    The caller subtracts 1 from `budget` for each record.
+    `budget` is the number of records that may still be read. The caller subtracts 1 from it for each record that it reads.
     """
 
     topic: str
@@ -22,9 +22,10 @@ class TopicSampler:
     _behind: set[Partition] = field(default_factory=set)
 
     def skip(self, consumer: Consumer, unread: set[Partition], now: float) -> None:
-        """Pause the topic if the budget of this second is used up, and resume it at its end in the next second.
+        """Pause the topic if its budget is used up. In the next second, renew the budget and resume the topic at its end.
 
-        Partitions that are paused are removed from `unread`. `now` is in Unix seconds.
+        The partitions that this call pauses are removed from `unread`, the partitions that are not read to their end yet. `now`
+        is in Unix seconds.
         """
         if now >= self._until:
             self.budget = max(self.budget, self.rate)

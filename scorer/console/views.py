@@ -73,7 +73,7 @@ class Region:
     """The scorers of one region that follow one channel.
 
     Attributes:
-        tag: The tag that the scorers follow.
+        tag: The tag or channel that the scorers follow.
         scorers: The number of running scorers.
         silent: The number of scorers without a recent heartbeat.
         versions: Each champion version with the number of scorers that serve it.
@@ -111,10 +111,10 @@ class CanaryShare:
 
 
 def scores(state: ConsoleState, tag: str) -> tuple[list[ScoreDistribution], DistributionShift | None]:
-    """Return the distribution of each sampled version, and the shift between the first two versions.
+    """Return the distribution of each sampled version, and the shift between the first two of these versions.
 
-    The version that the channel `tag` names is the first one, followed by the others from the newest score to the oldest. The
-    shift is None with fewer than two versions.
+    The first version is the champion of the channel `tag`. The other versions follow in the order of their last scores, the
+    newest first. The shift is None if there are fewer than two versions.
     """
     colours = tones(state)
     channel = state.registry.channels.get(tag)
@@ -154,7 +154,10 @@ def qualities(state: ConsoleState, now: float) -> list[tuple[int, Quality]]:
 
 
 def label_notes(state: ConsoleState, now: float) -> list[tuple[str, int, str]]:
-    """Return the reasons why labels and scores do not count, each with a count and an explanation, which may be empty."""
+    """Return why labels and scores do not count for the quality figures: the reason, the count and an explanation.
+
+    The explanation may be empty.
+    """
     assessment = state.labelled.assessed(now)
     refused = [] if assessment is None else assessment.refused.ordered()
     explanations = {} if assessment is None else assessment.refused.explanations
@@ -232,7 +235,7 @@ def canary(state: ConsoleState, tag: str) -> CanaryShare | None:
 def letters(state: ConsoleState, query: dict[str, str]) -> tuple[Page[DeadLetter], list[tuple[str, int]]]:
     """Return a page of the dead letters that match the query.
 
-    The second value is the number of all dead letters that can be replayed and have not been, by reason.
+    The second value has, for each reason, the number of dead letters that can be replayed and have not been replayed.
     """
     reason = query.get("reason", "")
     needle = query.get("q", "").strip().lower()

@@ -22,16 +22,17 @@ class _Owned:
     """The positions of one assigned partition.
 
     Attributes:
-        epoch: the assignment epoch, which is the value of `AssignedPartitions.changes` at the assignment.
+        epoch: the assignment epoch: the value that `AssignedPartitions.changes` had when the partition was assigned.
         metadata: the metadata of the committed offset (its mark).
         committed: the group's committed offset.
         leader_epoch: the leader epoch of the committed offset, -1 if unknown.
         next: the offset to read next.
-        answers_from: the first offsets in the output and dead-letter topics that can hold answers to events of a recreated
-            topic; None if the topic was not recreated, or once an answer to one of its events is committed.
+        answers_from: if the input topic was recreated, the first offsets in the output and dead-letter topics that can hold
+            answers to its events; None if the topic was not recreated, or after an answer to one of its events was committed.
         read: the offset after the last fetched event.
         level_ms: when all events up to the end of the partition were last answered, in Unix ms; 0 if never.
-        suspect: whether the partition is read in the sandbox. The mark of every committed offset repeats this value.
+        suspect: whether the partition is read in the sandbox process, because its records may crash this process. Every commit
+            stores this value in the mark.
     """
 
     epoch: int
@@ -49,7 +50,7 @@ class AssignedPartitions:
     """The positions of the partitions that are assigned to this consumer. One thread makes all calls.
 
     Attributes:
-        changes: the number of assignments and losses so far. The epoch of a partition is this number at its assignment.
+        changes: how often partitions were assigned or lost so far. The epoch of a partition is this number at its assignment.
         member: the member id of this consumer in the group. It is part of every mark that this consumer commits.
     """
 
@@ -75,7 +76,7 @@ class AssignedPartitions:
             self._arrived.add(self._start(start, self.changes))
 
     def rewind(self, start: StartPosition) -> None:
-        """Reset an assigned partition to this start position. The epoch of the partition stays the same."""
+        """Reset an assigned partition to this start position. Its assignment epoch and `suspect` stay the same."""
         before = self._owned[start.position.topic, start.position.partition]
         partition = self._start(start, before.epoch)
         self._owned[partition].answers_from = start.after or before.answers_from
@@ -89,22 +90,22 @@ class AssignedPartitions:
             self._arrived.discard(partition)
 
     def suspect(self, partition: Partition, *, suspect: bool = True) -> None:
-        """Record whether this partition is read in the sandbox."""
+        """Record whether this partition is suspect, that is, read in the sandbox process."""
         if partition in self._owned:
             self._owned[partition].suspect = suspect
 
     def arrivals(self) -> frozenset[Partition]:
-        """Return the assigned partitions that the worker has not admitted yet; see `admit`."""
+        """Return the assigned partitions for which the worker has not called `admit` yet."""
         return frozenset(self._arrived)
 
     def admit(self, partitions: Iterable[Partition]) -> None:
-        """Remove these partitions from `arrivals`, because the worker has checked which revision scored them."""
+        """Record that the worker has checked which channel revision scored these partitions; remove them from `arrivals`."""
         self._arrived.difference_update(partitions)
 
     def unchanged_since(self, changes: int) -> set[Partition]:
-        """Return the partitions that have stayed assigned since an earlier time.
+        """Return the partitions that have been assigned without interruption since an earlier time.
 
-        The argument is the value that the attribute `changes` had at that time.
+        The argument `changes` is the value that the attribute `changes` had at that time.
         """
         return {partition for partition, owned in self._owned.items() if owned.epoch <= changes}
 
@@ -147,7 +148,9 @@ class AssignedPartitions:
             owned.next = owned.read = offset
 
     def advance_to_end(self, ends: Mapping[Partition, int], now_ms: int) -> None:
-        """Advance the next offset to the end of each partition, past offsets without an event, such as transaction markers.
+        """Advance the next offset to the end of each partition.
+
+        Between the last event and the end there may be offsets without an event, such as transaction markers.
 
         Args:
             ends: the end offset of each partition. All events before it have been fetched.
@@ -176,9 +179,14 @@ class AssignedPartitions:
     ) -> list[TopicPartition]:
         """Return the positions to commit after a batch, each with a copy of `mark` as its metadata.
 
-        In each copy, the topic id and `suspect` are those of the partition, and the member id is the id of this consumer. If
-        only a part of the batch is published, `reached` has the offset to commit for each partition. If `reached` is None, the
-        whole batch is published.
+        Three fields of each copy are replaced: `topic_id` by the id of the partition's topic, `suspect` by whether the
+        partition is read in the sandbox process, and `member` by the member id of this consumer.
+
+        Args:
+            batch: the batch.
+            mark: the metadata of the offsets.
+            reached: the offset to commit for each partition, if only a part of the batch is published; None for the whole
+                batch.
         """
         marks: dict[tuple[str, bool], str] = {}
         positions = []
@@ -204,11 +212,11 @@ class AssignedPartitions:
     def positions_without_events(self, owner: str) -> list[TopicPartition]:
         """Return the positions to commit for partitions whose next offset is greater than the committed offset.
 
-        Each position has the partition's mark with this owner. The call is only valid while no event is in flight. Otherwise a
-        position could be after an event that is not answered yet.
+        The metadata of each position is the partition's current mark, with `owner` as its owner. The caller must make this call
+        only while no event is in flight. Otherwise a position could be after an event that is not answered yet.
 
         The positions have no leader epoch, because the last event may have an older epoch than the transaction marker after the
-        event. A client that starts at the marker with the older epoch would report a truncated log.
+        event. If a client later starts at the marker with the older epoch, it would report that the log was truncated.
         """
         rows = ((partition, owned) for partition, owned in self._owned.items() if owned.next > owned.committed)
         return [
@@ -217,7 +225,7 @@ class AssignedPartitions:
         ]
 
     def record_committed(self, positions: Iterable[TopicPartition], owner: str) -> None:
-        """Record that these positions, which `positions_without_events` returned, are committed."""
+        """Record that these positions, which `positions_without_events(owner)` has returned, are committed."""
         for position in positions:
             owned = self._owned.get((position.topic, position.partition))
             if owned is not None and owned.committed < position.offset <= owned.next:
@@ -226,7 +234,7 @@ class AssignedPartitions:
                 owned.leader_epoch = leader_epoch_field(None)
 
     def ownership_positions(self, partitions: Iterable[Partition], owner: str) -> list[TopicPartition]:
-        """Return positions to commit that write this owner to the marks of these partitions, and keep the committed offsets."""
+        """Return positions that write `owner` to the marks of these partitions when committed, and keep the offsets."""
         rows = ((partition, self._owned[partition]) for partition in partitions)
         return [
             TopicPartition(*partition, owned.committed, self._metadata_for(owned, owner).encode(), owned.leader_epoch)
@@ -240,7 +248,7 @@ class AssignedPartitions:
             owned.metadata = self._metadata_for(owned, owner)
 
     def _metadata_for(self, owned: _Owned, owner: str) -> OffsetMetadata:
-        """Return the mark with this owner, the current `suspect`, and this consumer's member id.
+        """Return the partition's mark with `owner` as its owner, its current value of `suspect`, and this consumer's member id.
 
         If `owner` is empty, the member id is empty too.
         """

@@ -17,7 +17,7 @@ class BatchFetcher:
         self._largest = 0
 
     def take(self, source: FetchSource, wait: float, limit: Callable[[int], int], until: float) -> FetchedEvents:
-        """Fetch the available events. If the first thing that arrives is a failure, return only the failure.
+        """Fetch the events of a batch that are available. If a failure arrives before any event, return only the failure.
 
         Args:
             source: the source of the events.
@@ -43,7 +43,7 @@ def chunk(events: int, size: int, largest: int) -> int:
     """Return how many events to read next. With this number, the batch is expected to stay within BATCH_BYTES.
 
     Args:
-        events: the number of events that the batch may still have.
+        events: how many more events the batch may contain.
         size: the size in bytes of the events that were read so far.
         largest: the size in bytes of the largest recent event.
 

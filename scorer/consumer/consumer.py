@@ -56,13 +56,13 @@ class EventConsumer:
     Args:
         consumer: the client, which is not subscribed yet.
         topics: the input topics.
-        start_positions: determines the start of a partition without a valid committed offset.
+        start_positions: determines the start position of each partition, from its committed offset if that is valid.
         session: completes pending commits before committed offsets are read, and before partitions are released.
-        fence: ends the transactions of dead owners of partitions, and returns these owners. It is called at an assignment,
-            before positions are read.
+        fence: ends the open transactions of the dead owners of partitions (scorers that died), and returns these owners. The
+            consumer calls it at an assignment, before it reads positions.
         context: the clock, and a check that is called repeatedly while no broker answers. The check may raise Aborted.
         renew: closes a client that is no longer a member, and returns a new client.
-        offsets_command: the command that moves the group's positions, for error messages.
+        offsets_command: the command with which an operator moves the group's positions, for error messages.
         suspects: reads, in a sandbox process, the partitions whose records may crash this process; None to use no sandbox.
 
     Attributes:
@@ -154,7 +154,7 @@ class EventConsumer:
         return not self._start_positions.are_current({(p[0], self.partitions.metadata(p).topic_id) for p in batch.epochs})
 
     def poll_group(self, wait: float) -> None:
-        """Poll the group until the assignment changes, or for `wait` seconds. Events that arrive meanwhile are dropped.
+        """Poll the group until the assignment changes, but at most for `wait` seconds. Drop the events that arrive meanwhile.
 
         The caller must call `rewind` or `rejoin` before it takes the next batch.
         """
@@ -194,7 +194,7 @@ class EventConsumer:
         self.group = self._member.group()
 
     def rejoin(self) -> None:
-        """Replace the client and join the group as a new member. All partitions are lost until the group assigns partitions."""
+        """Replace the client and join the group as a new member. It owns no partition until the group assigns some."""
         if self._renew is None:
             raise Fatal("the consumer is no longer a member of its group", "start the scorer again")
         self._leave(self._consumer, [TopicPartition(*p) for p in self._table], lost=True)
@@ -219,11 +219,13 @@ class EventConsumer:
         return self._table.unavailable_reasons()
 
     def check_unreadable(self, now: float) -> None:
-        """Check for leaders and moved offsets. Resume each out-of-range partition whose committed offset an operator has moved.
+        """Check whether partitions that cannot be read can be read again.
 
-        The call logs the partitions that have lost or regained their leader. An out-of-range partition whose committed offset
-        was not moved stays paused. This is so even if its log has grown past the offset, because the records before the offset
-        were never read. `now` is in monotonic seconds. For CHECK_SECONDS after a check, the call does nothing.
+        The method logs the partitions that have lost or regained their leader. It resumes a partition whose position is out of
+        range if an operator has moved the group's committed offset. Otherwise the partition stays paused, even if its log has
+        grown past the position in the meantime, because the records before the position were never read.
+
+        `now` is in monotonic seconds. For CHECK_SECONDS after a check, the method does nothing.
         """
         if now < self._check_at:
             return
@@ -259,7 +261,10 @@ class EventConsumer:
         return group_offsets.committed_if_known(self._consumer, partitions)
 
     def lag(self) -> dict[Partition, int]:
-        """Return the number of records from the next offset to the end of each partition. Unknown ends are omitted."""
+        """Return, for each partition, the number of offsets from the next offset to read to the end of the log.
+
+        Partitions whose end is unknown are omitted.
+        """
         paused = self._table.paused() - self._table.leaderless()
         bounds = group_offsets.partition_bounds(self._consumer, self.partitions, paused)
         return {p: max(0, high - (self.partitions.next(p) or 0)) for p, (_, high) in bounds.items()}
@@ -276,9 +281,9 @@ class EventConsumer:
         self._consumer.close()
 
     def _take_suspects(self, suspects: SandboxedInputPartitions, limit: Callable[[int], int]) -> Batch | None:
-        """Return events of a sandboxed partition, but only on every second call.
+        """Return a batch of events that the sandbox process has read, but only on every second call.
 
-        The other calls return None. The caller then polls the group.
+        The other calls return None, so that the caller polls the group and fetches events of the other partitions.
         """
         if self._table.sandbox_due:
             for partition in self._table.sandbox_due:
@@ -298,7 +303,10 @@ class EventConsumer:
         return state is not None and state.pause_reasons == {"suspect"}
 
     def _clear(self, suspects: SandboxedInputPartitions, partition: Partition) -> None:
-        """Let the client read a partition in place of the sandbox. If the client rejects the seek, a later call retries."""
+        """Let the client read a partition that the sandbox no longer needs to read, from its next offset on.
+
+        If the client rejects the seek to this offset, nothing changes, and a later call retries.
+        """
         position = self.partitions.next(partition)
         if position is None or self._member.seek(TopicPartition(*partition, position)):
             suspects.cleared.discard(partition)
@@ -313,10 +321,11 @@ class EventConsumer:
     def _handle_failures(self, failures: Iterable[FetchFailure]) -> None:
         """Handle the failures that the client returned instead of events.
 
-        A partition is paused if its position is out of range. If the topic was recreated, or if the error may concern an
-        earlier position, the partition is rewound instead. If the client cannot decode a batch, the sandbox reads the
-        partition. A missing topic is ignored here, because `start_positions` waits until the topic is recreated. All remaining
-        failures are passed to `check_failure`.
+        - The position is out of range: the partition is paused. It is rewound instead if its topic was recreated, or if the
+          error may concern an earlier position.
+        - The client cannot decode a batch: the sandbox process reads the partition.
+        - The topic is missing: the failure is ignored, because `start_positions` waits until the topic is recreated.
+        - Any other failure is passed to `check_failure`.
         """
         outside: dict[Partition, int | None] = {}
         for partition, offset, error in failures:
@@ -351,7 +360,7 @@ class EventConsumer:
             self._apply([partition], Signal.UNDECODABLE)
 
     def _pause_outside(self, partitions: set[Partition]) -> None:
-        """Pause partitions whose position is out of range, and log an error. The other partitions are still read."""
+        """Pause these partitions, whose position is out of range, and log an error. The other partitions are still read."""
         committed = self.partitions.committed()
         for partition in sorted(partitions & committed.keys() - self._table.out_of_range()):
             reason = group_offsets.describe_out_of_range(
@@ -427,8 +436,8 @@ class EventConsumer:
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> list[StartPosition]:
         """Return the first position to read of each partition: the committed offset if it is valid, else a start offset.
 
-        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if a new client must
-        join.
+        A partition is omitted if it has neither a valid committed offset nor a leader. Raises MemberLost if another client must
+        join the group in place of this one.
         """
         self._session.wait_for_commit()
         committed = group_offsets.committed(self._consumer, partitions, self._context)

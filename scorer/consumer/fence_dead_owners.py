@@ -32,7 +32,8 @@ class DeadOwners(NamedTuple):
     """The dead owners of some partitions: owners in the committed offsets that are no longer members of the group.
 
     Attributes:
-        names: the names of these owners, without names that a current member has.
+        names: the names of these owners. If a current member of the group has the same name as a dead owner, the name is
+            omitted.
         members: the member ids of these owners.
     """
 
@@ -46,15 +47,18 @@ def fence_dead_owners(
     fenced: Collection[str] = frozenset(),
     context: Context | None = None,
 ) -> DeadOwners:
-    """End the open transactions of dead owners of these partitions, that is, of owners that are no longer in the group.
+    """End the open transactions of the dead owners of these partitions, and return the dead owners.
 
-    A new client reads the group, because a client whose broker died may keep sending requests to the old coordinator.
+    A dead owner is a scorer that a committed offset names as the owner, and that is no longer a member of the group. The
+    function reads the group with a new client, because a client whose broker died may keep sending requests to the old
+    coordinator.
 
     Args:
         settings: the settings of the scorer.
         partitions: the partitions whose last owners are checked.
-        fenced: owners that were fenced before. They are not fenced again.
-        context: its check is called while transactions are ended, and may raise to end the call early.
+        fenced: the names of owners whose transactions an earlier call has ended. They are not ended again.
+        context: the function calls `context.check` while it ends transactions. The check may raise an error, which ends the
+            call.
 
     Returns:
         The dead owners, including those in `fenced`; an empty result if the group cannot be read.
@@ -85,9 +89,10 @@ def fence_dead_owners(
 def wait_for_foreign_transactions(settings: Settings, wait_until_decided: Callable[[Context], None], context: Context) -> None:
     """Wait until the transactions of other owners are decided, and fence dead owners meanwhile.
 
-    After a rebalance, the group may reject the transaction of a surviving scorer, which then recovers before partitions are
-    assigned to it. The recovery must not wait for the transaction timeout of a dead owner. Without fencing here, 4 of 14
-    recoveries from kills in the demo took 12 to 19 s instead of 6 to 7 s.
+    After a scorer was killed, the rebalance may cause the group to reject the transaction of a surviving scorer. The surviving
+    scorer then recovers before partitions are assigned to it, and waits in this function. If it did not fence the dead owner
+    here, it would have to wait for the transaction time-out of the dead owner: in the demo, 4 of 14 recoveries after a kill
+    then took 12 to 19 s instead of 6 to 7 s.
 
     Args:
         settings: the settings of the scorer.

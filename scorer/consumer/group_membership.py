@@ -1,6 +1,6 @@
 """The membership of one client in the consumer group, and the failures after which another client must join.
 
-A membership ends with its client. This module does not know which partitions are assigned.
+A membership ends when its client is closed. This module does not know which partitions are assigned.
 """
 
 import logging
@@ -25,8 +25,9 @@ class GroupMembership:
     """The membership of one client in the group. Methods raise MemberLost if a new client must join in place of this client.
 
     Attributes:
-        group: returns the current group metadata if `sends_group` is true, else None. The request for the metadata takes a
-            quarter of the time of a batch of one event. A session that does not send the metadata saves this request.
+        group: a function that returns the current group metadata if `sends_group` is True, else None. The constructor gets
+            `sends_group=False` if the session does not send the metadata. This saves the call of the client, which takes a
+            quarter of the time of a batch of one event.
     """
 
     def __init__(self, consumer: Consumer, *, sends_group: bool) -> None:
@@ -46,10 +47,10 @@ class GroupMembership:
                 raise MemberLost(f"{topic} was recreated, and the client still has the leader epochs of the deleted topic")
 
     def seek(self, position: TopicPartition) -> bool:
-        """Seek to the position. Return False if the client rejects the seek for now; the caller must then retry.
+        """Seek to the position. Return whether the client has accepted the seek; if not, the caller must retry later.
 
-        The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends. If seeks
-        are rejected for SEEK_SECONDS, MemberLost is raised.
+        The client rejects a seek while it has not yet started to fetch a new assignment, and while an assignment ends. If the
+        client rejects all seeks for SEEK_SECONDS, the method raises MemberLost.
         """
         try:
             self._consumer.seek(position)
@@ -63,7 +64,7 @@ class GroupMembership:
 
 
 def check_failure(topic: str, error: KafkaError) -> None:
-    """Log a failure of this topic if the client recovers from the failure itself; raise an error otherwise.
+    """Log the Kafka error `error` of a topic if the client recovers from it by itself; otherwise raise an exception.
 
     Raises:
         MemberLost: The client cannot recover, and a new client must join.
@@ -73,4 +74,4 @@ def check_failure(topic: str, error: KafkaError) -> None:
         raise MemberLost(f"the consumer group rejects this member: {error.str()}")
     if lacking := LACKING.get(REFUSED.reason(error) or ""):
         raise Fatal(f"cannot read {topic}: {error.str()}", f"check {lacking}", 3)
-    log.warning("consumer: %s", error.str())
+    log.warning("the Kafka consumer reports an error: %s", error.str())

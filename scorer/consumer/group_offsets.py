@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 
 def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context: Context) -> list[TopicPartition]:
-    """Wait until no pending transaction contains an offset of these partitions; return the committed offsets with metadata.
+    """Return the committed offsets of these partitions, with metadata, once no open transaction may change them.
 
-    The check of `context` is called before each retry, and may raise to end the wait.
+    The function calls `context.check` before each retry. The check may raise an error, which ends the wait.
 
     Raises:
         Evicted: The group rejects this member.
@@ -43,7 +43,7 @@ def committed(consumer: Consumer, partitions: Sequence[TopicPartition], context:
 def edges(
     consumer: Consumer, admin: AdminClient, partitions: Sequence[Partition], edge: int, context: Context
 ) -> dict[Partition, int]:
-    """Return the first offset or the end offset of each partition, at the isolation level of this consumer.
+    """Return the first offset or the end offset of each partition, at the isolation level of `consumer`.
 
     If `edge` is OFFSET_BEGINNING, the first offsets are returned. If `edge` is OFFSET_END, the end offsets are returned. An end
     offset is the offset that the next record of the partition will have. Partitions that have no leader according to `admin`
@@ -62,8 +62,8 @@ def partition_bounds(
 ) -> dict[Partition, tuple[int, int]]:
     """Return the first offset and the end offset of each partition. The end offset is that of the next record.
 
-    The bounds come from the last fetch of a partition. The bounds of paused partitions, which are not fetched, come from a
-    request to the broker. Partitions with unknown bounds are omitted.
+    The bounds of a partition come from the answer to its last fetch. Partitions in `paused` are not fetched, so the function
+    requests their bounds from the broker. Partitions with unknown bounds are omitted.
     """
     rows = {}
     broker_answers = True
@@ -97,7 +97,7 @@ def leaderless(client: AdminClient | Consumer, topics: Iterable[str]) -> set[Par
 
 
 def with_leader(admin: AdminClient, partitions: Collection[Partition]) -> list[Partition]:
-    """Return the partitions, except the partitions that are known to have no leader."""
+    """Return the partitions that have a leader, or for which it is unknown whether they have one."""
     without_leader = leaderless(admin, {topic for topic, _ in partitions})
     return [partition for partition in partitions if partition not in without_leader]
 
@@ -134,7 +134,10 @@ def describe_out_of_range(consumer: Consumer, partition: TopicPartition, positio
 
 
 def _request(request: Callable[[], list[TopicPartition]], context: Context) -> list[TopicPartition]:
-    """Repeat a request until the broker answers for every partition; return the answer. Raises the errors of `committed`."""
+    """Repeat a request until the broker has answered it for every partition; return the answer.
+
+    Raises the same errors as `committed`, for the same reasons.
+    """
     deadline = time.monotonic() + RETRY_SECONDS
     logged = False
     while True:

@@ -17,12 +17,13 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
     Attributes:
         owner: the scorer (`<name>.<replica>`) that owns the partition, or owned the partition when the scorer died; "" after an
             orderly release.
-        revision: the revision of the model channel that was in use for the events before the offset. It determines the versions
-            of all roles, such as champion and canary. 0 if `model.tag` is not a channel.
+        revision: the revision of the model channel that was in use for the events before the offset. The revision determines
+            the versions of all roles, such as champion and canary. It is 0 if `model.tag` is not a channel.
         version: the version of the champion.
         digest: the digest of the champion's manifest.
         topic_id: the id of the topic that the offset belongs to; "" if unknown.
-        is_recreated: whether a deleted topic of the same name was scored, and no event of the current topic is answered yet.
+        is_recreated: True if the group has scored a deleted topic of the same name, and no event of the current topic is
+            answered yet.
         suspect: whether the owner reads the partition in the sandbox (`sandboxed_partitions.py`). The next owner must do this
             too.
         member: the owner's member id in the consumer group; "" if unknown. A scorer that dies and joins again gets another id.
@@ -42,13 +43,14 @@ class OffsetMetadata(msgspec.Struct, frozen=True):
 
     @property
     def served(self) -> tuple[int, str]:
-        """The revision and the champion's digest. Equal values mean that the same versions scored the events."""
+        """The revision and the champion's digest. If two marks have equal values, the same versions scored their events."""
         return self.revision, self.digest
 
     def is_of_other_history(self, history: str) -> bool:
-        """Return whether the mark and `history` are of different histories of the channel.
+        """Return whether the mark belongs to another history of the channel than `history`, the id of a history.
 
-        The result is True only if both ids are known and differ. Revisions of different histories cannot be compared.
+        The result is True only if both ids are known (not empty) and differ. Revisions of different histories cannot be
+        compared.
         """
         return bool(self.history and history and self.history != history)
 

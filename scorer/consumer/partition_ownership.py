@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnershipMarker:
-    """Commits the name `owner` in the offset metadata of the partitions that are assigned to this scorer."""
+    """Commits the name of this scorer, `owner`, in the offset metadata of the partitions that are assigned to the scorer."""
 
     def __init__(self, owner: str, intake: EventConsumer, session: Session) -> None:
         self._owner = owner

@@ -84,14 +84,14 @@ class Signal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Event: the worker pauses the partition for the reason `hold`."""
+    """Event: the worker pauses the partition. `hold` is the reason for the pause."""
 
     hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Event: the worker removes the reason `hold` for a pause."""
+    """Event: the worker removes one reason, `hold`, why it has paused the partition. Other reasons may remain."""
 
     hold: Hold
 
@@ -105,7 +105,10 @@ class LeftRange:
 
 @dataclass(frozen=True, slots=True)
 class Doubted:
-    """Event: at this position, the client reports an out-of-range error without an offset; see `is_doubtful`."""
+    """Event: the client reports an out-of-range error that names no offset; see `PartitionState.is_doubtful`.
+
+    `position` is the position of the partition when the error was reported.
+    """
 
     position: int
 
@@ -138,10 +141,11 @@ class PartitionState:
     Attributes:
         stage: the progress from the assignment to the fetch of events.
         sandbox: whether the sandbox reads the partition in place of the client.
-        unavailable: why the partition cannot be read; None if it can. PositionOutOfRange takes precedence over Leaderless,
-            because it needs an operator.
+        unavailable: why the partition cannot be read; None if it can. If it has no leader and its position is out of range, the
+            value is PositionOutOfRange, because this problem needs an operator.
         holds: the reasons why the worker pauses the partition.
-        doubted: the position at the last out-of-range error without an offset; None before the first such error.
+        doubted: the position that the partition had when the client last reported an out-of-range error that named no offset;
+            None before the first such error. `is_doubtful` explains such errors.
     """
 
     stage: Stage
@@ -152,7 +156,7 @@ class PartitionState:
 
     @property
     def has_position(self) -> bool:
-        """Whether the position from which the partition is read is known."""
+        """Whether the position is known at which the client reads the partition."""
         return self.stage in (Stage.FETCHING, Stage.REWIND_DUE)
 
     @property
@@ -170,9 +174,10 @@ class PartitionState:
     def is_doubtful(self, failed: int | None, position: int) -> bool:
         """Return whether an out-of-range error may concern an earlier position than the current `position`.
 
-        `failed` is the offset in the error. After the truncation of a log the client reports no offset (None or negative). The
-        first error without an offset at a position is doubtful, and the caller applies the event `Doubted`. A further such
-        error at the same position is not doubtful.
+        If the error names an offset (`failed`), the error is doubtful unless `failed` equals `position`. After the truncation
+        of a log, the client reports an error that names no offset (`failed` is None or negative). The first such error at a
+        position is doubtful. The caller then applies the event `Doubted`, so that a second such error at the same position is
+        not doubtful.
         """
         if failed is not None and failed >= 0:
             return failed != position
@@ -227,8 +232,8 @@ class PartitionTable:
     """The reading states of the partitions that are assigned to one consumer, used by one thread.
 
     Attributes:
-        due: the partitions that the next rewind must include. The set is derived from the states, to avoid a scan of all states
-            for each batch.
+        due: the partitions that the next rewind must include. The table updates this set with each change of a state, so that
+            no batch needs a scan of all states.
         sandbox_due: the partitions whose next batch the sandbox must read, from the next call of `EventConsumer.take` on.
     """
 
@@ -248,9 +253,9 @@ class PartitionTable:
         return self._states.get(partition)
 
     def assign(self, partitions: Iterable[Partition], stage: Stage) -> PauseChange:
-        """Add assigned partitions in this stage, paused for the reason "unclaimed".
+        """Add assigned partitions in this stage. They are paused for the reason "unclaimed" until the worker claims them.
 
-        Returns the partitions to pause in the client.
+        Returns the partitions that the caller must pause in the client.
         """
         change = PauseChange([], [])
         for partition in partitions:
@@ -259,7 +264,10 @@ class PartitionTable:
         return change
 
     def apply(self, partitions: Iterable[Partition], event: Event) -> PauseChange:
-        """Apply an event to these partitions; return the partitions to pause and to resume. Unassigned ones are ignored."""
+        """Apply an event to these partitions; return the partitions that the client must pause and resume.
+
+        Partitions that are not assigned are ignored.
+        """
         change = PauseChange([], [])
         for partition in partitions:
             before = self._states.get(partition)
@@ -278,7 +286,10 @@ class PartitionTable:
         return change
 
     def remove(self, partitions: Iterable[Partition]) -> PauseChange:
-        """Remove revoked or lost partitions. Return the paused ones, which must be resumed before they are assigned again."""
+        """Remove revoked or lost partitions; return those that are paused, as partitions to resume.
+
+        The caller must resume them in the client, which otherwise would keep them paused after the next assignment.
+        """
         change = PauseChange([], [])
         for partition in partitions:
             state = self._states.pop(partition, None)

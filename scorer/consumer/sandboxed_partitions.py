@@ -41,12 +41,12 @@ class SandboxedInputPartitions:
         return partition in self._sandbox or (self._waiting is not None and self._waiting[0] == partition)
 
     def suspects_among(self, starts: Iterable[StartPosition], dead: DeadOwners, member: str) -> dict[Partition, int]:
-        """Return the start offset of each assigned partition that must be read in the sandbox.
+        """Return the assigned partitions that must be read in the sandbox, each with its start offset.
 
-        The sandbox must read partitions with `suspect` in the mark, and partitions whose last owner is dead. An owner is dead
-        if `dead` has its name or its member id. An owner with the name of this scorer is also dead if its member id was never
-        an id of this process: such an owner was an earlier process. Names alone are not sufficient, because a scorer that died
-        may have joined again under its name before the partition is assigned to another scorer.
+        The sandbox must read a partition if `suspect` is True in its mark, or if its last owner is dead. An owner is dead if
+        `dead` contains its name or its member id. An owner with the name of this scorer is also dead if this process never had
+        the owner's member id: the owner was then an earlier process of this scorer. Names alone are not sufficient, because a
+        scorer that died may have joined the group again under the same name before its partition is assigned to another scorer.
 
         Args:
             starts: the start positions of the assigned partitions.
@@ -130,7 +130,7 @@ def batch_of(partition: Partition, rows: list[Row]) -> Batch:
 
 
 def entry_of(unreadable: UnreadableBatch, now_ms: int) -> Batch:
-    """Return a batch with one entry, which represents all records of an unreadable batch of the log.
+    """Return a batch with a single entry, which stands for all records of an unreadable batch of the log.
 
     `now_ms` (Unix ms) is the timestamp of the entry.
     """

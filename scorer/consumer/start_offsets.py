@@ -48,7 +48,10 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """For a recreated input topic: the first offset that can hold an answer, in each output and dead-letter partition."""
+    """The first offset of each output and dead-letter partition that can hold an answer to a recreated input topic.
+
+    `scores` has the offsets by partition of the output topic, `letters` by partition of the dead-letter topic.
+    """
 
     scores: list[int]
     letters: list[int]
@@ -58,7 +61,7 @@ class StartPosition(NamedTuple):
     """The start position of a partition.
 
     Attributes:
-        reason: how the start offset was determined.
+        reason: how the start offset was determined; see `decide_start`.
         position: the offset to read first, with its leader epoch if known.
         metadata: the metadata for the committed offset.
         after: the first offsets that can hold answers to events of the recreated topic; None unless `metadata.is_recreated` is
@@ -89,7 +92,8 @@ def decide_start(offset: int, committed_id: str, topic_id: str, scored_ids: Coll
         offset: the group's committed offset; negative if there is none.
         committed_id: the id of the topic that the offset belongs to; "" if unknown.
         topic_id: the current id of the topic.
-        scored_ids: the ids that the topic of this name had when the partition was scored.
+        scored_ids: the topic ids under which the partition was scored, according to the topic of version changes; empty if it
+            was never scored.
         visited: whether the group has read any partition of this topic, or of a deleted topic with the same name.
     """
     if offset >= 0 and committed_id in ("", topic_id):
@@ -136,7 +140,7 @@ class StartPositions:
         self._topic_poller.close()
 
     def recreated(self, marks: Mapping[Partition, OffsetMetadata]) -> set[Partition]:
-        """Return the partitions whose topic id in the last poll differs from the topic id in the partition's mark.
+        """Return the partitions whose topic was recreated: its id in the last poll differs from the id in the partition's mark.
 
         The result is empty if the topics, their ids and their partition counts have not changed since the previous call.
 
@@ -158,7 +162,7 @@ class StartPositions:
         return {p for p, mark in marks.items() if p[0] not in topics or topics[p[0]].id != mark.topic_id}
 
     def are_current(self, topic_ids: Iterable[tuple[str, str]]) -> bool:
-        """Return whether the last poll returned these ids for these topics.
+        """Return whether these topics, given with their ids, still have these ids according to the last poll.
 
         With exactly-once delivery, wait for a new poll if the last poll is older than SEEN_SECONDS.
         """
@@ -168,7 +172,10 @@ class StartPositions:
         return all(topic in topics and topics[topic].id == topic_id for topic, topic_id in topic_ids)
 
     def is_current(self, name: str, topic_id: str) -> bool:
-        """Return whether a poll within the last SEEN_SECONDS returned this id for the topic. Does not wait for a poll."""
+        """Return whether the last poll has returned this id for the topic `name`, and was sent within the last SEEN_SECONDS.
+
+        Unlike `are_current`, the method does not wait for a new poll.
+        """
         topic = self._topic_poller.found.get(name)
         return topic is not None and topic.id == topic_id and self._topic_poller.seen >= time.monotonic() - SEEN_SECONDS
 
@@ -234,7 +241,7 @@ class StartPositions:
         marks: Mapping[Partition, OffsetMetadata],
         ids: Mapping[str, str],
     ) -> dict[Partition, StartReason]:
-        """Return how the start offset of each of these partitions is determined. Raises Fatal (3) if offsets have expired."""
+        """Return how the start offset of each partition in `unclear` is determined. Raises Fatal (3) if offsets expired."""
         scored_ids = self._retry(self._read_swaps)
         visited = {topic for topic, _ in scored_ids} | self._with_positions(consumer, {p.topic for p in unclear})
         visited |= {topic for topic, first_id in self._first_ids.items() if ids.get(topic, first_id) != first_id}
@@ -295,8 +302,8 @@ class StartPositions:
         """Determine and commit the start offsets of all partitions of topics that the group has never read.
 
         The offsets of all partitions of a topic are determined from `input.start` together, and committed immediately. If they
-        were not committed, a later assignment would determine different offsets, or another member would treat the remaining
-        partitions as newly added ones.
+        were not committed, a later assignment could determine different offsets. Also, as soon as one partition had a committed
+        offset, another member would treat the others as newly added partitions.
         """
         edge = OFFSET_BEGINNING if self._settings.input.start == "earliest" else OFFSET_END
         topics = self._topic_poller.found
@@ -343,7 +350,7 @@ class StartPositions:
             raise _absent(names[0])
 
     def _poll(self, names: Collection[str]) -> Mapping[str, Topic]:
-        """Return the topics from a new poll. While a topic of `names` is absent, poll again for up to ABSENT_SECONDS."""
+        """Poll the topics, and return them. If a topic in `names` is missing, poll again for up to ABSENT_SECONDS."""
         started = time.monotonic()
         while True:
             self._wait_for_poll(started)
@@ -355,7 +362,10 @@ class StartPositions:
             self._wait(PAUSE_SECONDS)
 
     def _wait_for_poll(self, after: float) -> None:
-        """Wait until a poll that started after this time has an answer. The time is in monotonic seconds; -inf for any poll."""
+        """Wait until a poll that was sent after the time `after` has an answer.
+
+        `after` is in monotonic seconds. If it is -inf, the answer to any poll is sufficient.
+        """
         self._topic_poller.request_refresh()
         while self._topic_poller.seen <= after:
             if self._topic_poller.failure is not None:
@@ -380,7 +390,7 @@ class StartPositions:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for this time. Raises the error of the context's check, for example if a stop is requested."""
+        """Wait for `seconds`, and call the context's check repeatedly. Raises the error of the check, if it raises one."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._context.check()

@@ -21,9 +21,9 @@ class Bisection:
     """The state of a bisection: the remaining suspects, and the number of events that are scored at once.
 
     Attributes:
-        suspects: an end offset for each partition. The suspects of a partition are its uncommitted events before this offset.
+        suspects: an end offset for each partition. The uncommitted events of the partition before this offset are its suspects.
         largest: the configured maximum number of events per batch.
-        now: the time of the last death, or of the start, in monotonic seconds.
+        now: the time of the last death, or of the start of the bisection if no process has died since (monotonic seconds).
         limit: the current maximum number of events per batch.
     """
 
@@ -38,9 +38,10 @@ class Bisection:
         self.limit = self.largest
 
     def died(self, batch: Batch, now: float) -> bool:
-        """Record a death while this batch was in flight. Return whether the death marks the batch's only event as failing.
+        """Record that a process died while this batch was in flight; return whether the batch's only event is now failing.
 
-        The result is False if the batch has several events, or if this is the first death of the event.
+        An event is failing after two successive processes have died while it was the only event in flight. The result is False
+        if the batch has several events.
         """
         self.now = now
         self.limit = max(1, len(batch) // FEWER)
@@ -52,13 +53,18 @@ class Bisection:
         return is_failing
 
     def record_scored(self, batch: Batch) -> None:
-        """Record that this batch was scored without a death. If the batch had as many events as allowed, double the limit."""
+        """Record that this batch was scored without a death. If it had at least `limit` events, double the limit."""
         if len(batch) >= self.limit:
             self.limit = min(self.largest, 2 * self.limit)
         if self._died_once:
             self._died_once.difference_update(zip(batch.topics, batch.partitions, batch.offsets, strict=True))
 
     def is_over(self, committed: Mapping[Partition, int], now: float) -> bool:
-        """Return whether the bisection is over: all suspects are committed, or no process died for QUIET_SECONDS."""
+        """Return whether the bisection is over: all suspects are committed, or no process has died for QUIET_SECONDS.
+
+        Args:
+            committed: the committed offsets by partition.
+            now: monotonic seconds.
+        """
         self.suspects = {partition: end for partition, end in self.suspects.items() if committed.get(partition, -1) < end}
         return not self.suspects or now - self.now > QUIET_SECONDS

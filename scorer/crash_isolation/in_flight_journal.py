@@ -3,9 +3,10 @@
 The journal is in shared memory that outlives the worker. If the cache is writable, the journal is a memory-mapped file, so that
 a restarted container can read it. A worker writes the journal before it scores a batch, and clears the journal afterwards. A
 worker *dies* if it is killed by a signal, hangs, has a broken model, or is ended by a library. If a worker ends in another way,
-the supervisor clears the journal. Therefore a journal that has content when a worker starts names the events that may have
-caused a death. It also names the candidate version if a candidate scored some of these events. The journal also stores the
-number of deaths attributed to a candidate, and the version that is being loaded (`load_journal.py`).
+the supervisor clears the journal. If the journal has content when a worker starts, an earlier worker has therefore died, and
+the journal names the events that may have caused the death. It also names the candidate version if a candidate scored some of
+these events. The journal also stores the number of deaths attributed to a candidate, and the version that is being loaded
+(`load_journal.py`).
 """
 
 import errno
@@ -70,7 +71,7 @@ class InFlightJournal:
         Args:
             ends: the end offset of each partition. The events in flight start at the committed offset and are before the end
                 offset.
-            candidate: the candidate that scores some of the events; "" if no candidate does.
+            candidate: the identity of the candidate version that scores some of the events; "" if no candidate does.
         """
         rows = [(topic, partition, end) for (topic, partition), end in islice(ends.items(), MAX_PARTITIONS)]
         while len(body := self._encode((rows, candidate))) > ROOM:
@@ -104,7 +105,7 @@ class InFlightJournal:
         return blame.deaths if blame.candidate == candidate else 0
 
     def write_loads(self, loading: str, deaths: Mapping[str, int]) -> None:
-        """Write the version that is being loaded ("" for none) and the number of deaths per version to disk."""
+        """Store the version that is being loaded ("" for none) and, for each version, the number of deaths during its loads."""
         self._write(LOADS_AT, self._encode((loading, deaths)))
         self._memory.flush()
 

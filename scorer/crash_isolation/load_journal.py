@@ -21,7 +21,10 @@ REMEMBERED = 8  # versions whose deaths are stored
 
 
 class LoadJournal:
-    """The load journal of one process. If the previous process died during a load, its death is attributed to the version."""
+    """The load journal of one process.
+
+    If the previous process died while it loaded a version, the constructor adds one to the number of deaths of this version.
+    """
 
     def __init__(self, journal: InFlightJournal) -> None:
         self._journal = journal
@@ -29,7 +32,7 @@ class LoadJournal:
         loading, self._deaths = journal.loads()
         if loading:
             self._deaths[loading] = self._deaths.pop(loading, 0) + 1
-            log.warning("a process died while it loaded a version; the death is attributed to it: %s", loading)
+            log.warning("a process died while it loaded a version; the death counts against this version: %s", loading)
             self._write("")
 
     def deaths(self, identity: str) -> int:
@@ -37,7 +40,7 @@ class LoadJournal:
         return self._deaths.get(identity, 0)
 
     def refusal(self, identity: str) -> str | None:
-        """Return why this version is refused after deaths during its loads; None if the version may be loaded."""
+        """Return why this version is refused: too many processes died while they loaded it. None if it may be loaded."""
         if (deaths := self.deaths(identity)) < LETHAL:
             return None
         return (
@@ -46,7 +49,10 @@ class LoadJournal:
 
     @contextlib.contextmanager
     def loading(self, identity: str) -> Iterator[None]:
-        """Record on disk that this version is being loaded, until the context exits. A success clears its number of deaths."""
+        """Record in the journal that this version is being loaded, until the `with` block ends.
+
+        If the block ends without an error, the number of deaths of the version is reset to 0.
+        """
         self._began = time.monotonic()
         self._write(identity)
         try:

@@ -4,11 +4,12 @@ Every batch is written to the journal (`in_flight_journal.py`) before it is scor
 starts, these events are the suspects. In this case a sandbox process (`sandbox_process.py`) runs the model until all suspects
 are answered (`bisection.py`). Then the worker process loads the model itself.
 
-If a process dies while a candidate scores events, the death is attributed to the candidate first. The champion alone then
-answers the suspects. Deaths are attributed to an event only if they continue without the candidate. After two deaths, a
-candidate is refused until a new promotion resets the count. In a shadow, the candidate scores the suspects again in the
-sandbox, because no consumer waits for the records. If the sandbox dies, this counts as the second death. Otherwise the
-candidate was not the cause, and its count is reset.
+If a process dies while a candidate scores events, the candidate is first assumed to be the cause, and its number of deaths is
+increased. Then the champion alone answers the suspects. Only if processes still die, an event is assumed to be the cause. A
+candidate with two deaths is refused until a new promotion resets the number.
+
+In a shadow, the candidate scores the suspects again in the sandbox, because no consumer waits for the records. If the sandbox
+dies, this is the second death of the candidate. Otherwise the candidate was not the cause, and its number of deaths is reset.
 """
 
 import logging
@@ -40,10 +41,11 @@ class Quarantine:
         settings: the settings of the worker.
         journal: the in-flight journal.
         load: loads models into this process.
-        context: its check is called while the worker waits for the sandbox, and its clock measures durations.
+        context: the clock, and the check that is called repeatedly while the worker waits for the sandbox process.
 
     Attributes:
-        loading: the function that loads models: the loader of the sandbox if there are suspects, else `load`.
+        loading: the function that loads models. If there are suspects (events that were in flight at the death), it loads the
+            models in the sandbox process; otherwise it is `load`.
     """
 
     def __init__(self, settings: Settings, journal: InFlightJournal, load: LoadPackage, context: Context) -> None:
@@ -70,13 +72,13 @@ class Quarantine:
             self.loading = self._sandbox.load
 
     def limit_events(self, events: int) -> int:
-        """Return how many of `events` may be scored at once: all of them, or fewer during a bisection."""
+        """Return how many of `events` events a batch may contain: all of them, or fewer during a bisection."""
         return min(events, self._bisection.limit) if self._sandbox else events
 
     def allows_candidate(self) -> bool:
         """Return whether a candidate may score events.
 
-        It may not during a bisection, because a death must have only one possible cause.
+        While the sandbox process runs, a candidate must not score events, because a death must have only one possible cause.
         """
         return self._sandbox is None
 
@@ -86,7 +88,7 @@ class Quarantine:
         return f"{deaths} processes died while it scored events; promote it again to retry it" if deaths >= LETHAL else None
 
     def begin_batch(self, batch: Batch, candidate: str = "") -> None:
-        """Write to the journal that this batch is in flight.
+        """Record that this batch is in flight: in the journal or, while a sandbox process runs, only in this object.
 
         `candidate` is the `Resolution.identity` of the candidate that scores some of the events; "" if no candidate does.
         """
@@ -97,7 +99,7 @@ class Quarantine:
             self._candidate_scored = self._candidate_scored or bool(candidate)
 
     def end_batch(self) -> None:
-        """Clear the journal, because no event is in flight. During a bisection the journal keeps the suspects."""
+        """Clear the journal after a batch. While a sandbox process runs, leave it unchanged to keep the suspects."""
         if self._sandbox is None:
             self._journal.clear()
 
@@ -106,9 +108,9 @@ class Quarantine:
         self._bisection.record_scored(batch)
 
     def record_death(self, batch: Batch, error: Exception) -> bool:
-        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is marked as failing.
+        """Record that the sandbox died while it scored this batch. Return whether the batch's only event is failing.
 
-        If the result is False, the batch must be fetched again.
+        If the result is True, the caller dead-letters the event. If it is False, the caller must fetch the batch again.
         """
         if candidate := self._candidate:
             self._candidate = ""
@@ -119,16 +121,20 @@ class Quarantine:
             )
             return False
         is_failing = self._bisection.died(batch, self._clock.monotonic())
-        log.warning("the sandbox with %d events %s%s", len(batch), error, ": the event is failing" if is_failing else "")
+        log.warning(
+            "the sandbox with %d events %s%s", len(batch), error, "; this event is marked as failing" if is_failing else ""
+        )
         return is_failing
 
     def poll(self, committed: dict[Partition, int], elsewhere: CommittedOffsets, versions: VersionManager) -> None:
-        """If the bisection is over, end the sandbox and load the versions into this process. Call this method regularly.
+        """If the bisection is over, end the sandbox process and load the versions into this process.
+
+        The worker calls this method regularly.
 
         Args:
             committed: the committed offsets of this worker's partitions.
             elsewhere: returns the committed offsets of partitions that other workers own.
-            versions: the served versions, which are loaded into this process.
+            versions: the manager of the served versions, which loads them into this process.
         """
         if self._sandbox is None:
             return

@@ -57,8 +57,8 @@ class SandboxProcess:
 
     Args:
         settings: the settings of the worker.
-        context: its check is called while the thread that created this object waits for the child. If the check raises
-            Aborted, the child is ended and the wait ends with this error.
+        context: the thread that created this object calls `context.check` while it waits for the child. If the check raises
+            Aborted, the child is ended, and the waiting call raises Aborted.
     """
 
     def __init__(self, settings: Settings, context: Context) -> None:
@@ -74,7 +74,10 @@ class SandboxProcess:
         self._fork_server.set_forkserver_preload([__name__, *library])
 
     def load(self, package: Package) -> LoadedModel:
-        """Load a package in the child; see `servable.LoadPackage`. If two children in a row die, raise ModelRefused."""
+        """Load a package in the child process; see `servable.LoadPackage`.
+
+        If the child dies, a second child loads the package. If it dies too, this method raises ModelRefused.
+        """
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
@@ -82,7 +85,7 @@ class SandboxProcess:
         try:
             return self._loaded(package)
         except SandboxProcessDied as error:
-            raise ModelRefused(f"a process {error} while it loaded this version, twice") from error
+            raise ModelRefused(f"two processes in a row failed while they loaded this version; the last one {error}") from error
 
     def _loaded(self, package: Package) -> LoadedModel:
         digest = package.digest
@@ -119,7 +122,7 @@ class SandboxProcess:
             self._turn.release()
 
     def _end_broken(self, error: InferenceFailed) -> SandboxProcessDied:
-        """End the child because its model no longer answers events. Return the error, which counts as a death of the child."""
+        """End the child, because its model no longer answers events. Return the SandboxProcessDied to raise."""
         with self._turn:
             self._end()
         return SandboxProcessDied(f"was ended because its model no longer answers: {error}")
@@ -141,7 +144,8 @@ class SandboxProcess:
     def close(self) -> None:
         """End the child for good. Pending and later requests raise DependencyUnavailable.
 
-        If a request is still in progress after CLOSE_SECONDS, its thread ends the child.
+        If a request is still in progress after CLOSE_SECONDS, this method returns, and the thread of the request ends the
+        child.
         """
         self._closed = True
         if (running := self._sandbox) is not None:
@@ -157,7 +161,7 @@ class SandboxProcess:
         return self._settings.model.load_seconds
 
     def _start(self) -> Sandbox:
-        """Start a child, and load the packages of the previous child in it. Raises DependencyUnavailable if a load fails."""
+        """Start a child, and load the packages that the previous child had loaded. Raises DependencyUnavailable if it fails."""
         started = self._sandbox = Sandbox(self._fork_server, _serve, self._settings)
         if self._closed:
             self._end()

@@ -77,7 +77,7 @@ class _TrialOutcome(msgspec.Struct, frozen=True):
     """The outcome of a trial that is stored on disk.
 
     Attributes:
-        environment: the result of the function `environment` at the time of the trial.
+        environment: the digest that the function `environment` returned at the time of the trial.
         identity: the identity of the version; see `Resolution.identity`.
         refused: the reason if the version was refused; "" if it was accepted.
     """
@@ -99,12 +99,13 @@ class TrialLimits:
 
 
 class TrialLoads:
-    """The `LoadGuard` that tries each version in a trial process before this process loads the version.
+    """The `LoadGuard` that loads each version in a trial process before this process loads the version.
 
     Args:
         settings: the settings of the worker.
         journal: the in-flight journal, which stores the version that is being loaded.
-        workers: the number of workers that share the memory of the container. Each of them loads the version.
+        workers: the number of workers that share the memory of the container. It divides the memory limit of a trial, because
+            each worker loads the version.
         on_outcome: called after each trial with one of `load_guard.OUTCOMES`.
         remember: whether outcomes are stored in the cache, under the digest of the package.
     """
@@ -129,7 +130,10 @@ class TrialLoads:
         self._context = multiprocessing.get_context("spawn")
 
     def attempt(self, package: Package, identity: str, is_wanted: Callable[[], bool]) -> None:
-        """Load a version in a trial process unless an outcome is stored. Raise ModelRefused if it fails. See `LoadGuard`."""
+        """Load a version in a trial process, unless the cache has the outcome of an earlier trial; see `LoadGuard`.
+
+        Raises ModelRefused if the version fails the trial, or has failed the stored one.
+        """
         if self._settings.model.backend != "onnx-runtime":  # the version is loaded by a server
             return
         with self._lock(package.digest, is_wanted):
@@ -143,10 +147,10 @@ class TrialLoads:
             self._write(package.digest, self._try_version(package, is_wanted), current, identity)
 
     def _try_version(self, package: Package, is_wanted: Callable[[], bool]) -> str:
-        """Run a trial, and return the outcome to store: "" if the version is accepted, else the reason of the refusal.
+        """Run a trial; return the outcome to store: "" if the version is accepted, otherwise why it is refused.
 
         Raises:
-            ModelRefused: The version is refused, and the outcome must not be stored.
+            ModelRefused: The version is refused for a reason that must not be stored, because another trial may succeed.
             Superseded: The version is no longer wanted.
         """
         limits = limits_of(self._settings, self._workers)
@@ -188,9 +192,9 @@ class TrialLoads:
 
     @contextlib.contextmanager
     def _lock(self, digest: str, is_wanted: Callable[[], bool]) -> Iterator[None]:
-        """Hold this machine's lock for trials of this version. Wait while another process holds the lock. Raises Superseded.
+        """Hold this machine's lock for trials of this version. Wait while another process holds the lock.
 
-        If the cache is not writable, no lock is used.
+        If the cache is not writable, no lock is used. Raises Superseded if `is_wanted` returns False during the wait.
         """
         lock_file = None
         while self._folder is not None:
@@ -257,7 +261,7 @@ def tried_loader(settings: Settings, *, remember: bool = True) -> LoadPackage:
 
 
 def limits_of(settings: Settings, workers: int) -> TrialLimits:
-    """Return the limits of a trial. The default memory limit is one worker's share of the container's free memory."""
+    """Return the limits of a trial. By default, the memory is one worker's share of the container's free memory."""
     if configured := settings.model.load_bytes:
         return TrialLimits(int(configured), settings.model.load_seconds)
     return TrialLimits(share_of(memory_limits.container_memory(), workers), settings.model.load_seconds)
@@ -266,7 +270,8 @@ def limits_of(settings: Settings, workers: int) -> TrialLimits:
 def share_of(container: memory_limits.Memory, workers: int) -> int:
     """Return one worker's share of the free memory of the container in bytes, at least MIN_BYTES.
 
-    The memory of the trial process's interpreter, and a part of the memory that must stay free, are subtracted first.
+    Before the division by the number of workers, two amounts are subtracted: the memory of the trial process's interpreter, and
+    a reserve that must stay free.
     """
     return max(MIN_BYTES, (container.free - container.limit // RESERVE - INTERPRETER_BYTES) // workers)
 
@@ -301,7 +306,7 @@ def _serve(pipe: connection.Connection, settings: Settings) -> None:
 
 
 def _try(settings: Settings, package: Package, max_bytes: int) -> None:
-    """Load a version in the trial process, with limited memory and a smaller stack than a scorer's threads have.
+    """Load a version in the trial process, with limited memory, and in a thread with a smaller stack than a scorer's threads.
 
     Raises:
         ModelRefused: The version failed the trial.
@@ -314,7 +319,10 @@ def _try(settings: Settings, package: Package, max_bytes: int) -> None:
 
 
 def _probe(load: LoadPackage, package: Package, max_bytes: int) -> None:
-    """Load a version, which runs all checks and the warm-up, and close it. Raises ModelRefused, also if memory is exhausted."""
+    """Load a version, with all checks and the warm-up, and close it. Raises ModelRefused if that fails.
+
+    It also raises ModelRefused if the memory of the process, `max_bytes`, is exhausted.
+    """
     try:
         loaded = load(package)  # runs the golden examples and the warm-up
         loaded.model.close()

@@ -34,11 +34,12 @@ def dead_headers(
         original: The headers of the event.
         reason: The code of the reason.
         error: The explanation of the reason.
-        source: The position of the event, or of the last record if the dead letter represents several records.
+        source: The position of the event. If the dead letter stands for several records (an unreadable batch of the log), the
+            position of the last record.
         model: The version as `name:version@digest`.
         at_ms: The time of dead-lettering in Unix milliseconds.
-        arm: The role, champion or canary, that the event's key belongs to.
-        first: The offset of the first record if the dead letter represents several records; otherwise None.
+        arm: The role, champion or canary, to which the traffic split assigns the event's key.
+        first: The offset of the first record if the dead letter stands for several records; None for a single event.
     """
     return [
         *(original or ()),
@@ -53,7 +54,7 @@ def dead_headers(
 
 
 def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
-    """Return the headers that `dead_headers` appended to the headers of the event; an empty list if there are none."""
+    """Return only the headers of a dead letter that `dead_headers` has appended; an empty list if there are none."""
     names = [name for name, _ in headers]
     return (
         list(headers[len(names) - 1 - names[::-1].index(DEAD_LETTER_HEADERS[0]) :]) if DEAD_LETTER_HEADERS[0] in names else []
@@ -63,7 +64,8 @@ def own_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList
 def original_headers(headers: Sequence[tuple[str, str | bytes | None]]) -> HeaderList:
     """Return the headers of the event, without the headers that `dead_headers` appended.
 
-    If the name of an appended header is repeated, only its last occurrence was appended. The earlier ones belong to the event.
+    The event may itself have headers with the names of appended headers. Of several headers with such a name, only the last one
+    was appended, and the earlier ones belong to the event.
     """
     originals = []
     added = set(DEAD_LETTER_HEADERS)

@@ -19,9 +19,10 @@ class InternalErrorLog:
         self._logged: set[tuple[type, str]] = set()
 
     def poison(self, error: Exception) -> Poison:
-        """Return the Poison of an event that caused an unexpected exception, and log the traceback unless it was logged before.
+        """Return the Poison for an event that caused an unexpected exception; log the traceback unless it was logged before.
 
-        The error text has the exception's type, the last line of this product's code in the traceback, and the message.
+        The text of the Poison has the type of the exception, its message, and the last line of the traceback that is in this
+        product's code.
         """
         lines = [(frame.f_globals.get("__name__", ""), line) for frame, line in traceback.walk_tb(error.__traceback__)]
         module, line = [(name, line) for name, line in lines if name.partition(".")[0] in OURS][-1]

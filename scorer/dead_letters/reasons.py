@@ -27,7 +27,7 @@ class Reason(StrEnum):
 
 
 class Poison(Exception):
-    """An event cannot be scored, and is dead-lettered with this reason. The other events in its batch are unaffected."""
+    """One event cannot be scored, and must be dead-lettered for this `reason`. The other events in its batch are unaffected."""
 
     def __init__(self, reason: Reason, error: str) -> None:
         super().__init__(error)
@@ -43,4 +43,4 @@ class Poison(Exception):
 
 
 class NotFinite(Poison):
-    """The event itself contains NaN or an infinity. A conversion to a smaller dtype was not the cause."""
+    """The event itself contains NaN or an infinity. The value did not result from a conversion to a smaller dtype."""

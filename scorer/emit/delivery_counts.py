@@ -10,10 +10,10 @@ class DeliveryCounts:
 
     Attributes:
         written: the number of events that the broker has confirmed.
-        uncertain: the number of events that were sent, and that the broker has neither confirmed nor rejected.
+        uncertain: the number of events that were sent, but that the broker has neither confirmed nor rejected.
         rejected: the number of events that were certainly not written: the broker rejected them, or they were never sent.
-        skip: the value of `--skip` for a command that continues: the number of lines before the first unconfirmed event.
-        repeated: the number of confirmed events after the skipped lines, which the continuing command writes again.
+        skip: the number of lines before the first unconfirmed event. A second command with `--skip` and this value continues.
+        repeated: the number of confirmed events after these lines. The second command writes these events again.
     """
 
     written: int
@@ -27,11 +27,14 @@ class DeliveryCounts:
         return asdict(self)
 
     def progress(self) -> tuple[str, str]:
-        """Return two texts: the counts, and the options to continue (empty if there is nothing to skip or repeat)."""
+        """Return the counts as a text, and a hint with the option `--skip` that continues.
+
+        The hint is empty if no line needs to be skipped and no event would be written twice.
+        """
         words = [
             f"{self.written:,} events were written",
             f"{self.uncertain:,} are uncertain: sent but not confirmed" if self.uncertain else "",
-            f"{self.rejected:,} were not" if self.rejected else "",
+            f"{self.rejected:,} were not written" if self.rejected else "",
         ]
         again = []
         if self.uncertain:
@@ -69,13 +72,13 @@ class Confirmations:
         self._last = max(self._last, line)
 
     def fail(self, *, rejected: bool) -> None:
-        """Count an event as failed: certainly not written if `rejected`, else uncertain."""
+        """Count an event as failed. If `rejected` is True, it was certainly not written; otherwise this is uncertain."""
         self.completed += 1
         self.rejected += rejected
 
     @property
     def complete(self) -> bool:
-        """Whether every given event has a delivery result, confirmed or failed."""
+        """Whether every event that was passed to the producer has a delivery result, confirmed or failed."""
         return self.completed == self.sent
 
     def counts(self) -> DeliveryCounts:

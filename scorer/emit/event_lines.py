@@ -43,7 +43,10 @@ class Readable(Protocol):
 
 
 class EventLine(NamedTuple):
-    """A line of the file: its number, counted from 1, its bytes, and its JSON value (None if the line is not parsed)."""
+    """A line of the file: its `number`, counted from 1, its bytes (`data`), and its JSON value (`event`).
+
+    `event` is None if the line was not parsed.
+    """
 
     number: int
     data: bytes
@@ -51,7 +54,7 @@ class EventLine(NamedTuple):
 
 
 def kind_of(format_: FormatName, *, own: bool, raw: bool, part: bool) -> LineKind:
-    """Return the JSON type that each line must have.
+    """Return the JSON type that each line must have; "raw" for lines that are not checked.
 
     Args:
         format_: the setting `input.format`.
@@ -81,7 +84,7 @@ def events(lines: Readable, kind: LineKind, skip: int = 0, *, fields: bool = Fal
         lines: the file.
         kind: the JSON type that each line must have.
         skip: the number of lines to skip.
-        fields: whether lines of the kind "raw" are parsed, too.
+        fields: whether lines of the kind "raw" must be parsed, because keys, headers or times use fields of the event.
 
     Raises:
         Fatal: A line does not have this JSON type, or is too long (exit code 2).

@@ -80,7 +80,7 @@ class EventWriter:
     def close(self) -> None:
         """Wait for the delivery results of events in flight, then drop the events that remain in the producer.
 
-        If an earlier wait has timed out, there is no further wait.
+        If an earlier wait of this instance has timed out, the method does not wait.
         """
         try:
             self._wait(lambda: self._confirmations.complete, self._producer.flush)
@@ -120,9 +120,9 @@ class EventWriter:
         return True
 
     def _wait(self, done: Callable[[], bool], serve: Callable[[float], object]) -> bool:
-        """Poll for delivery results until `done()`, or until none has arrived for CONFIRM_SECONDS; return `done()`.
+        """Poll for delivery results until `done()` is true, or no result has arrived for CONFIRM_SECONDS; return `done()`.
 
-        `serve` polls for the given number of seconds. After a time-out, later waits end at once.
+        `serve(seconds)` polls the producer for this time. After one wait has timed out, later calls return at once.
         """
         seen = self._confirmations.completed
         deadline = time.monotonic() + CONFIRM_SECONDS

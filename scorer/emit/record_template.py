@@ -28,7 +28,7 @@ class InputRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordTemplate:
-    """Makes a record from each line, by the options of `scorer emit`.
+    """Makes a record from each line, according to the options of `scorer emit`.
 
     A template is a text with paths of event fields in braces, for example `{carrier}-{flight}`.
 
@@ -128,7 +128,10 @@ def fill_in(template: str, what: str, event: Any, number: int) -> bytes:
 
 
 def value_of(field: str, base64: bool, event: Any, number: int) -> bytes:
-    """Return the value of a record from a field of the event: the field's text, JSON, or bytes from base64.
+    """Return the value of a record from a field of the event.
+
+    If `base64` is True, the value is the decoded text of the field. Otherwise it is the field's text, or JSON if the field is
+    not a text.
 
     Raises Fatal if the event has no such field, or the field is not base64.
     """

@@ -21,9 +21,9 @@ class Quality:
 
     Attributes:
         version: The version as `version@digest`.
-        labels: The number of events with an answer of this version and a label.
-        rows: The labels, as the names of the rows of `matrix`.
-        columns: The decisions, as the names of the columns of `matrix`.
+        labels: The number of events that have both an answer of this version and a label.
+        rows: The names of the rows of `matrix`, which are the labels.
+        columns: The names of the columns of `matrix`, which are the decisions.
         matrix: The confusion matrix: the number of events by label and decision.
         accuracy: The share of decisions that equal the label.
         auc: The area under the ROC curve.
@@ -62,8 +62,8 @@ class Assessment:
         withdrawn: The number of event ids with an answer whose label was withdrawn.
         refused: The unusable labels, by reason.
         unreadable: The number of skipped records of the score topic.
-        undecided: The number of scores with several named outputs for which the deciding output is unknown, by the version's
-            digest.
+        undecided: For each version (by digest), the number of scores with several named outputs for which the output that
+            determines the decision is unknown.
     """
 
     versions: tuple[Quality, ...]
@@ -83,7 +83,7 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 
     Args:
         answers: All answers, with the names of versions and decisions.
-        answered: The newest answer of each event id.
+        answered: The newest row of `answers` for each event id.
         labels: All labels.
     """
     newest = labels.rows.newest()
@@ -108,7 +108,10 @@ def assess(answers: AnswerColumns, answered: NewestRows, labels: Labels) -> Asse
 
 
 def assess_both(sides: Sequence[tuple[AnswerColumns, NewestRows]], labels: Labels) -> Assessment:
-    """Assess several versions by their answers to the same ids, and return their figures in the same order."""
+    """Assess several versions by their answers to the same events, and return the figures of all versions.
+
+    `sides` has the answers of each version. The figures are in the same order.
+    """
     assessments = [assess(answers, answered, labels) for answers, answered in sides]
     return replace(assessments[0], versions=tuple(quality for each in assessments for quality in each.versions))
 
@@ -145,8 +148,8 @@ def _regression(numbers: NDArray[np.float64], truth: NDArray[np.float64]) -> dic
 def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: AnswerColumns, classes: Classes) -> dict[str, Any]:
     """Return the confusion matrix and the accuracy over the events with a decision, by the field names of `Quality`.
 
-    Decisions that are not the name of a class have columns after those of the classes. The result is empty if no event has a
-    decision or the names of the classes are unknown.
+    The matrix has a row and a column for each class. A decision that is not the name of a class has a further column after
+    these. The result is empty if no event has a decision, or if the names of the classes are unknown.
     """
     decided = answered["decision"] >= 0
     if not classes.named or not decided.any():
@@ -165,7 +168,10 @@ def _decided(answered: dict[str, Column], truth: NDArray[np.int64], answers: Ans
 
 
 def _graded(answered: dict[str, Column], truth: NDArray[np.int64], classes: Classes) -> dict[str, Any]:
-    """Return AUC, Brier score and calibration for two classes, or the Brier score for more, by the field names of `Quality`."""
+    """Return the figures that grade the scores themselves, by the field names of `Quality`.
+
+    For two classes these are AUC, Brier score and calibration, for more classes the Brier score only.
+    """
     numbers = answered["number"]
     row = answered["row"]
     if len(classes.names) == 2:

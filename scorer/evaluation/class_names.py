@@ -39,8 +39,9 @@ class Classes:
 
     Attributes:
         names: The names of the classes, in the order of the numbers of a score; None for a class whose name is unknown.
-        ordered: Whether a numeric label k means the k-th class, counted from 0.
-        named: Whether the names are those of decisions; otherwise the classes are the outcomes 0 and 1, without names.
+        ordered: Whether the order of `names` is known, so that a numeric label k means the class `names[k]`.
+        named: Whether the names of the classes are the names of decisions. If not, the classes are the outcomes 0 and 1, and
+            have no names.
     """
 
     names: tuple[str | None, ...]
@@ -48,7 +49,7 @@ class Classes:
     named: bool = True
 
     def number_of(self, value: str | float) -> float | Unusable:
-        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS without such a class."""
+        """Return the number of the class that a label with this value names; Unusable.UNKNOWN_CLASS if it names no class."""
         if isinstance(value, str):
             return float(self.names.index(value)) if self.named and value in self.names else Unusable.UNKNOWN_CLASS
         return value if self.ordered and value in range(len(self.names)) else Unusable.UNKNOWN_CLASS
@@ -74,7 +75,7 @@ BINARY = Classes(("0", "1"), named=False)
 def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
     """Return the configured classes, or else the classes that occur as decisions of the answers; None without decisions.
 
-    If all scores are single numbers with the same decision, the classes are the outcomes 0 and 1.
+    If all scores are single numbers and all decisions are the same, the classes are the outcomes 0 and 1.
     """
     if configured:
         return Classes(tuple(configured))
@@ -94,11 +95,12 @@ def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions
 
 
 def _of_rows(rows: NDArray[np.float64], chosen: NDArray[np.int32], decisions: NameCodes) -> Classes:
-    """Name each column of the scores after a decision.
+    """Return the classes of scores that are lists of numbers: one class for each column, named after a decision.
 
-    The name of a column is the decision of one row. First, the rows are selected in which the column has the largest number of
-    the row. Of these rows, the row with the highest number in the column is used, because a row with a lower number may have
-    another decision, below a threshold. If no row is selected, the name is None.
+    The name of a column is the decision of one row, which is chosen in two steps. First, the rows are selected in which this
+    column has the largest number. Of these rows, the one with the highest number is chosen, because in a row with a lower
+    number, the number may be below a threshold, so that the decision is another one. If the first step selects no row, the name
+    of the column is None.
     """
     full = np.flatnonzero((chosen >= 0) & np.isfinite(rows).any(axis=1))
     largest = np.nanargmax(rows[full], axis=1)

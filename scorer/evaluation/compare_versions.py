@@ -41,9 +41,10 @@ class ComparisonRun:
 
 
 def spans(reader: TopicReader, settings: Settings, window: TimeRange, newest: int | None) -> dict[Partition, Bounds]:
-    """Return, by partition, the offset range of the events in the window.
+    """Return, for each input partition, the offset range of the events in the time range `window`.
 
-    If `newest` is given, the ranges contain only that number of newest events, evenly over all partitions.
+    If `newest` is not None, the ranges contain only the newest events of the window: about `newest` events in total, and the
+    same number from each partition.
 
     Raises:
         Fatal: With code 2 if a topic does not exist.
@@ -107,7 +108,10 @@ def compare(
 
 
 class _Timed:
-    """Score batches with both versions and measure the time of each version; the version that scores first alternates."""
+    """Score batches with both versions, and measure the time of each version.
+
+    The version that scores a batch first alternates from batch to batch, so that neither has an advantage.
+    """
 
     def __init__(self, champion: LoadedModel, candidate: LoadedModel) -> None:
         self._models = {"champion": champion, "candidate": candidate}
@@ -127,7 +131,10 @@ class _Timed:
 def _slices(
     offsets: Sequence[int], messages: Sequence[Message], settings: Settings
 ) -> Iterator[tuple[list[int], list[Message]]]:
-    """Yield batches of offsets and messages of the scorer's batch size, without tombstones if the scorer skips them."""
+    """Yield the offsets and messages in batches of the scorer's batch size.
+
+    If the scorer is configured to skip tombstones, they are omitted.
+    """
     skip = settings.input.tombstones == "skip"
     pairs = [pair for pair in zip(offsets, messages, strict=True) if not skip or pair[1].value() is not None]
     for start in range(0, len(pairs), settings.batching.max_events):

@@ -20,7 +20,7 @@ class Limits:
         errors: The share of events that only the candidate dead-letters.
         flips: The share of events with different decisions, of all events that both versions scored.
         psi: The population stability index of the scores.
-        cost: The candidate's time per event as a multiple of the champion's; None for no limit.
+        cost: The candidate's time per event divided by the champion's; None for no limit.
     """
 
     errors: float = 0.005
@@ -114,7 +114,10 @@ class ComparisonReport:
 
 
 def differences(assessment: Assessment) -> dict[str, float]:
-    """Return each quality figure of the candidate minus the champion's, by name; figures that one version lacks are omitted."""
+    """Return each quality figure of the candidate minus the champion's figure, by name.
+
+    Figures that one of the versions lacks are omitted. The result is empty unless there are two versions.
+    """
     if len(assessment.versions) != 2:
         return {}
     before, after = assessment.versions

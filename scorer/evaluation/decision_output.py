@@ -52,7 +52,7 @@ class DecidedOutputs:
     """
 
     def __init__(self, find: Callable[[str], str | None], names: Mapping[str, str | None] = MappingProxyType({})) -> None:
-        """Start with the known deciding outputs.
+        """Start with the deciding outputs that are already known.
 
         Args:
             find: Returns the name of the deciding output of a version, given the version's digest; None if the name is unknown.

@@ -72,7 +72,7 @@ def labels_topic(settings: Settings) -> str:
 def join(
     bus: TopicReader, settings: Settings, classes: Classes | None, answered: NewestRows, until: Offsets | None = None
 ) -> tuple[Labels, Spans]:
-    """Read all labels of the topic, keep the labels of answered events, and count the others.
+    """Read all labels of the topic, keep the labels of events in `answered`, and only count the other labels.
 
     Args:
         bus: The reader for the topic of labels.
@@ -131,7 +131,7 @@ def _add(
     window: TimeRange,
     scored: Iterator[tuple[int, int, CompleteScoreRecord]],
 ) -> None:
-    """Add those scores of a batch that have a timestamp in the window."""
+    """Add the scores of a batch whose timestamps are in the time range `window` to `answers`."""
     inside = [(row, time, answer) for row, time, answer in scored if window.contains(time)]
     answers.add(
         batch.partition,
@@ -147,7 +147,7 @@ def _add(
 def _answers(
     batch: PartitionBatch, as_json: Callable[[bytes], bytes], skipped: SkippedRecords
 ) -> Iterator[tuple[int, int, CompleteScoreRecord]]:
-    """Yield the records of a batch that hold a score of a model, each with its row and its timestamp in Unix ms.
+    """Yield the score records of a batch that a model has scored, each with its row and its timestamp in Unix ms.
 
     Expired events and fallback scores are left out. Unreadable records are counted and skipped.
     """

@@ -19,9 +19,10 @@ WIDEST = 100  # the longest list of numbers that is stored as a score; for a lon
 
 
 class AnswerColumns:
-    """Answers as columns: `number` for scores of one number, `row` (n, k) for lists of numbers, and the decisions.
+    """The answers of versions as columns, one row for each answer.
 
-    `number` and `row` are NaN for scores of another form.
+    The column `number` has the scores that are a single number. The column `row`, (n, k), has the scores that are a list of
+    numbers. Both are NaN for scores of another form. Further columns have the decisions and the versions.
     """
 
     def __init__(self) -> None:
@@ -93,7 +94,7 @@ class Refusals:
     explanations: dict[Unusable, str] = field(default_factory=dict)
 
     def add(self, reason: Unusable, place: RecordPosition, explain: Callable[[], str] = str) -> None:
-        """Count a refused label at a position; `explain` is called if the position is the lowest of its reason so far."""
+        """Count a label refused for `reason`. If its position is the lowest so far, store the result of `explain()`."""
         self.counts[reason] += 1
         if reason not in self.examples or place < self.examples[reason]:
             self.examples[reason] = place
@@ -120,8 +121,8 @@ class Refusals:
 class Labels:
     """The labels of answered events, as columns by event id; labels of other events are only counted.
 
-    The column `truth` is the number of the class, or the outcome itself if there are no classes; NaN if the label was
-    withdrawn.
+    The column `truth` has the number of the class that the label names, or, if `classes` is None, the outcome itself. It is NaN
+    if the label was withdrawn.
     """
 
     def __init__(self, topic: str, classes: Classes | None) -> None:

@@ -23,7 +23,7 @@ VERSIONS = ("champion", "candidate")
 
 
 class BothAnswers:
-    """The answers of champion and candidate to the events that both scored, stored in about 100 bytes per event."""
+    """The answers of champion and candidate to the events that both have scored. An event needs about 100 bytes."""
 
     def __init__(self, region: str) -> None:
         self._region = region

@@ -29,10 +29,10 @@ def from_digests(digests: Iterable[bytes]) -> Ids:
 
 @dataclass(frozen=True, slots=True)
 class NewestRows:
-    """The newest row of each id, in ascending order of `ids`.
+    """The newest row of each id. The rows are in ascending order of `ids`.
 
     Attributes:
-        ids: The digests of the ids, (n, 2).
+        ids: The digest of each row's id, as two 64-bit numbers, (n, 2).
         columns: The columns by name, (n,) or (n, k).
         replaced: The number of rows that are left out, because a newer row has the same id.
     """
@@ -45,7 +45,11 @@ class NewestRows:
         return len(self.ids)
 
     def contains(self, ids: Ids) -> NDArray[np.bool_]:
-        """Return for each of m ids whether a row has the id, (m,); an absent id gives True with a probability of 2^-64."""
+        """Return for each of m ids whether a row has the id, (m,).
+
+        Only the first 64 bits of the digests are compared. The result may therefore be True for an absent id, with a negligible
+        probability.
+        """
         if not len(self):
             return np.zeros(len(ids), np.bool_)
         firsts = self.ids[:, 0]
@@ -53,7 +57,7 @@ class NewestRows:
         return np.asarray(firsts[places] == ids[:, 0])
 
     def joined(self, other: "NewestRows") -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the row indices of the ids that both tables have, (k,) each: first in this table, then in `other`."""
+        """Return the rows of the k ids that both tables have: the row indices in this table, (k,), and in `other`, (k,)."""
         ids = np.concatenate([self.ids, other.ids])
         order = np.lexsort((ids[:, 1], ids[:, 0]))
         both = np.flatnonzero((ids[order[1:]] == ids[order[:-1]]).all(axis=1))
@@ -63,8 +67,8 @@ class NewestRows:
 class RowsById:
     """Rows with ids in the order of reading, from which `newest` selects one row per id.
 
-    The newest row of an id is the last one of its partition. If several partitions have rows of the id, the last rows of these
-    partitions are compared, and the row with the latest time is the newest.
+    Within a partition, the newest row of an id is the one with the highest offset. If several partitions have rows of the id,
+    the newest rows of these partitions are compared, and the row with the latest time is selected.
     """
 
     def __init__(self) -> None:
@@ -96,7 +100,7 @@ class RowsById:
 
 
 def _last(*columns: Column) -> NDArray[np.bool_]:
-    """Return n booleans: whether a row is the last in its group of adjacent rows with equal values in all columns."""
+    """Return n booleans: for each row, whether the next row differs in at least one column. The last row is True."""
     changes = np.zeros(len(columns[0]), np.bool_)
     changes[-1:] = True
     for column in columns:

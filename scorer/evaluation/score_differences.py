@@ -45,12 +45,13 @@ class Differences:
         events: The number of events.
         both: The number of events that both versions scored.
         dead: The number of events that each version dead-letters, by `champion` and `candidate`.
-        newly: The number of events that only the candidate dead-letters, by reason.
-        cured: The number of events that only the champion dead-letters.
+        newly: The number of events that the candidate dead-letters and the champion scores, by reason.
+        cured: The number of events that the champion dead-letters and the candidate scores.
         examples: The first events of each reason in `newly`, each with its error.
         flips: The number of events for each combination of decisions (the champion's first), equal decisions included.
         changed: The number of events whose scores differ.
-        apart: The number of events whose scores differ in more than numbers, such as a text or a shape.
+        apart: The number of events whose scores differ not only in the values of numbers, but for example in a text or in the
+            length of a list.
         total: The sum of the numeric distances of the scores.
         worst: The largest differences, as a heap.
     """
@@ -121,7 +122,7 @@ class Differences:
         return any(name is not None for pair in self.flips for name in pair)
 
     def drift(self) -> tuple[float | None, float | None]:
-        """Return the drift between both versions: the bias-corrected PSI, and the KS statistic of the scores.
+        """Return the drift from the champion's scores to the candidate's: the bias-corrected PSI, and the KS statistic.
 
         If no scores are single numbers, the PSI is computed from the decisions and the KS statistic is None. If there are no
         decisions either, both are None.
@@ -139,7 +140,7 @@ class Differences:
 
 
 def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers) -> Iterator[tuple[int, float]]:
-    """Yield each of the given rows in which the scores differ, with the distance of the scores."""
+    """Yield each row in `rows` in which the scores of the two versions differ, with the distance between the scores."""
     apart = np.abs(candidate.numbers - champion.numbers)
     if champion.several or candidate.several:  # other outputs may differ while the deciding one is equal
         apart = np.full(len(apart), np.nan)
@@ -152,7 +153,11 @@ def _sizes(rows: Sequence[int], champion: EventAnswers, candidate: EventAnswers)
 
 
 def _distance(first: Any, second: Any) -> float:
-    """Return the largest difference between two scores' numbers; infinity if the scores differ in more than numbers."""
+    """Return the largest difference between numbers at the same place in two scores.
+
+    The result is infinity if the scores differ not only in the values of numbers, but for example in a text or in their
+    structure.
+    """
     if isinstance(first, bool) or isinstance(second, bool) or isinstance(first, str) or first is None:
         return 0.0 if first == second else math.inf
     if isinstance(first, int | float) and isinstance(second, int | float):

@@ -22,12 +22,12 @@ class EventAnswers:
 
     Attributes:
         numbers: The output on which the version bases its decision, (B,) float64; NaN if it is not a single number.
-        output: The name of that output; None if the version has a single output without a name.
+        output: The name of the output in `numbers`; None if the version has a single output without a name.
         several: Whether a score has several outputs.
         decisions: The decision of each event; None if there is none.
         scores: The score of each event as JSON; empty without a score.
         ids: The id of each event from its value; None if there is none.
-        rejected: The errors of the events without a score, by row.
+        rejected: For each event without a score (by row), the error for which it would be dead-lettered.
     """
 
     def __init__(self, count: int) -> None:
@@ -78,7 +78,7 @@ def answers(loaded: LoadedModel, values: Sequence[bytes | None], parts: RecordMe
 
 
 def _note(results: EventAnswers, decoded: Decoded, start: int, scores: Scores) -> None:
-    """Store the scores in `results`; the scores belong to the decoded events from index `start` on."""
+    """Store `scores`, the scores of the decoded events from index `start` on, in `results`."""
     rows = decoded.rows[start:]
     encoded = scores.encoded()
     decisions = scores.decisions()

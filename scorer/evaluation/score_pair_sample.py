@@ -15,8 +15,8 @@ Pairs = NDArray[np.float64]
 class PairSample:
     """A sample of at most `most` pairs of scores.
 
-    A pair is in the sample if the hash of its event's position is not above a bound. The bound is halved while the sample has
-    too many pairs.
+    A pair belongs to one event. It is in the sample if the hash of the event's position is not above a bound. Whenever the
+    sample has more than `most` pairs, the bound is halved.
     """
 
     def __init__(self, most: int) -> None:

@@ -93,8 +93,8 @@ class NativeFetchSource:
     def _poll_group(self) -> None:
         """Poll the consumer once, which runs the callbacks of the group. If the poll returns a failure, record the failure.
 
-        Events and failures of partitions arrive in the queue, not in the poll. If the poll returns an event anyway, MemberLost
-        is raised. Otherwise the event would be lost.
+        The events and failures of partitions arrive in the librdkafka queue that this source reads, not in the poll. If the
+        poll returns an event anyway, the method raises MemberLost, because the event would otherwise be lost.
         """
         message = self._consumer.poll(0)
         if message is None:

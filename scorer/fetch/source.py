@@ -36,7 +36,8 @@ class FetchedRecords:
     """The records of one fetch as columns.
 
     Attributes:
-        values: the value of each row. A row that is in no entry of `partitions` is a failure, not a record.
+        values: the value of each row. A row is a record only if an entry of `partitions` contains it; otherwise it is a
+            failure.
         keys: the key of each row.
         headers: returns the headers of the records, given their rows as an (n,) array.
         partitions: the rows of each partition.
@@ -53,8 +54,8 @@ class FetchedRecords:
 class FetchSource(Protocol):
     """The source from which the events of one consumer are fetched. All calls come from the thread that owns the consumer.
 
-    A fetch starts with `first`, may call `more` several times if `first` returned a timestamp, and ends with `finish`. A call
-    of `first` or `skip` discards the events of an earlier fetch that did not end with `finish`.
+    The caller of a fetch first calls `first`. If `first` returns a timestamp, the caller may call `more` several times. At the
+    end it calls `finish`. If a fetch did not end with `finish`, the next call of `first` or `skip` discards its events.
     """
 
     @property
@@ -76,18 +77,18 @@ class FetchSource(Protocol):
         """Start a fetch: poll the group, and fetch the first event within `wait` seconds.
 
         Returns:
-            The timestamp of the event in Unix ms; None if no event arrived, or if a failure or the end of a partition arrived
-            first.
+            The timestamp of the event in Unix ms. None if no event arrived, or if a failure or the report of a partition's end
+            arrived before an event.
         """
 
     def more(self, most: int, wait: float) -> int:
-        """Fetch up to `most` more events that are available or arrive within `wait` seconds; return their number."""
+        """Fetch up to `most` more events: those available, and those that arrive within `wait` seconds. Return their number."""
 
     def finish(self) -> "FetchedEvents":
         """End the fetch, and return its events."""
 
     def skip(self, most: int, wait: float) -> Sequence[FetchFailure]:
-        """Poll the consumer for up to `wait` seconds and discard up to `most` events. Return the failures found meanwhile."""
+        """Poll the consumer for up to `wait` seconds and discard up to `most` events. Return the failures that arrive."""
 
     def close(self) -> None:
         """Release the fetched events. Call this method before the consumer is closed."""
@@ -115,7 +116,7 @@ class FetchedEvents(Protocol):
     def batch(self, without: set[Partition], end: End) -> Batch | None:
         """Return the events as a batch, without the events of the partitions in `without`; None if no event remains.
 
-        `end` is the reason why the fetch of the batch stopped.
+        `end` is the reason why the fetch of the batch has stopped; it is stored in the batch.
         """
 
     def columns(self) -> FetchedRecords:

@@ -87,5 +87,5 @@ def test_without_the_word_it_is_said(tmp_path: Path) -> None:
 def test_servers_do_not_do_it(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs: Any = [IMAGE]
     monkeypatch.setattr("tests.unit.scorer.backends.test_shapes_on_servers.INPUTS", inputs)
-    with pytest.raises(ModelRefused, match=f'feeds "batch": false, one event at a time, which {kind} does not do'):
+    with pytest.raises(ModelRefused, match=rf'has "batch": false \(one event at a time\), which {kind} does not support'):
         opened(kind, KINDS[kind](), tmp_path)

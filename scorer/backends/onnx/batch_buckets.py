@@ -30,7 +30,9 @@ def select_sizes(curve: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def pieces(rows: int, buckets: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Divide a batch into runs: full runs of the largest bucket, then the remaining rows in the smallest sufficient bucket.
+    """Divide a batch into runs: as many full runs of the largest bucket as possible, then one run for the remaining rows.
+
+    The last run uses the smallest bucket that has room for the remaining rows.
 
     Args:
         rows: the number of rows of the batch.

@@ -53,7 +53,7 @@ class BindableSession:
 
     Attributes:
         inputs: the inputs with a batch dimension; all other dimensions are fixed.
-        outputs: the outputs that scores need; all dimensions except the first are fixed.
+        outputs: the outputs that the scores are computed from; all their dimensions except the first are fixed.
         constants: the inputs that are the same for every batch, by name.
     """
 
@@ -66,7 +66,8 @@ class BindableSession:
 class BucketBinding:
     """The buckets of one model, which run batches of any size. Only one thread at a time may use the buckets.
 
-    `sizes` are the sizes of the initial buckets, ascending; `add` adds larger buckets.
+    A bucket is a batch size with its own buffers. `sizes` are the sizes of the initial buckets, ascending; `add` adds larger
+    buckets.
     """
 
     def __init__(self, model: BindableSession, device: BufferDevice, sizes: Sequence[int] = ()) -> None:
@@ -92,15 +93,15 @@ class BucketBinding:
             self._buckets[size] = _Bucket(self._model, self._device, size, self._constants[0])
 
     def keep(self, sizes: Collection[int]) -> None:
-        """Free all buckets except the buckets of these sizes."""
+        """Free every bucket whose size is not in `sizes`."""
         for size in set(self._buckets) - set(sizes):
             self._buckets.pop(size).free()
 
     def run(self, tensors: Mapping[str, NDArray[Any]], watched: Callable[[Any, Callable[[], None]], None]) -> Tensors:
         """Compute (B, ...) outputs from (B, ...) inputs, in one or more buckets.
 
-        `watched(options, run)` is called for each bucket. The function must call `run`, and may end the run early through
-        `options`, the run options of ONNX Runtime.
+        For each bucket, this method calls `watched(options, run)`. The function `watched` must call `run()`, which runs the
+        model. It may end the run early through `options`, the run options of ONNX Runtime.
         """
         rows = len(next(iter(tensors.values())))
         parts: list[Tensors] = []
@@ -138,9 +139,9 @@ class _Bucket:
             self._binding.bind_ortvalue_output(name, value)
 
     def fill(self, tensors: Mapping[str, NDArray[Any]], start: int, stop: int) -> None:
-        """Copy the rows from `start` up to but not including `stop` to the device.
+        """Copy the rows of `tensors` from `start` up to but not including `stop` to the device.
 
-        The rest of the bucket is filled with copies of row `start`.
+        The remaining rows of the bucket become copies of row `start`.
         """
         for name, buffer in self._host.items():
             buffer[: stop - start] = tensors[name][start:stop]

@@ -148,10 +148,11 @@ class OnnxRuntime:
         return session
 
     def _engines(self, package: Package) -> dict[str, str]:
-        """Return the options of TensorRT: the cache of engines and timings, and the batch sizes that its engines support.
+        """Return the options of TensorRT for a package: its cache folder, and the batch sizes that its engines must support.
 
-        The cache is separate for each model version, GPU, driver and release of ONNX Runtime. If a signing policy is
-        configured, there is no cache: a cached engine is not signed, so a replaced engine would not be detected.
+        The cache folder has the engines and timings of one model version for one GPU, driver and release of ONNX Runtime. If a
+        signing policy is configured, there is no cache: a cached engine is not signed, so nothing would detect that a file was
+        replaced.
         """
         assert self._gpu is not None
         card = f"{self._gpu.capability}-{self._gpu.driver}-{ort.__version__}"
@@ -220,7 +221,7 @@ class OnnxModel:
             device: The device of the buffers.
             sizes: The bucket sizes, ascending.
             seconds: The time limit of each run that measures or warms up a bucket.
-            choose: Whether to keep only the sizes that fit the device and are worth their memory.
+            choose: Whether to keep only the sizes that fit in the memory of the device and that `select_sizes` selects.
 
         Raises:
             InferenceFailed: The model cannot run in these buckets.
@@ -240,7 +241,7 @@ class OnnxModel:
         if choose:
             bound.keep(select_sizes(curve))
             log.info(
-                "using batch buckets of %s events; unused, because they are too slow or too large for the device: %s",
+                "using batch buckets of %s events; not using these sizes, which are too slow or too large for the device: %s",
                 bound.sizes,
                 omitted or "none",
             )
@@ -271,7 +272,7 @@ class OnnxModel:
         return named_outputs
 
     def close(self) -> None:
-        """See `Model.close`."""
+        """Free the session and the buckets; see `Model.close`."""
         if self._bound is not None:
             self._bound.free()
         self._bound = self._session = None
@@ -282,13 +283,11 @@ class OnnxModel:
 
 
 def used_device(session: Any, configured: str) -> str:
-    """Return the device that runs the model: of the devices that run its operators, the most preferred one.
+    """Return the most preferred device that runs at least one operator of the model.
 
-    The order of preference is `tensorrt`, `cuda`, `cpu`.
-
-    A model whose operators are all unsupported on the GPU runs on the CPU, although the session lists the GPU's provider.
-    Before ONNX Runtime 1.24, the session does not report the assignment of operators; the result is then the device of its
-    first provider.
+    The order of preference is `tensorrt`, `cuda`, `cpu`. If the configured device supports none of the model's operators, the
+    result is `cpu`, although the session lists the GPU's execution provider. Before ONNX Runtime 1.24, the session does not
+    report which device runs an operator. The result is then the device of the session's first provider.
 
     Args:
         session: the session of ONNX Runtime.
@@ -326,7 +325,7 @@ def _check_package(package: Package, device: str, op_domains: Collection[str]) -
 
 
 def _allocate(content: str, allocate: Callable[[], Result]) -> Result:
-    """Return the result of `allocate`, which allocates buffers. Raises InferenceFailed if the allocation fails."""
+    """Return the result of `allocate`, which allocates buffers for `content`. Raises InferenceFailed if it fails."""
     try:
         return allocate()
     except Exception as error:

@@ -49,7 +49,7 @@ class RunTimeout:
         threading.Thread(target=_check_until_collected, args=(weakref.ref(self), pause), name="run-watch", daemon=True).start()
 
     def __call__(self, options: Any, run: Callable[[], T]) -> T:
-        """Return the result of `run`. Raises InferenceFailed if the run exceeded the limit.
+        """Call `run` and return its result. Raises InferenceFailed if the run exceeded the time limit.
 
         `run` must use `options`, the ONNX Runtime run options through which the run is ended.
         """

@@ -84,7 +84,7 @@ class RemoteVersion(Protocol):
 
 
 class VersionNotReady(Exception):
-    """The server has not loaded the version yet or, if `final`, cannot load it."""
+    """The server has not loaded the version yet. If `final` is True, the server can never load it."""
 
     def __init__(self, message: str, *, final: bool = False) -> None:
         super().__init__(message)
@@ -105,7 +105,7 @@ class SentRequest:
     """A request that was sent to the server `at`, in flight or completed.
 
     Attributes:
-        run: the number of the batch.
+        run: the number of the batch, counted by the dispatcher.
         chunk: the rows of the request.
         at: the number of the server.
         sent_at: the time of sending, in monotonic seconds.
@@ -134,7 +134,8 @@ class BatchDispatcher:
         remote: the version on the servers.
         addresses: the addresses of the servers.
         deadline: the deadline of a request in seconds.
-        control: one row for requests that test a server. It is replaced by the first row that a server has scored.
+        control: the control row: the input tensors of one event, which are sent to test a server. As soon as a server has
+            scored a batch, the first row of this batch becomes the control row.
         constants: constant inputs, which are added to every request.
         clock: returns monotonic seconds.
     """
@@ -163,7 +164,7 @@ class BatchDispatcher:
         """Compute (B, ...) outputs from (B, ...) inputs.
 
         Raises:
-            InferenceFailed: The servers do not score this batch; a smaller batch may succeed.
+            InferenceFailed: The servers are healthy but cannot score this batch. A smaller batch may succeed.
             BackendUnavailable: All servers are unavailable.
         """
         self._run += 1
@@ -234,7 +235,8 @@ class BatchDispatcher:
     ) -> None:
         """Wait for the result of one request or one probe, and handle it.
 
-        Raises BackendUnavailable if no request is in flight and no probe is running, or if no result arrives in time.
+        Raises BackendUnavailable if there is nothing to wait for (no request in flight and no running probe), or if no result
+        arrives in time.
         """
         if not in_flight and not any(one.probing for one in self.endpoints.all):
             raise self._unavailable()
@@ -261,7 +263,10 @@ class BatchDispatcher:
             self.endpoints.failed(report.at, self._clock(), report.fault)
 
     def _outcome(self, sent: SentRequest, in_flight: int) -> Tensors | None:
-        """Return the outputs of a completed request; None if its rows must be sent again. Raises InferenceFailed."""
+        """Return the outputs of a completed request; None if the request failed and its rows must be sent again.
+
+        Raises InferenceFailed if the rows must not be sent again, because they are the cause of the failure.
+        """
         try:
             reply = sent.call.result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:
@@ -294,7 +299,7 @@ class BatchDispatcher:
         self.endpoints.failed(sent.at, self._clock(), fault)
 
     def _answers(self, at: int) -> bool:
-        """Return whether the server answers the control row. If so, the server was not the cause of a failed request."""
+        """Return whether the server answers the control row now, so that it was not the cause of a failed request."""
         try:
             self._send(at, self._control, self._deadline).result()
         except (grpc.RpcError, grpc.FutureCancelledError) as error:

@@ -60,13 +60,13 @@ class Endpoints:
         return [k for k, one in enumerate(self.all) if one.open and not one.probing and one.probe_at <= now]
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next probe of an ejected server, at least FIRST_BACKOFF."""
+        """Return the seconds until the next probe of an ejected server is due, but at least FIRST_BACKOFF."""
         return max(FIRST_BACKOFF, min((one.probe_at - now for one in self.all if one.open), default=0.0))
 
     def succeeded(self, at: int) -> None:
-        """Record that a server answered a request or a probe.
+        """Record that the server with the number `at` answered a request or a probe, and readmit the server.
 
-        An error response also counts as an answer if the content of the request caused the error.
+        The caller also calls this method for an error response if the content of the request caused the error.
         """
         one = self.all[at]
         one.open = False
@@ -75,7 +75,10 @@ class Endpoints:
         one.fault = ""
 
     def record_missed_deadline(self, at: int, now: float) -> None:
-        """Record a missed deadline. If this ejects the server, its probe is due at once: the server may only be slow."""
+        """Record a missed deadline. After MISSES in a row, eject the server and make its probe due at once.
+
+        The probe need not wait for a backoff, because the server may only be slow.
+        """
         one = self.all[at]
         one.misses += 1
         if one.misses >= MISSES and not one.open:
@@ -108,7 +111,7 @@ class ConcurrencyLimit:
         return in_flight < int(self.limit)
 
     def record_response(self, in_flight: int) -> None:
-        """Record a timely response, and raise the limit if all allowed requests were in flight.
+        """Record a timely response, and raise the limit if as many requests were in flight as the limit allows.
 
         `in_flight` includes the answered request.
         """

@@ -47,9 +47,11 @@ def read_remote(package: Package) -> RemoteModelName:
         with open_regular(path) as stream:
             remote = json_documents.decode(stream.read(MAX_BYTES + 1), RemoteModelName, max_bytes=MAX_BYTES)
     except json_documents.UnreadableDocument as error:
-        raise ModelRefused(f"{REMOTE}: {error}; it may name model, version, label and signature") from error
+        raise ModelRefused(f"{REMOTE}: {error}; the file may contain model, version, label and signature") from error
     if remote.version and remote.label:
-        raise ModelRefused(f"{REMOTE}: version {remote.version!r} and label {remote.label!r} exclude each other; name one")
+        raise ModelRefused(
+            f"{REMOTE}: version {remote.version!r} and label {remote.label!r} cannot both be set; set one of them"
+        )
     return remote
 
 

@@ -70,7 +70,7 @@ def _strings(raw: bytes) -> list[bytes]:
     at = 0
     while at < len(raw):
         if at + 4 > len(raw):
-            raise ValueError("a string's length is cut off")
+            raise ValueError("the length of a string is incomplete")
         (length,) = struct.unpack_from("<I", raw, at)
         values.append(raw[at + 4 : at + 4 + length])
         at += 4 + length

@@ -1,9 +1,9 @@
 """The backend for servers of the Open Inference Protocol (KServe v2) over gRPC: MLServer, Triton and others.
 
 Tensors are sent as raw bytes. These servers load and unload models, not versions. Therefore a version with files becomes a
-separate model on the server, named `<name>-<fingerprint>`. The files are in the package's folder `repository/`, which has the
-content of the model's folder in the server's repository. A package with only `remote.json` uses a model that is already on the
-servers.
+separate model on the server, named `<name>-<fingerprint>`. The files are in the package's folder `repository/`. The scorer
+copies this folder to the server's repository, as the folder of the model. A package with only `remote.json` uses a model that
+is already on the servers.
 """
 
 import shutil
@@ -101,7 +101,11 @@ class _OipVersion:
         shutil.rmtree(self.target, ignore_errors=True)
 
     def _is_ready(self, at: int, seconds: float) -> bool:
-        """Return whether the model is ready. For an unknown model, some servers answer false, and others return an error."""
+        """Return whether the model is ready. If the server does not know the model, the result is False.
+
+        Some servers answer the request for an unknown model with false, others with an error. Raises grpc.RpcError if the
+        server is unavailable or overloaded.
+        """
         try:
             reply = self._calls[at].ready(M["ModelRequest"](name=self._model, version=self._version), timeout=seconds)
         except grpc.RpcError as error:

@@ -52,7 +52,7 @@ OPTIONS = (
 
 
 def for_each(servers: Iterable[Server], unload: Callable[[Server], object]) -> None:
-    """Call `unload` for each server. If a server fails, log the error and continue; this server keeps the version."""
+    """Call `unload` for each server. If a call fails, log the error and continue; that server keeps the version."""
     for server in servers:
         try:
             unload(server)
@@ -101,7 +101,7 @@ class RemoteBackend(ABC):
         if (signature := package.signature) is None:
             raise ModelRefused("the package has no signature.json, which a model server needs; add a signature.json")
         if signature.alone:
-            raise ModelRefused(f'the signature feeds "batch": false, one event at a time, which {self.NAME} does not do')
+            raise ModelRefused(f'the signature has "batch": false (one event at a time), which {self.NAME} does not support')
         settings = self._settings
         remote_name = read_remote(package)
         files = package.folder / self.FILES
@@ -125,7 +125,7 @@ class RemoteBackend(ABC):
 
         Args:
             package: the package of the version.
-            named: the content of the package's `remote.json`.
+            named: the names of the version on the servers, from the package's `remote.json`.
             folder: the folder that the servers load from, if the package contains files for a server; None otherwise.
             outputs: the names of the output tensors to request.
 
@@ -174,8 +174,8 @@ class RemoteModel:
 def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signature) -> None:
     """Wait until the version on each server is ready, matches the signature, and has scored one row.
 
-    As soon as one server is ready, the function no longer waits for unavailable servers. It ejects the unavailable servers, and
-    probes readmit them later.
+    As soon as one server is ready, the function no longer waits for servers that do not answer. It ejects these servers, so
+    that they get no requests until a probe succeeds.
 
     Raises:
         BackendUnavailable: No server is ready after `load_seconds`.
@@ -197,7 +197,8 @@ def open_on_all(flight: BatchDispatcher, load_seconds: float, signature: Signatu
 def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> dict[int, grpc.RpcError | VersionNotReady]:
     """Prepare the version on all servers, and return the errors of the servers that are not ready, by server number.
 
-    The function waits for servers that are loading. It waits for unavailable servers only until one server is ready.
+    The function waits for servers that are loading the version. It waits for servers that do not answer only until one server
+    is ready.
     """
     servers = len(flight.endpoints.all)
     waiting = list(range(servers))
@@ -222,7 +223,7 @@ def _open_until(flight: BatchDispatcher, until: float, signature: Signature) -> 
 def check_tensors(signature: Signature, inputs: DeclaredTensors, outputs: DeclaredTensors) -> None:
     """Check that the tensors that a server declares match the signature. A server that declares no tensors is accepted.
 
-    Raises ModelRefused, which names the tensor and describes the mismatch.
+    If they do not match, raises ModelRefused with a message that names the tensor and describes the mismatch.
     """
     declared = {tensor.tensor: tensor for tensor in signature.inputs}
     if inputs and set(declared) != set(inputs):

@@ -85,7 +85,7 @@ class AttestationLibrary:
     Attributes:
         left_out: The number of older versions that are not read.
         read: Whether all versions that are not left out were read at least once.
-        trusting: Whether a policy lists trusted keys; without trusted keys no document can be verified.
+        trusting: Whether the configured policy lists trusted keys. Without trusted keys no document can be verified.
     """
 
     versions: tuple[VersionAttestations, ...] = ()
@@ -102,10 +102,10 @@ class BestAttestations:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, attestation: Attestation) -> None:
-        """Count an attestation of a known document type, and keep it unless the kept attestation of its type is better.
+        """Count an attestation of a known document type, and select it unless the selected one of its type is better.
 
-        A verified attestation is better than a claim, an attestation that no trusted key signed. Of equal attestations, the
-        last one is kept.
+        A verified attestation is better than a claim, an attestation that no trusted key signed. If a selected attestation is
+        equally good, the new one replaces it. An attestation of another document type is ignored.
         """
         if attestation.type not in documents.TYPES:
             return

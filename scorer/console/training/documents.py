@@ -55,7 +55,10 @@ class MetricDifference(msgspec.Struct, frozen=True):
 
 
 class ComparedVersion(msgspec.Struct, frozen=True):
-    """The champion or the challenger in a comparison. `revision` is the channel revision that named the champion."""
+    """The champion or the challenger in a comparison.
+
+    For the champion, `revision` is the channel revision that named it as champion.
+    """
 
     version: Text = ""
     digest: Text = ""
@@ -83,7 +86,10 @@ class DiscordantRows(msgspec.Struct, frozen=True):
 
 
 class SliceResult(msgspec.Struct, frozen=True):
-    """The difference on a slice, which has the `rows` rows whose field `field` has the value `value`."""
+    """The difference of the metric on a slice: the rows whose field `field` has the value `value`.
+
+    `rows` is the number of these rows.
+    """
 
     field: Text
     value: Scalar
@@ -92,7 +98,7 @@ class SliceResult(msgspec.Struct, frozen=True):
 
 
 class RuleResult(msgspec.Struct, frozen=True):
-    """The result of one rule of the verdict: whether it passed, its value, and the bound of the value."""
+    """The result of one rule of the verdict: whether it passed, the measured value, and the bound of this value."""
 
     name: Text
     passed: bool
@@ -158,7 +164,8 @@ class BestTrial(msgspec.Struct, frozen=True):
 class SearchDocument(msgspec.Struct, frozen=True):
     """A hyperparameter search by successive halving.
 
-    The search trained `spent` trees or epochs in total. If it had not stopped trials early, it would have trained `unstopped`.
+    `spent` is the number of trees or epochs that the search has trained in total. `unstopped` is the number that it would have
+    trained if it had not stopped any trial early.
     """
 
     metric: Text = ""
@@ -205,7 +212,11 @@ class InternalParameters(msgspec.Struct, frozen=True):
 
 
 class OffsetRange(msgspec.Struct, frozen=True):
-    """The annotations of an input: the offset range of a partition, or a model's version and channel revision."""
+    """The annotations of an input of a training run.
+
+    If the input is a partition, `start` and `end` are its offset range. If it is a model, `version` and `revision` are its
+    version and channel revision.
+    """
 
     start: Count | None = msgspec.field(default=None, name="from")
     end: Count | None = msgspec.field(default=None, name="to")

@@ -1,7 +1,7 @@
 """The feed of the training page: one thread that reads the attestations of the newest versions.
 
-Attestations are only added, so a version is read again only if its list of referrers has changed or a key has expired. After an
-error the read is retried, and earlier results are kept.
+Attestations are never removed from a version. The feed therefore reads a version again only if its list of referrers (artifacts
+that refer to it) has changed, or if a trusted key has expired. After an error the feed keeps the earlier results, and retries.
 """
 
 import contextlib
@@ -28,9 +28,10 @@ SOURCE = "attestations"
 
 @dataclass(frozen=True, slots=True)
 class _ReadVersion:
-    """The attestations of a version, with the version's referrers and the trusted keys when the attestations were read.
+    """The attestations of a version, and the state of the registry and the policy when they were read.
 
-    `listed`, the digests of the referrers, is None if they could not be listed.
+    `listed` are the digests of the version's referrers (artifacts that refer to the version); None if the referrers could not
+    be listed. `trusted` are the ids of the keys that were trusted.
     """
 
     attestations: VersionAttestations
@@ -39,7 +40,7 @@ class _ReadVersion:
 
 
 class AttestationReader:
-    """Read the attestations of a repository's `most` newest versions; read a version again only if it may have changed."""
+    """Read the attestations of the `most` newest versions of a repository, each again only if they may have changed."""
 
     def __init__(self, store: Store, keys: Sequence[TrustedKey], most: int = VERSIONS) -> None:
         self._store = store
@@ -49,10 +50,11 @@ class AttestationReader:
         self._turn = 0
 
     def poll(self, now: datetime) -> Iterator[AttestationLibrary]:
-        """Poll the versions one by one; yield the attestations of all versions after each changed version, and once at the end.
+        """Poll the versions one by one. After each change, and once at the end, yield the attestations of all versions.
 
         Raises:
-            RegistryError: If the registry is unavailable; the versions read so far are kept.
+            RegistryError: If the registry is unavailable. The next call continues with the attestations that were read before
+                the error.
         """
         every = newest_first(tags.versions(self._store.tags()))
         wanted = every[: self._most]
@@ -65,10 +67,12 @@ class AttestationReader:
         yield self._library(wanted, left_out, read=True)
 
     def _due(self, wanted: Sequence[str], trusted: frozenset[str]) -> Iterable[str]:
-        """Return the versions to check in this poll.
+        """Return the versions to check for new attestations in this poll.
 
-        The versions are the RECENT newest versions, the next RECENT of the other versions (each poll continues where the
-        previous one stopped), and all versions that have not been read with these trusted keys.
+        The result contains three groups:
+        - the RECENT newest versions,
+        - RECENT of the other versions, in turn: each poll continues after the versions of the previous poll,
+        - all versions that have not been read yet, or were read with other trusted keys.
         """
         later = wanted[RECENT:]
         turn = {later[(self._turn + k) % len(later)] for k in range(RECENT)} if later else set()
@@ -79,7 +83,10 @@ class AttestationReader:
         return [version for version in wanted if version in fresh or version in turn or version in wanted[:RECENT]]
 
     def _read(self, version: str, trusted: frozenset[str], now: datetime) -> bool:
-        """Read the attestations of a version, if they may have changed, and return whether they changed."""
+        """Read the attestations of a version, if they may have changed. Return whether they differ from the earlier ones.
+
+        They may have changed if the version's referrers or the trusted keys have changed.
+        """
         earlier = self._versions.get(version)
         digest = earlier.attestations.digest if earlier else ""
         listed = None
@@ -108,7 +115,7 @@ class AttestationReader:
 
 
 class TrainingFeed:
-    """Poll the attestations into the console's state, in a thread that runs until `close`."""
+    """Poll the attestations in a thread that runs until `close`, and write them to the console's state."""
 
     def __init__(self, store: Store, state: ConsoleState, keys: Sequence[TrustedKey]) -> None:
         self._reader = AttestationReader(store, keys)
@@ -155,9 +162,9 @@ def _first_stored(listed: Sequence[Descriptor]) -> datetime | None:
 
 
 def _age(version: VersionAttestations) -> tuple[str, float]:
-    """Return an ascending sort key: the date in the name of a run's version, then the time of the first attestation.
+    """Return a sort key that puts older versions first: the date in the version's name, then its first attestation time.
 
-    Versions without such a name come first.
+    The name of a version that a training run has produced begins with a date. All other versions come first.
     """
     is_run = RUN_VERSION.fullmatch(version.version)
     return version.version[:8] if is_run else "", version.attested.timestamp() if version.attested else 0.0

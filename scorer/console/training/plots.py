@@ -22,7 +22,10 @@ Point = tuple[float, float]
 
 
 def rungs(search: SearchDocument, unit: str = "trees") -> str:
-    """Plot each rung's trials by score. A filled dot is a trial that continues, or the best trial in the last rung."""
+    """Plot the trials of each rung by their scores, one dot for each trial.
+
+    The dot is filled if the trial continues in the next rung. In the last rung, the dot of the best trial is filled.
+    """
     steps = [(rung, [one for one in rung.trials if one.score is not None]) for rung in _by_budget(search)]
     scores = [one.score for _, trials in steps for one in trials if one.score is not None]
     if not scores:

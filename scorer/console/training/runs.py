@@ -38,7 +38,7 @@ class DifferenceBar:
 
     Attributes:
         difference: The difference with its interval.
-        margin: The margin; None without a margin.
+        margin: The margin: how much worse the challenger may be; None without a margin.
         tone: The name of the bar's colour: `good` if the lower bound is at or above the negative margin, `bad` if it is below,
             and `wait` without a margin.
         left: The x coordinate of the lower bound.
@@ -60,11 +60,11 @@ class DifferenceBar:
 
 @dataclass(frozen=True, slots=True)
 class VersionPromotion:
-    """A channel move that gives the version a role.
+    """A channel move that gives a version a role, such as champion or canary.
 
     Attributes:
         by_run: Whether the training run itself made the move.
-        now: Whether the move created the channel's current revision.
+        now: Whether the move created the channel's current revision, so that the version has the role now.
     """
 
     channel: str
@@ -126,7 +126,7 @@ class TrainingRun:
 
     @property
     def tone(self) -> str:
-        """The name of the verdict's colour: good, bad, wait or plain. An unverified verdict is never good."""
+        """The name of the verdict's colour: good, bad, wait or plain. It is never good for an unverified verdict."""
         tone = TONES[self.verdict]
         return self.claim_tone if tone == "good" and not self.verified else tone
 
@@ -158,7 +158,7 @@ class TrainingRun:
 
     @property
     def serves(self) -> Sequence[str]:
-        """The channels that now name the version. If the version is not the champion, its role follows the channel's name."""
+        """The channels that now name the version, as texts. If the role is not champion, the text also contains the role."""
         return [
             each.channel if each.role == CHAMPION else f"{each.channel} {each.role}" for each in self.promotions if each.now
         ]
@@ -191,7 +191,10 @@ class TrainingRun:
 
 
 def runs(versions: Iterable[VersionAttestations], channels: Iterable[Channel], *, trusting: bool = True) -> list[TrainingRun]:
-    """Return the training runs among the versions, in the order of the versions; `trusting` as in `AttestationLibrary`."""
+    """Return the training runs that produced these versions, in the order of the versions.
+
+    Versions that no training run has produced are omitted. `trusting` is explained in `AttestationLibrary`.
+    """
     all_channels = list(channels)
     return [replace(_run(each, all_channels), trusting=trusting) for each in versions if _trained(each)]
 
@@ -276,7 +279,7 @@ def _because(attestations: VersionAttestations) -> str:
 
 
 def _promotions(attestations: VersionAttestations, id_: str, channels: Iterable[Channel]) -> list[VersionPromotion]:
-    """Return the moves that give the version a role, the newest of each channel first."""
+    """Return the channel moves that give the version a role, channel by channel, each channel's newest move first."""
     by_run = re.compile(rf"\brun {id_}\b") if id_ else None
     return [
         VersionPromotion(

@@ -24,10 +24,10 @@ class TrainingPage:
         rows: One page of the list.
         newest: The newest run; None if there is none.
         run: The requested run; None if it does not exist or none is requested.
-        asked: Whether the query names a run.
+        asked: Whether the query names a run, which may not exist.
         verdicts: The number of runs by verdict.
         left_out: The number of older versions that are not read.
-        read: Whether all versions were read once.
+        read: Whether all versions that are not left out were read at least once.
     """
 
     rows: Page[TrainingRun]

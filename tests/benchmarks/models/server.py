@@ -13,7 +13,7 @@ from tests.integration.backends.servers import KINDS, ModelServer
 from tests.integration.scorer.rig import Rig
 
 DATATYPES = {1: "FP32", 2: "UINT8", 7: "INT64", 8: "BYTES"}  # of onnx.TensorProto
-REFUSED = 'the signature feeds "batch": false, one event at a time, which open-inference does not do'
+REFUSED = 'the signature has "batch": false (one event at a time), which open-inference does not support'
 
 
 def start(kind: str, folder: Path) -> ModelServer:

@@ -326,4 +326,4 @@ def test_emit_counts_what_the_broker_rejects_and_what_it_has_confirmed_before(ma
     lines = [json.dumps(event).encode() for event in (*events(5), {"id": "large", "noise": noise})]
     done = rig.run("scorer", "emit", "scorer.yaml", "--json", stdin=b"\n".join(lines), code=4)
     assert json.loads(done.stdout) == {"written": 5, "uncertain": 0, "rejected": 1, "skip": 5, "repeated": 0}
-    assert "5 events were written, 1 were not" in done.stderr
+    assert "5 events were written, 1 were not written" in done.stderr

@@ -123,7 +123,7 @@ def test_what_cannot_be_corrected_is_told_and_what_makes_no_sense_is_refused(mak
     assert rescored(rig, "--digest", digest, "--to", "2020-01-01")["run"]["others"] == 30
     assert rescored(rig, "--status", "expired")["run"]["others"] == 30
     run = ("scorer", "rescore", "scorer.yaml", "--digest", digest)
-    assert "gave the scores to be corrected" in rig.run(*run, "--with", "1.0.0", code=3).stderr
+    assert "computed the scores that are to be corrected" in rig.run(*run, "--with", "1.0.0", code=3).stderr
     assert "is not a digest" in rig.run("scorer", "rescore", "scorer.yaml", "--digest", "1.0.0", code=2).stderr
     assert "--status" in rig.run("scorer", "rescore", "scorer.yaml", code=2).stderr
     elsewhere = ("--set", f"name={rig.name}-other")
