@@ -93,7 +93,10 @@ RULE = {"threshold": 0.5, "at_or_above": "a", "below": "b"}
             {"output": ONE, "decision": RULE | {"output": "p"}},
             "decision.output: 'p' is not an output; the only output has no name",
         ),
-        ({"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}}, "leave index and shape of that output"),
+        (
+            {"output": [BOXES, BREED], "decision": {"argmax": True, "output": "boxes"}},
+            'leave "index" and "shape" of its output out',
+        ),
         ({"output": ONE, "decision": {"argmax": True}}, 'decision: argmax gives a label; write "labels"'),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": 1}}, "decision.argmax: 1 is not valid; write"),
         ({"output": ONE, "labels": LABELS, "decision": {"argmax": True, "threshold": 0.5}}, '"below": "unsure"'),

@@ -76,7 +76,7 @@ def test_a_plan_may_be_short() -> None:
         ({"candidate": "2", "steps": [{"canary": "5%", "shadow": "5%"}, PROMOTE]}, "but it has shadow and canary"),
         ({"candidate": "2", "steps": [{}, PROMOTE]}, "but it has none"),
         ({"candidate": "2", "steps": [{"canary": "5%", "bake": "soon"}, PROMOTE]}, "'soon' is not a valid duration"),
-        ({"candidate": "2", "steps": [{"canary": "5%", "watch": "1h"}, PROMOTE]}, "of a canary step is bake"),
+        ({"candidate": "2", "steps": [{"canary": "5%", "watch": "1h"}, PROMOTE]}, "bake is for the steps shadow and canary"),
         ({"candidate": "2", "steps": [{"promote": True, "bake": "1h"}]}, "bake is for the steps shadow and canary"),
         ({"candidate": "2", "steps": [PROMOTE], "rules": {"errors": "x%"}}, "rules.errors"),
         ({"candidate": "2", "steps": [PROMOTE], "rules": {"cost": "0x"}}, "rules.cost"),
