@@ -88,7 +88,7 @@ class CopyPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the destination has everything."""
+        """Whether nothing must be copied, because the destination has all content of the source."""
         return not (self.versions or self.signature_tags or self.referrers or self.history or self.channels)
 
 

@@ -220,7 +220,7 @@ def fed(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
 
 
 def decoded(signature: Signature, events: Sequence[dict[str, Any]]) -> Tensors:
-    """Return the (B, n) rows of these events for each tensor with fields, by tensor name."""
+    """Return the values of B events for each input tensor with fields: an array of shape (B, n), by the name of the tensor."""
     return {tensor.tensor: _rows(tensor, events) for tensor in signature.fed}
 
 

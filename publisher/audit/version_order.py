@@ -99,7 +99,10 @@ def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -
 
 
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
-    """Divide the offsets of a partition into segments, separately for each digest. In a segment, a digest has one revision."""
+    """Divide the offsets of a partition into segments, separately for each version.
+
+    A digest identifies a version. A new segment starts where the version was put into service again at another revision.
+    """
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
     for digest in {swap.digest for swap in swaps} | set(first):

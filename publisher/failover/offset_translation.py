@@ -27,8 +27,8 @@ ReadCopy = Callable[[int], CopiedRecord | None]
 def in_copy(read: ReadCopy, low: int, high: int, position: int) -> int:
     """Translate the source offset `position` to an offset of the copy.
 
-    A group that has committed `position` at the source may therefore continue in the copy at the returned offset: the group has
-    consumed the original of every record before this offset.
+    A consumer group that has committed `position` at the source can continue at the returned offset of the copy. No record is
+    lost: each record of the copy before this offset is the copy of a record that the group has consumed.
 
     Returns:
         The smallest offset in [low, high] such that every record of the copy at or after it has a source offset >= `position`.

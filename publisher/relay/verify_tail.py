@@ -64,9 +64,9 @@ def find_lost_tails(reader: TopicReader, expected: Mapping[Partition, ExpectedTa
 
 
 def _last_copies(batches: Iterable[PartitionBatch], expected: Mapping[Partition, ExpectedTail]) -> Offsets:
-    """Return the source offset of the last copy among these records, for each partition.
+    """Find the last copied record of each partition in these batches, and return its offset in the source.
 
-    Partitions without a copy among the records are omitted.
+    A partition without a copied record in the batches is omitted.
     """
     last: Offsets = {}
     for batch in batches:

@@ -114,8 +114,8 @@ class CheckpointSession:
     """Publishes batches at least once; see the module and `publisher.transactions.session.Session`.
 
     Args:
-        make_producer: returns an idempotent producer that reports failed records only. Its arguments are the callback for these
-            reports, and whether the producer sends each record in a request of its own.
+        make_producer: returns an idempotent producer that reports failed records only. The function has two arguments: the
+            callback for these reports, and whether the producer sends each record in a separate request.
         commits: commits the offsets of the consumer group.
         confirm_seconds: how long the broker may take to confirm records.
         context: the clock.

@@ -100,8 +100,8 @@ class CanaryShare:
 
     Attributes:
         keys: The canary's planned share of the keys.
-        events: The number of sampled events at the channel's revision.
-        measured: The canary's share of these events; None without events.
+        events: The number of sampled events that were scored at the current revision of the channel.
+        measured: The part of these events that the canary answered, from 0 to 1; None if there are no such events.
     """
 
     version: str

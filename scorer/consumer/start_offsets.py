@@ -48,7 +48,9 @@ LONGEST_PAUSE_SECONDS = 1.0  # between two requests that no broker answers
 
 
 class AnswerStartOffsets(NamedTuple):
-    """The first offset of each output and dead-letter partition that can hold an answer to a recreated input topic.
+    """The end offsets of the output and dead-letter partitions before a recreated input topic was read.
+
+    Every answer to an event of the recreated topic has this offset or a higher one.
 
     `scores` has the offsets by partition of the output topic, `letters` by partition of the dead-letter topic.
     """

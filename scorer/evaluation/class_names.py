@@ -73,7 +73,9 @@ BINARY = Classes(("0", "1"), named=False)
 
 
 def known(configured: Sequence[str], answers: dict[str, NDArray[Any]], decisions: NameCodes) -> Classes | None:
-    """Return the configured classes, or else the classes that occur as decisions of the answers; None without decisions.
+    """Return the configured classes. If none are configured, return the classes that occur as decisions of the answers.
+
+    The result is None if no classes are configured and no answer has a decision.
 
     If all scores are single numbers and all decisions are the same, the classes are the outcomes 0 and 1.
     """

@@ -59,9 +59,9 @@ def _number(score: Any) -> float:
 
 
 def _rows(scores: Sequence[Any]) -> NDArray[np.float64]:
-    """Return a row (n, k) for each score: its numbers if it is a flat list of 2 to WIDEST numbers, and NaN otherwise.
+    """Return the scores as a matrix of shape (number of scores, k), where k is the length of the longest list of numbers.
 
-    k is the length of the longest such list.
+    A score that is a list of 2 to WIDEST numbers fills its row from the left. All other cells are NaN.
     """
     lists = {row: score for row, score in enumerate(scores) if isinstance(score, list) and 1 < len(score) <= WIDEST}
     matrix = np.full((len(scores), max(map(len, lists.values()), default=0)), np.nan)

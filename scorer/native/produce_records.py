@@ -43,7 +43,7 @@ class RecordPiece:
         return float(np.bincount(self.which, minlength=len(lengths)) @ lengths / len(self.which))
 
     def c(self) -> tuple[int | None, ...]:
-        """Return the addresses of the arrays, in the order of the piece structure of produce.c."""
+        """Return the addresses of the arrays in the order of the fields of the C structure `piece` in produce.c."""
         if self.texts is None:
             assert self.numbers is not None
             return None, None, None, None, address(self.numbers)

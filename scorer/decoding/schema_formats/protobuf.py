@@ -266,7 +266,11 @@ def _message_items(message: Descriptor, lengths: Mapping[str, int | None]) -> It
 
 
 def _packed_items(field: FieldDescriptor, length: int) -> Iterator[Item | None]:
-    """Yield the layout items of a packed field with `length` floats; None for every other repeated field."""
+    """Yield the items of a record's layout for a repeated field.
+
+    Only a packed field of `length` floating-point numbers has a layout. For every other field, or if the length is 0, the only
+    item is None.
+    """
     if not (length and field.is_packed and field.type in (FieldDescriptor.TYPE_FLOAT, FieldDescriptor.TYPE_DOUBLE)):
         yield None
         return

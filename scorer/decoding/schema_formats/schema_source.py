@@ -121,7 +121,7 @@ def create_schema_source(settings: Settings) -> SchemaSource:
 
 
 class SchemaFileSource:
-    """Source of one schema from a file. All events have this schema, and no prefix with a schema id.
+    """Source of one schema from a file. The values of all events have this schema and do not start with a schema id.
 
     In the format protobuf, a file whose name ends with .proto is source text; any other file is a descriptor set.
     """
