@@ -256,6 +256,8 @@ class _Planner:
             hint = f"move the channel, then repeat: model-registry promote {self._source.repository} --channel {name}"
             raise Refused(f"the channel {name!r} names {target.digest}, but its history has no entry for this move", hint)
         existing = self._present.by_tag.get(name)
+        if existing is not None:
+            self._check_forward(name, existing.digest, move_now, moves)
         self._add_manifest(target.digest)
         if existing is None or existing.digest != target.digest:
             replaced = existing.digest if existing else None
@@ -292,6 +294,19 @@ class _Planner:
             message = f"the channel {name!r} is newer in {destination}: revision {max(theirs)} instead of {max(ours)}"
             hint = "it was moved there after the last copy: use that repository from now on, or copy in the other direction"
             raise Refused(message, hint)
+
+    def _check_forward(self, name: str, digest: str, move_now: ChannelMove, moves: Sequence[ChannelMove]) -> None:
+        """Raise Refused if the destination's channel names the target of a later move (`digest`) than the source's channel.
+
+        This is possible with equal histories: a move writes its history entry before the channel, and the source may have been
+        copied, or its move interrupted, in between.
+        """
+        copied = self._present.entries(name)
+        theirs = max((move.revision for move in moves if move.to_digest == digest and move.revision in copied), default=0)
+        if theirs > move_now.revision and digest != move_now.to_digest:
+            message = f"the channel {name!r} is newer in {self._destination.repository}: revision {theirs} instead of "
+            hint = "the last move in the source was interrupted: repeat it there, or copy in the other direction"
+            raise Refused(f"{message}{move_now.revision}", hint)
 
     def _have_same_history(self, name: str, ours: Mapping[int, str], theirs: Mapping[int, str]) -> bool:
         """Return whether the channel's histories in the source and in the destination have the same id.

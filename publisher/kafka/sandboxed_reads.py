@@ -116,7 +116,7 @@ class ReaderProcess:
         self, settings: KafkaSettings, client_id: str, limit: int, properties: Mapping[str, Any], *, careful: bool
     ) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "publisher.kafka.sandbox_program"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", "publisher.kafka.sandbox_program"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
         threading.Thread(target=self._receive, name="sandbox", daemon=True).start()

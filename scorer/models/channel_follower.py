@@ -1,6 +1,7 @@
 """Polling of the configured channel (a tag in the model registry), and the record of the versions that were served last."""
 
 import logging
+import math
 import time
 
 from model_registry.cache import Cache
@@ -30,6 +31,7 @@ class ChannelFollower:
         self._resolved_at = 0.0
         self._noted: Resolution | None = None
         self.named: Resolution | None = None  # at the last poll
+        self.polled_at = -math.inf  # when the last poll that succeeded began, in monotonic seconds
 
     def poll(self) -> tuple[Resolution, str] | None:
         """Resolve the channel if its tag may have changed since the last poll.
@@ -41,15 +43,18 @@ class ChannelFollower:
         Raises:
             RegistryError: the channel cannot be resolved.
         """
+        began = time.monotonic()
         validator = self._store.validator(self._tag)
         now = time.monotonic()
         if validator == self._validator and now < self._resolved_at + RESOLVE_SECONDS:
+            self.polled_at = began
             return None
         resolution = channel.resolve(self._store, self._tag)
         reason = self._find_reason(resolution)
         self._validator = validator
         self._resolved_at = now
         self.named = resolution
+        self.polled_at = began
         return resolution, reason
 
     def resolve_on_next_poll(self) -> None:

@@ -224,11 +224,16 @@ class VersionManager:
         """
         return self._shared.accepted_revision if self._moves.signed else math.inf
 
-    @property
-    def registry_revision(self) -> float:
-        """The revision of the channel in the registry at the last poll; infinity if it is unknown."""
+    def registry_revision(self, max_age: float) -> float:
+        """Return the revision of the channel in the registry; infinity if no poll of the last `max_age` seconds succeeded.
+
+        There are no polls while a version is downloaded or loaded.
+        """
         named = self._tag.named
-        return math.inf if named is None or self._outages.is_unavailable(MODEL_REGISTRY) else named.revision
+        is_recent = time.monotonic() - self._tag.polled_at <= max_age
+        return (
+            named.revision if named is not None and is_recent and not self._outages.is_unavailable(MODEL_REGISTRY) else math.inf
+        )
 
     @property
     def refuses_channel(self) -> bool:
@@ -351,6 +356,8 @@ class VersionManager:
             if error.transient:
                 raise
             failed = error
+        else:
+            self._outages.end(MODEL_REGISTRY)
         self._execute_actions()
         self._aspire_to_earlier()
         if failed is not None:

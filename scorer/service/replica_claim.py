@@ -11,6 +11,7 @@ from collections.abc import Callable, Set
 
 from confluent_kafka import KafkaException
 
+from publisher.errors import Fatal
 from publisher.kafka import groups
 from publisher.kafka.isolated_groups import IsolatedGroups
 from publisher.runtime.abandonable_call import ABANDON_SECONDS
@@ -126,7 +127,7 @@ class ReplicaGuard:
             if own and not self._claim.holds(own):
                 try:
                     self._check(own, self._members())
-                except KafkaException as error:
+                except (KafkaException, Fatal) as error:
                     log.info("the group's members are not known yet: %s", error.args[0])
                     pause = RETRY_SECONDS
             slept_at = time.monotonic()

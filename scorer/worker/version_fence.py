@@ -92,7 +92,7 @@ class VersionFence:
         return mark.is_of_other_history(served.history) or polled < mark.revision <= self._absent_revision
 
     def _report_older(self, older: set[Partition], revision: int) -> None:
-        if not older:
+        if not older or revision == 0:  # a version's own tag has no revisions
             return
         highest = max(self._intake.partitions.metadata(p).revision for p in older)
         self._highest_foreign = max(self._highest_foreign, highest)

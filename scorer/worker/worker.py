@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 0.1  # longest wait for an event: how late a stop, a version change or a heartbeat can be
 PASS_SECONDS = 2.0  # between commits of positions that no event advances: a transaction each, of all partitions
+RECENT_SECONDS = 5.0  # the age of a recent poll of the channel; a waiting partition has the channel polled every 0.5 s
 GROUP_POLL_SECONDS = 1.0  # how long an evicted member polls the group before it returns to the committed offsets
 
 
@@ -201,13 +202,13 @@ class Worker:
         Pause the new partitions that a newer revision has scored. Raises Aborted.
         """
         trusted = self._versions.trusted_revision
-        polled = self._versions.registry_revision
         if arrivals := self._intake.partitions.arrivals():
             self._await_publish()
             self._claims.claim(arrivals)
+            polled = self._versions.registry_revision(self._settings.model.poll_seconds + RECENT_SECONDS)
             self._fence.admit(servable.resolution, trusted, polled)
             self._intake.resume(arrivals, "unclaimed")
-        self._fence.check(servable.resolution.revision, trusted, polled)
+        self._fence.check(servable.resolution.revision, trusted, self._versions.registry_revision(RECENT_SECONDS))
 
     def _skip_late_partitions(self) -> None:
         """Skip the backlog of partitions whose lag is too large. This happens only in a shadow. Raises Aborted."""

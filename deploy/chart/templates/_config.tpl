@@ -93,11 +93,11 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- $key := lower $path -}}
 {{- $isSecret := and (regexMatch "passw|passphrase|secret|token|key\\.pem|jaas|credential|user\\.info|kinit\\.cmd|oauthbearer\\.(config|extensions)$|endpoint\\.query" $key) (not (regexMatch "(_file|\\.location|\\.url|\\.source|\\.id)$" $key)) -}}
 {{- /* ${NAME} is replaced by an environment variable of the pod. */ -}}
-{{- $isVariable := and (contains "${" (toString .value)) (not (hasSuffix "security.password" $key)) -}}
+{{- $isVariable := and (regexMatch "(^|:)[$][{][A-Za-z0-9_]+[}]$" (toString .value)) (not (hasSuffix "security.password" $key)) -}}
 {{- if and $isSecret (not $isVariable) -}}
 {{- fail (printf "%s is a secret, and would be readable in a ConfigMap: remove it; %s" $path $remedy) -}}
 {{- end -}}
-{{- if and (regexMatch "://[^/@]*:[^/@]*@" (toString .value)) (not $isVariable) -}}
+{{- if regexMatch "://[^/@]*:[^/@]*@" (toString .value) -}}
 {{- fail (printf "%s is a URL with a password, and would be readable in a ConfigMap: remove the password; %s" $path $remedy) -}}
 {{- end -}}
 {{- end -}}
@@ -127,7 +127,7 @@ never prints. Arguments: path (such as `config`), value, remedy. Writes nothing.
 {{- /* `helm lint` continues after a failure: the empty texts and lists are for it. */ -}}
 {{- $model := dict "source" "" "cache" "/var/cache/scorestream" "cache_bytes" (printf "%dMiB" $cache) -}}
 {{- /* The cache holds the version in use, the one before it, the next one and a canary. */ -}}
-{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 4))) -}}
+{{- $_ := set $model "max_bytes" (printf "%dMiB" (min 8192 (div $cache 8))) -}}
 {{- $_ := set $model "device" (ternary "cuda" "cpu" .Values.gpu.enabled) -}}
 {{- if or .Values.registry.ca.secret .Values.registry.ca.configMap -}}
 {{- $_ := set $model "ca_file" (printf "/run/secrets/registry-ca/%s" .Values.registry.ca.key) -}}

@@ -37,7 +37,7 @@ of a Service (`NAME.NAMESPACE.svc`), any destination otherwise. Arguments: addre
 
 {{/* `host:port` of a URL. Argument: the URL. */}}
 {{- define "scorestream.address" -}}
-{{- $url := urlParse . -}}
+{{- $url := urlParse (regexReplaceAll "://[^/@]*@" . "://") -}}
 {{- if contains ":" $url.host }}{{ $url.host }}{{ else }}{{ $url.host }}:{{ ternary "443" "80" (eq $url.scheme "https") }}{{ end -}}
 {{- end -}}
 

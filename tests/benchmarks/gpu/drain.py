@@ -64,7 +64,7 @@ class Ground:
             champion=self.servable,
             canary=None,
             trusted_revision=math.inf,
-            registry_revision=math.inf,
+            registry_revision=lambda _: math.inf,
             serve_aspired=lambda: False,
             poll_now=lambda: None,
         )

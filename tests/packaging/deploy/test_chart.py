@@ -186,6 +186,16 @@ def test_the_secrets_of_client_properties_are_rejected_and_all_other_properties_
 
 
 @needs_helm
+def test_a_secret_beside_a_variable_is_rejected() -> None:
+    for url in ("https://user:secret@registry/${PATH}", "https://user:${NAME}@registry"):
+        with pytest.raises(RenderingError, match="a URL with a password"):
+            render([CPU], {"config.schema_registry.url": url})
+    render([CPU], {"config.schema_registry.extra": {"basic.auth.user.info": "user:${NAME}"}})
+    with pytest.raises(RenderingError, match="is a secret"):
+        render([CPU], {"config.schema_registry.extra": {"basic.auth.user.info": "user:secret${NAME}"}})
+
+
+@needs_helm
 @pytest.mark.parametrize("release", ["a.b", "9lives", "x" * 41, "flight-delay-shadow", "flight-delay-relay-us"])
 def test_a_release_name_that_could_collide_is_rejected(release: str) -> None:
     with pytest.raises(RenderingError, match="release name"):
@@ -287,12 +297,12 @@ def test_names_in_kafka_are_derived_from_namespace_and_release() -> None:
 
 
 @needs_helm
-def test_four_versions_of_the_largest_size_fit_into_the_cache_and_a_fifth_into_its_volume() -> None:
+def test_four_images_of_the_largest_size_fit_into_the_cache_and_another_version_into_its_volume() -> None:
     for size, mebibytes in (("2Gi", 2_048), ("40Gi", 40_960), ("300Mi", 300)):
         things = render([CPU], {"cache.size": size})
         model = settings_of(things)["model"]
         cache, version = (TypeAdapter(ByteSize).validate_python(model[key]) for key in ("cache_bytes", "max_bytes"))
-        assert 4 * version <= cache
+        assert 8 * version <= cache
         assert cache + version < mebibytes * MIB
         pod = pod_of(of_kind(things, "StatefulSet")["flight-delay-scorer"])
         limits = {volume["name"]: volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume}

@@ -157,6 +157,17 @@ def test_a_channel_that_is_newer_at_the_destination_is_refused(stocked: LayoutSt
     assert [copied.revision for copied in copy(target, stocked).channels] == [4]
 
 
+def test_a_channel_of_an_interrupted_move_does_not_move_the_copy_backwards(stocked: LayoutStore, target: LayoutStore) -> None:
+    copy(stocked, target)
+    second, newest = sorted(channel.history(stocked, "prod"), key=lambda move: move.revision)[-2:]
+    stocked.move_tags(
+        {"prod": manifest.describe_manifest(stocked.manifest(second.to_digest))}, expect={"prod": newest.to_digest}
+    )
+    with pytest.raises(Refused, match=rf"'prod' is newer in .*: revision {newest.revision} instead of {second.revision}"):
+        copy(stocked, target)
+    assert channel.resolve(target, "prod").revision == newest.revision
+
+
 def test_a_channel_with_another_history_is_refused(
     stocked: LayoutStore, target: LayoutStore, make_package: MakePackage, tmp_path: Path
 ) -> None:

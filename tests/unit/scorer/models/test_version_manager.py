@@ -149,13 +149,14 @@ def test_the_revision_in_the_registry_is_unknown_while_the_registry_does_not_ans
     site.fails["2.0.0"] = ModelRefused("wrong scores")
     with site.manager() as manager:
         site.promote("2.0.0")
-        until(lambda: manager.registry_revision == 2, "the revision of the refused version")
+        until(lambda: manager.registry_revision(60) == 2, "the revision of the refused version")
         assert version(manager) == ("1.0.0", 1)
+        assert manager.registry_revision(-1) == math.inf, "no poll is so recent"
         away = site.registry.with_name("away")
         site.registry.rename(away)
-        until(lambda: manager.registry_revision == math.inf, "a poll that fails")
+        until(lambda: manager.registry_revision(60) == math.inf, "a poll that fails")
         away.rename(site.registry)
-        until(lambda: manager.registry_revision == 2, "the next poll")
+        until(lambda: manager.registry_revision(60) == 2, "the next poll")
 
 
 def test_a_version_that_is_refused_changes_nothing_until_the_channel_moves(site: Site) -> None:

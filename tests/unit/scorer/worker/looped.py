@@ -62,9 +62,10 @@ class Looped:
             reason="faster",
         )
         serving: dict[str, Any] = {"serving": {"champion": self.champion}, "champion": self.champion, "canary": None}
-        serving |= {"trusted_revision": math.inf, "registry_revision": math.inf}
+        serving |= {"trusted_revision": math.inf}
         self.versions = create_autospec(VersionManager, instance=True, **serving)
         self.versions.serve_aspired.return_value = False
+        self.versions.registry_revision.return_value = math.inf
         self.scoring = create_autospec(BatchScorer, instance=True)
         self.scoring.output = self.scoring.dead = Target("out", 1, 1_000_000)
         self.scoring.largest_request = 1_000_000
