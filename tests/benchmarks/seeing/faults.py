@@ -22,7 +22,7 @@ DAY = 86_400
 
 
 @contextmanager
-def nobody_scores(fleet: Fleet) -> Iterator[None]:
+def no_scorer_runs(fleet: Fleet) -> Iterator[None]:
     """No scorer of the service runs, and one of the same service in another namespace does, as Prometheus sees it."""
     with hostile() as exporter:
         exporter.always(_metrics('scorer_assigned_partitions{namespace="other",service="flight-delay"} 6\n'))
@@ -278,7 +278,7 @@ def _held(scorer: ScorerProcess) -> bool:
 
 
 FAULTS: dict[str, tuple[Callable[[Fleet], AbstractContextManager[None]], tuple[str, ...]]] = {
-    "nobody-scores": (nobody_scores, ("ScorerAbsent", "ScorerReplicasMissing")),
+    "no-scorer-runs": (no_scorer_runs, ("ScorerAbsent", "ScorerReplicasMissing")),
     "two-versions": (two_versions, ("ScorerVersionSkew",)),
     "healthy-hour": (healthy_hour, ()),
     "missing-scorer": (missing_scorer, ("ScorerTargetDown", "ScorerReplicasMissing")),

@@ -70,7 +70,7 @@ def test_check_finds_what_is_wrong_before_anything_runs(make_rig: MakeRig) -> No
 def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     rig = make_rig(delivery="at-least-once", input={"tombstones": "skip"})
 
-    def said(*flags: str) -> dict[str, str]:
+    def details_of(*flags: str) -> dict[str, str]:
         done = json.loads(rig.run("scorer", "check", "scorer.yaml", "--create", "--json", *flags).stdout)
         return {finding["check"]: finding["detail"] for finding in done["checks"]}
 
@@ -80,19 +80,19 @@ def test_check_claims_nothing_that_it_has_not_tried(make_rig: MakeRig) -> None:
     rig.push(models.linear_package(rig.folder / "one", 2.0), "1.0.0")
     rig.push(models.package(rig.folder / "two", lambda path: models.linear(path, 2.0)), "2.0.0")
     rig.promote("1.0.0")
-    told = said()
-    assert told["model"].endswith("loads and passes its golden examples (1)")
-    assert told["native"].startswith("native library: ")
-    assert told["rights"].endswith("allows: existing topics, group")
-    assert told["sample"].endswith("it is empty")
-    assert told["members"] == f"consumer group {rig.name} does not exist yet: no scorer has joined it"
-    assert "optional" not in told, "--create creates them"
+    details = details_of()
+    assert details["model"].endswith("loads and passes its golden examples (1)")
+    assert details["native"].startswith("native library: ")
+    assert details["rights"].endswith("allows: existing topics, group")
+    assert details["sample"].endswith("it is empty")
+    assert details["members"] == f"consumer group {rig.name} does not exist yet: no scorer has joined it"
+    assert "optional" not in details, "--create creates them"
     rig.promote("2.0.0")
     rig.produce(None, key=b"k")
-    told = said("--set", "delivery=exactly-once")
-    assert told["model"].endswith("loads and has no golden examples to compare with")
-    assert told["rights"].endswith("allows: existing topics, group, transactions")
-    assert "its newest 1 offsets hold no event" in told["sample"]
+    details = details_of("--set", "delivery=exactly-once")
+    assert details["model"].endswith("loads and has no golden examples to compare with")
+    assert details["rights"].endswith("allows: existing topics, group, transactions")
+    assert "its newest 1 offsets hold no event" in details["sample"]
 
 
 def test_offsets_that_the_topic_no_longer_holds_are_told_with_the_way_on(make_rig: MakeRig) -> None:

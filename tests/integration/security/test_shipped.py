@@ -1,4 +1,4 @@
-"""The users as shipped: every command of every runbook has the rights that it needs, and relays have no more than theirs."""
+"""Test that each runbook command has the rights it needs with the shipped users, and that relays have no further rights."""
 
 from collections.abc import Iterator
 
