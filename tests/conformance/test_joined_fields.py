@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model_registry.package.signature import Signature
+from model_registry.package.signature import InputField, Signature
 from model_registry.package.signature_schema import parse_signature
 from publisher.errors import Fatal
 from scorer.dead_letters.reasons import Reason
 from scorer.decoding import decoder_factory
 from scorer.decoding.record_metadata import BatchMetadata, ListedMetadata
+from scorer.decoding.table_rows import row_decoder_factory
 from scorer.decoding.types import FormatMismatch
 from scorer.settings import Settings
-from scorer.tables.lookup import EmptyTables, UnreadTables
+from scorer.tables.lookup import EmptyTables, JoinedColumns, TableLookup, UnreadTables
+from scorer.tables.row_store import RowStore, TableRecords
 from tests.conformance.test_native_records import PLACES, batches
-from tests.support.dict_tables import DictTables
+from tests.support.dict_tables import DictTables, Rows
 from tests.unit.scorer.decoding.formats import assert_same, signature_of
 from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, proto_encoder, settings_of
+from tests.unit.scorer.minimal import minimal
 
 AGE = {"name": "customers.age", "from": "table:customers", "default": -1}
 MIXED = signature_of(
@@ -41,6 +44,25 @@ CUSTOMERS = {
 ITEMS = {(place[1], key): {"levels": {"stock": 5.0}, "v": [1.0, 2.0]} for place in PLACES for key in (b"1", b"-7", b"x")}
 ITEMS |= {(0, b"empty"): {"levels": {}}}
 TABLES = DictTables({"customers": CUSTOMERS, "items": ITEMS})
+
+
+class StoredTables:
+    """The same tables in the store of the scorer, from rows in JSON."""
+
+    def __init__(self, tables: Mapping[str, Rows]) -> None:
+        found = minimal(tables={name: {"topic": name} for name in tables})
+        self._stores = {name: RowStore(row_decoder_factory(name, found), by_partition=True) for name in tables}
+        for name, rows in tables.items():
+            for (partition, key), row in rows.items():
+                value = json.dumps(row).encode()
+                record = TableRecords(partition, np.zeros(1, np.int64), [key], [value], np.zeros(1, np.bool_))
+                self._stores[name].apply(record)
+
+    def columns(self, table: str, fields: Sequence[InputField], keys: Sequence[bytes | None], partitions: Any) -> JoinedColumns:
+        return self._stores[table].columns(fields, keys, partitions)[0]
+
+
+STORED = StoredTables({"customers": CUSTOMERS, "items": ITEMS})
 AVRO = {
     "type": "record",
     "name": "E",
@@ -108,12 +130,17 @@ def expected(event: Mapping[str, Any], customer: bytes | None, item: bytes | Non
 
 @settings(max_examples=40)
 @given(drawn=st.lists(events, min_size=1, max_size=12))
+@pytest.mark.parametrize("tables", [TABLES, STORED], ids=["dict", "store"])
 @pytest.mark.parametrize(("customers", "items"), [(None, None), ("c", "o.i"), (None, "c"), ("o.i", "o.i")])
 def test_joined_fields_are_the_same_in_every_format(
-    body: tuple[Settings, Write], customers: str | None, items: str | None, drawn: list[dict[str, Any]]
+    body: tuple[Settings, Write],
+    customers: str | None,
+    items: str | None,
+    tables: TableLookup,
+    drawn: list[dict[str, Any]],
 ) -> None:
     settings_of_body, write = body
-    decoder = decoder_factory.create_decoder(of_tables(settings_of_body, customers, items), MIXED, TABLES)
+    decoder = decoder_factory.create_decoder(of_tables(settings_of_body, customers, items), MIXED, tables)
     values = [write({"a": e["a"], "b": e["b"], "c": e["c"], "o": {} if e["i"] is None else {"i": e["i"]}}) for e in drawn]
     headers = [None if e["late"] is None else [("late", e["late"])] for e in drawn]
     listed, packed = batches([(v, e["key"], e["place"], 1) for v, e in zip(values, drawn, strict=True)], headers)
