@@ -35,13 +35,15 @@ MIXED = signature_of(
     ("late", "float32", [{"name": "late", "from": "header:late", "default": 0}, {**AGE, "name": "customers.late"}]),
 )
 """Fields of the event, of a header and of two tables, in tensors of their own and together."""
-CUSTOMERS = {
+CUSTOMERS: dict[tuple[int, bytes], dict[str, Any]] = {
     (0, b"1"): {"age": 41.0, "city": "Kyiv", "late": 2.0},
     (0, "é".encode()): {"age": 7.0, "city": "Zürich"},
     (2, b"1"): {"age": 12.0},
     (0, b""): {"age": 99.0},
 }
-ITEMS = {(place[1], key): {"levels": {"stock": 5.0}, "v": [1.0, 2.0]} for place in PLACES for key in (b"1", b"-7", b"x")}
+ITEMS: dict[tuple[int, bytes], dict[str, Any]] = {
+    (place[1], key): {"levels": {"stock": 5.0}, "v": [1.0, 2.0]} for place in PLACES for key in (b"1", b"-7", b"x")
+}
 ITEMS |= {(0, b"empty"): {"levels": {}}}
 TABLES = DictTables({"customers": CUSTOMERS, "items": ITEMS})
 
@@ -148,8 +150,11 @@ def test_joined_fields_are_the_same_in_every_format(
     assert_same(decoder.decode(packed.values, BatchMetadata(packed, range(len(drawn)))), found, len(drawn))
 
     def key(path: str | None, event: Mapping[str, Any]) -> bytes | None:
-        found_keys = {None: event["key"], "c": event["c"], "o.i": event["i"]}
-        return found_keys[path].encode() if isinstance(found_keys[path], str) else found_keys[path]
+        if path is None:
+            record_key: bytes | None = event["key"]
+            return record_key
+        text: str | None = event["c" if path == "c" else "i"]
+        return None if text is None else text.encode()
 
     rows = [expected(event, key(customers, event), key(items, event)) for event in drawn]
     assert found.rows == [at for at, row in enumerate(rows) if row is not None]
