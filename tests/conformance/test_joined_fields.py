@@ -28,6 +28,7 @@ from tests.unit.scorer.decoding.schema_events import avro_encoder, configured, p
 from tests.unit.scorer.minimal import minimal
 
 AGE = {"name": "customers.age", "from": "table:customers", "default": -1}
+AGE_OF_ITEM = {"name": "items.age", "from": "table:items", "default": 0}
 MIXED = signature_of(
     ("x", "float32", ["a", AGE, {"name": "b", "default": 0}, {"name": "stock", "path": "levels.stock", "from": "table:items"}]),
     ("city", "string", [{"name": "customers.city", "from": "table:customers", "default": "-"}]),
@@ -206,6 +207,30 @@ def test_the_key_may_be_the_id_of_the_event() -> None:
     assert (list(found.ids), found.tensors["x"].tolist()) == ([4, "5"] * 8, [[1.0, 3.0], [1.0, -1.0]] * 8)
 
 
+def test_the_key_may_be_a_field_of_the_model() -> None:
+    signature = signature_of(("x", "float32", ["c", AGE]))
+    tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}})
+    for id_ in ("c", "header:ce_id"):
+        decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id=id_), "c", None), signature, tables)
+        found = decoder.decode([b'{"c": 4}', b'{"c": 5}'] * 8)
+        assert found.tensors["x"].tolist() == [[4.0, 3.0], [5.0, -1.0]] * 8
+
+
+def test_a_key_is_no_id_of_the_event() -> None:
+    signature = signature_of(("x", "float32", ["a", AGE]), ("i", "float32", [{**AGE, "name": "i", "from": "table:items"}]))
+    tables = DictTables({"customers": {(-1, b"4"): {"age": 3}}, "items": {(-1, b"5"): {"i": 8}}})
+    decoder = decoder_factory.create_decoder(of_tables(settings_of("json", id="header:ce_id"), "c", "d"), signature, tables)
+    values = [b'{"a": 1, "c": 4, "d": 5}', b'{"a": 2, "c": [], "d": {}}', b'{"a": [], "c": true}'] * 8
+    found = decoder.decode(values, ListedMetadata([None] * 24, [0] * 24, [None] * 24))
+    assert list(found.ids) == [None] * 16
+    assert (found.rows, found.tensors["x"].tolist()) == (
+        [row for row in range(24) if row % 3 < 2],
+        [[1.0, 3.0], [2.0, -1.0]] * 8,
+    )
+    assert found.tensors["i"].tolist() == [[8.0], [-1.0]] * 8
+    assert {str(poison) for poison in found.rejected.values()} == {"field 'a': Expected `float`, got `array`"}
+
+
 def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> None:
     signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
     tables = DictTables({"customers": {(0, b"1"): {"age": 41}, (0, b"2"): {}}})
@@ -222,15 +247,16 @@ def test_an_event_without_a_required_joined_field_is_rejected_with_the_key() -> 
     assert found.rejected[4].reason == Reason.MALFORMED
 
 
-def test_carried_fields_are_those_of_the_joined_events() -> None:
-    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}]))
-    tables = DictTables({"customers": {(0, b"1"): {"age": 41}}})
-    found = of_tables(settings_of("json"), None, None)
+@pytest.mark.parametrize("key", [None, "c"])
+def test_carried_fields_are_those_of_the_joined_events(key: str | None) -> None:
+    signature = signature_of(("x", "float32", ["a", {"name": "customers.age", "from": "table:customers"}, AGE_OF_ITEM]))
+    tables = DictTables({"customers": {(0, b"1"): {"age": 41}}, "items": {}})
+    found = of_tables(settings_of("json", id="header:ce_id"), None, key)
     found = Settings.model_validate(found.model_dump() | {"output": {"topic": "o", "carry": ["a"]}})
     decoder = decoder_factory.create_decoder(found, signature, tables)
-    metadata = ListedMetadata([b"0", b"1"], [0, 0], [None, None], [0, 0])
-    decoded = decoder.decode([b'{"a": 1}', b'{"a": 2}'], metadata)
-    assert (decoded.rows, decoded.carried) == ([1], [[2]])
+    metadata = ListedMetadata([b"0", b"1", b"1"], [0] * 3, [None] * 3, [0] * 3)
+    decoded = decoder.decode([b'{"a": 1}', b'{"a": 2, "c": []}', b'{"a": 3, "c": 1}'], metadata)
+    assert (decoded.rows, decoded.carried) == ([1, 2], [[2], [3]])
 
 
 def test_a_version_without_its_tables_is_no_match() -> None:
