@@ -44,6 +44,12 @@ class KeyIndex(Protocol):
     def rows(self, keys: Keys, spaces: Spaces) -> RowNumbers:
         """Return the row number of each key, (n,); NO_ROW for a key that is not in the index and for None."""
 
+    def reserve(self, count: int) -> None:
+        """Make room for `count` further keys, so that the next call of `apply` is short.
+
+        Another thread may call `rows` at the same time. No other method may run at the same time.
+        """
+
     def apply(self, keys: Keys, removed: NDArray[np.bool_], spaces: Spaces) -> RowNumbers:
         """Put or remove keys, one after another in the order of the arguments.
 
@@ -93,6 +99,9 @@ class PythonKeyIndex:
         pairs = zip(keys, spaces.tolist(), strict=True)
         numbers = (self._spaces[space].get(key, NO_ROW) for key, space in pairs)  # type: ignore[arg-type]
         return np.fromiter(numbers, np.int64, len(keys))
+
+    def reserve(self, count: int) -> None:
+        """Do nothing: a dict grows by itself."""
 
     def apply(self, keys: Keys, removed: NDArray[np.bool_], spaces: Spaces) -> RowNumbers:
         """Put or remove keys; see `KeyIndex`."""
