@@ -13,6 +13,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from scorer.native.key_index import NativeKeyIndex
+from scorer.native.load import native_library
+
 Keys = Sequence[bytes | None]
 RowNumbers = NDArray[np.int64]
 Spaces = int | NDArray[np.int32]
@@ -149,5 +152,5 @@ class PythonKeyIndex:
 
 
 def create_key_index() -> KeyIndex:
-    """Return an empty index."""
-    return PythonKeyIndex()
+    """Return an empty index: the native one if the native library is loaded."""
+    return PythonKeyIndex() if native_library().library is None else NativeKeyIndex()
