@@ -244,6 +244,9 @@ class Service:
         progress.state = "beginning transactions"
         # the transactions of a predecessor are decided before the first event is read
         self._waiter.wait_for(call_in_thread("session-open", session.open))
+        if tables is not None:
+            progress.state = "restoring the tables"
+            tables.restore(self._waiter.context.check)
         progress.state = NOT_IN_GROUP
         stop.callback(traces.close)  # after the intake: no batch is in flight then
         listener = brokers.listen_for_moves(versions.poll_now)

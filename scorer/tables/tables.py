@@ -12,6 +12,7 @@ import numpy as np
 from model_registry.package import field_sources
 from model_registry.package.signature import InputField, Signature
 from publisher.kafka.partitions import Partition
+from publisher.kafka.topics import Topic
 from publisher.runtime.context import Clock
 from scorer.native import byte_columns
 from scorer.settings.tables import TableSettings
@@ -22,7 +23,7 @@ from scorer.tables.row_blocks import CreateRowDecoder
 from scorer.tables.row_store import RowStore
 from scorer.tables.source import TableSource
 
-PREPARE_POLL_SECONDS = 0.05
+POLL_SECONDS = 0.05
 ROW = "row"
 NO_ROW = "no-row"
 NO_KEY = "no-key"
@@ -98,6 +99,25 @@ class Tables:
         self.reader.close()
 
     # ---- the scoring thread ----
+
+    def restore(self, check: Callable[[], object]) -> None:
+        """Wait until the tables of `scope: all` have reached the ends that their topics have now.
+
+        A worker calls this method before it joins its group, so that the other members keep their partitions until then.
+
+        Args:
+            check: called repeatedly during the wait. It may raise an error, which ends the wait.
+
+        Raises:
+            Fatal: the reader has failed, or a table exceeds its limits.
+        """
+        since = self._clock.monotonic()
+        tables = [table for table in self._tables.values() if table.reads_all]
+        while not all(table.topic is not None and _is_restored(table, table.topic, since) for table in tables):
+            if self.reader.failure is not None:
+                raise self.reader.failure
+            check()
+            self.reader.wait(POLL_SECONDS)
 
     def follow(self, assigned: Collection[Partition], arrivals: Collection[Partition] = ()) -> None:
         """Hold the rows of the assigned input partitions, and drop the rows of all others.
@@ -186,7 +206,7 @@ class Tables:
             store.request(fields)
         while self.reader.runs and not self.is_prepared(signature):
             check()
-            self.reader.wait(PREPARE_POLL_SECONDS)
+            self.reader.wait(POLL_SECONDS)
 
     def is_prepared(self, signature: Signature) -> bool:
         """Return whether the columns of a signature's joined fields are decoded."""
@@ -237,6 +257,12 @@ def _read_table(name: str, settings: TableSettings, create_decoder: CreateRowDec
     store = RowStore(create_decoder, by_partition=settings.scope == "partition", on_rejected=report)
     table = ReadTable(name, settings, store)
     return table
+
+
+def _is_restored(table: ReadTable, topic: Topic, since: float) -> bool:
+    """Return whether all partitions have reached an end for which the broker was asked after `since`."""
+    progresses = [table.progress.get(number) for number in range(topic.partitions)]
+    return all(progress is not None and progress.is_restored(since) for progress in progresses)
 
 
 def _fault(table: ReadTable, numbers: Iterable[int], since: float, now: float) -> str:

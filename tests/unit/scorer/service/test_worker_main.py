@@ -21,6 +21,7 @@ from model_registry.channels.move_request import MoveRequest
 from model_registry.stores.oci_layout import LayoutStore
 from publisher.errors import Aborted, Fatal
 from publisher.kafka.groups import GroupMember
+from publisher.kafka.topics import Topic
 from publisher.runtime import dependency_wait, watchdog
 from publisher.runtime.health import HealthServer
 from publisher.runtime.stop_signals import STOPS
@@ -31,6 +32,7 @@ from scorer.consumer.consumer import EventConsumer
 from scorer.consumer.offset_metadata import OffsetMetadata
 from scorer.crash_isolation.in_flight_journal import InFlightJournal
 from scorer.crash_isolation.quarantine import Quarantine
+from scorer.decoding.table_rows import row_decoder_factory
 from scorer.models.version_manager import VersionManager
 from scorer.observability.channel_move_listener import ChannelMoveListener
 from scorer.observability.traces import Traces
@@ -41,9 +43,11 @@ from scorer.service.replica_claim import ReplicaGuard
 from scorer.service.report_status import StatusReporter
 from scorer.service.worker_main import Service
 from scorer.settings import Settings
+from scorer.tables.tables import Tables
 from scorer.worker.encode import Target
 from tests.support import models
 from tests.unit.scorer.consumer.group import TOPIC, Group, event
+from tests.unit.scorer.tables.fake_source import FakeSource
 
 STARTED = ["topics", "session", "version", "session opened", "listener", "intake", "status"]
 CLOSED = ["status", "intake", "listener", "traces", "version", "quarantine", "session"]
@@ -99,6 +103,12 @@ class ScriptedConnections(BrokerConnections):
         self._site.step("intake")
         return self._site.group.intake
 
+    def open_tables(self) -> Tables:
+        settings = self._site.settings
+        tables = Tables(settings.tables, self._site.table_source, lambda name: row_decoder_factory(name, settings))
+        tables.start()
+        return tables
+
     def listen_for_moves(self, _: Callable[[], None]) -> ChannelMoveListener:
         self._site.step("listener")
         listener: ChannelMoveListener = self._site.listener
@@ -141,6 +151,8 @@ class Site:
         monkeypatch.setattr(dependency_wait, "PROBE_INTERVAL_SECONDS", 3_600.0)  # no probe of the broker
         monkeypatch.setattr(worker_main, "LONG_START_SECONDS", 3_600.0)  # no status record of a slow start-up
         self.settings = settings_in(folder)
+        self.folder = folder
+        self.table_source = FakeSource({"customers": Topic("id", 1)})
         self.listener = create_autospec(ChannelMoveListener, instance=True)
         self.listener.close.side_effect = lambda: self.step("listener closed")
         self.guard = create_autospec(ReplicaGuard, instance=True)
@@ -208,6 +220,30 @@ def test_events_are_scored_between_a_start_and_a_stop_in_good_order(site: Site) 
     assert swap[0] == site.settings.swaps_topic
     states = [json.loads(call.args[1])["state"] for call in site.producer.produce.call_args_list]
     assert (states[0], states[-1]) == ("running", "stopped")
+
+
+def test_an_event_is_joined_with_its_row_after_the_restore(site: Site) -> None:
+    store = LayoutStore(site.folder / "registry" / "m")
+    package.push(store, models.joined_package(site.folder / "2.0.0", 2.0), "m", "2.0.0")
+    channel.promote(store, "prod", "2.0.0", MoveRequest("op", "", datetime.now(UTC)))
+    site.settings = Settings.model_validate(site.settings.model_dump() | {"tables": {"customers": {"topic": "customers"}}})
+    site.table_source.write(("customers", 0), *[(b"k%d" % number, b'{"b": %d}' % number) for number in range(100)])
+    service = service_of(site)
+    site.at["serving"] = lambda: site.group.assign(0, claimed=False)
+    resume = site.group.consumer.resume.side_effect
+
+    def deliver(partitions: Any) -> None:
+        resume(partitions)
+        if not site.group.paused():
+            site.group.waiting += [Message(TOPIC, 0, 7, b"k42", b'{"a": 1}'), service.stop]
+
+    site.group.consumer.resume.side_effect = deliver
+    service.run(lambda _: site.step("serving"))
+    (score,) = [record for call in site.group.session.publish.call_args_list for record in call.args[0] if record[0] == "out"]
+    assert json.loads(score[1])["score"] == 86.0
+    status = json.loads(site.producer.produce.call_args_list[-1].args[1])
+    assert [(table["table"], table["rows"], table["restored"]) for table in status["tables"]] == [("customers", 100, True)]
+    assert site.table_source.closed
 
 
 def test_health_answers_from_the_first_step_to_the_last(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

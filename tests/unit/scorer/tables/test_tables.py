@@ -83,6 +83,25 @@ def test_a_partition_that_is_assigned_later_waits_for_the_end_of_its_own_assignm
     assert worker.waiting() == []
 
 
+def test_a_worker_waits_for_all_rows_of_a_table_of_scope_all_before_it_joins_its_group() -> None:
+    worker = Worker(scope="all")
+    worker.source.write(("f", 1), *[(b"a", row(number)) for number in range(10)])
+    checks: list[int] = []
+
+    def check() -> None:
+        checks.append(worker.tables.sizes()["t"][0])
+        worker.read(1, seconds=END_SECONDS)
+
+    worker.tables.restore(check)
+    assert len(checks) >= 5
+    assert worker.ages(b"a") == [9]
+
+
+def test_a_worker_does_not_wait_for_the_rows_of_its_partitions_before_it_joins_its_group() -> None:
+    worker = Worker()
+    worker.tables.restore(lambda: pytest.fail("there is nothing to wait for"))
+
+
 def test_a_worker_holds_only_the_rows_of_its_partitions() -> None:
     worker = Worker()
     for number in (0, 1):
