@@ -5,6 +5,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import trustme
 from prometheus_client import CollectorRegistry
@@ -17,6 +18,7 @@ from publisher.runtime.process_metrics import register_process_metrics
 from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
+from scorer.observability.table_metrics import ReportedTables, TableMetrics
 from scorer.settings.model import ModelSettings
 
 FOLDER = TemporaryDirectory()
@@ -28,6 +30,17 @@ def _certificate() -> Path:
     path = Path(FOLDER.name) / "tls.crt"
     trustme.CA().cert_pem.write_to_path(str(path))
     return path
+
+
+def reported_tables() -> ReportedTables:
+    """Return a table with a sample of each metric."""
+    return SimpleNamespace(  # type: ignore[return-value]
+        lookups={"weather": {"row": 1}},
+        waiting_partitions=0,
+        status=lambda: [SimpleNamespace(table="weather", lag_seconds=0.0)],
+        sizes=lambda: {"weather": (1, 100)},
+        unreadable=lambda: {"weather": {"malformed": 1}},
+    )
 
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
@@ -45,6 +58,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics.limited.add({"empty": 1})
     metrics.canaried.labels("none").inc()
     metrics.stage.add({"infer": 1})
+    metrics.registry.register(TableMetrics(reported_tables()))
     relay = RelayState(2, "scores")
     relay.record_failure("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
