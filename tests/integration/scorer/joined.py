@@ -34,7 +34,7 @@ class RowWriter:
     def __init__(self, rig: Rig, topic: str) -> None:
         self._topic = topic
         properties: dict[str, Any] = {"bootstrap.servers": rig.bootstrap_servers, "partitioner": "murmur2_random"}
-        self._producer = Producer(properties | {"message.max.bytes": MOST_BYTES, "linger.ms": 5})
+        self._producer = Producer(properties | {"message.max.bytes": MOST_BYTES, "linger.ms": 5, "log_level": 0})
 
     def put(self, rows: Iterable[tuple[str | bytes | None, Any]]) -> None:
         """Write rows by key: JSON values, bytes as they are, and None as a tombstone."""

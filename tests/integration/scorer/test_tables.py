@@ -187,7 +187,8 @@ def test_a_partition_waits_while_its_table_is_behind_and_goes_on_with_the_new_ro
     joined.rig.make_topic(joined.topic, 1)
     RowWriter(joined.rig, joined.topic).put([("k1", {"bonus": 9.0})])
     assert joined.rig.answered() == answered
-    assert joined.scores(*ids) == [20.0]
+    assert joined.scores(*ids)[0] in (2.0, 20.0), "the new topic was empty for a moment"
+    joined.wait_for_score(20.0, key="k1", a=1.0)
     until(lambda: scorer.metric("scorer_table_waiting_partitions") == 0, "the end of the pause")
 
 
@@ -236,6 +237,7 @@ def test_check_creates_the_topic_compacted_and_names_what_does_not_fit(make_rig:
         return {each["check"]: each["detail"] for each in json.loads(printed)["checks"] if each["check"] in ("table", "topic")}
 
     assert findings(0)["table"].startswith(f"customers: {joined.topic}, cleanup.policy compact, 2 partitions as the input")
+    joined.rig.alter(joined.topic, "retention.ms", "3600000")
     joined.rig.alter(joined.topic, "cleanup.policy", "delete")
     assert f"topic {joined.topic} is not compacted: rows are deleted by age" in findings(1)["table"]
     joined.rig.make_again(joined.topic, 3)
