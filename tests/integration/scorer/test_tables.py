@@ -234,16 +234,26 @@ def test_check_creates_the_topic_compacted_and_names_what_does_not_fit(make_rig:
 
     def findings(code: int, *flags: str) -> dict[str, str]:
         printed = joined.rig.run("scorer", "check", "scorer.yaml", "--json", *flags, code=code).stdout
-        return {each["check"]: each["detail"] for each in json.loads(printed)["checks"] if each["check"] in ("table", "topic")}
+        return {
+            each["check"]: each["detail"]
+            for each in json.loads(printed)["checks"]
+            if each["check"] in ("table", "topic", "rows")
+        }
 
     assert findings(0)["table"].startswith(f"customers: {joined.topic}, cleanup.policy compact, 2 partitions as the input")
+    assert findings(0)["rows"].startswith("no row of the table customers was decoded")
+    joined.rows.put([("k1", {"bonus": 1.0}), ("k2", None)])
+    assert findings(0)["rows"] == "the newest 1 rows of the table customers can be decoded"
+    joined.rows.put([("k3", {"bonus": "text"})])
+    fault = "1 of the newest 2 rows of the table customers cannot be decoded; the first: wrong-type"
+    assert findings(1)["rows"].startswith(fault)
     joined.rig.alter(joined.topic, "retention.ms", "3600000")
     joined.rig.alter(joined.topic, "cleanup.policy", "delete")
     assert f"topic {joined.topic} is not compacted: rows are deleted by age" in findings(1)["table"]
     joined.rig.make_again(joined.topic, 3)
     fault = f"topic {joined.topic} has 3 partitions, but the input topic {joined.rig.events_topic} has 2"
     assert fault in findings(1)["topic"]
-    assert findings(1, "--set", "tables.customers.scope=all").keys() == {"table"}
+    assert "topic" not in findings(1, "--set", "tables.customers.scope=all")
     scorer = joined.rig.start()
     assert scorer.wait() == 2
     assert fault in scorer.said
