@@ -5,7 +5,8 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
+from typing import Any
+from unittest.mock import create_autospec
 
 import trustme
 from prometheus_client import CollectorRegistry
@@ -18,8 +19,8 @@ from publisher.runtime.process_metrics import register_process_metrics
 from publisher.transactions.counters import Counters
 from scorer.observability.metrics import Metrics
 from scorer.observability.rollout_metrics import RolloutMetrics, RolloutState
-from scorer.observability.table_metrics import ReportedTables, TableMetrics
 from scorer.settings.model import ModelSettings
+from scorer.tables.tables import Tables, TableStatus
 
 FOLDER = TemporaryDirectory()
 
@@ -32,15 +33,14 @@ def _certificate() -> Path:
     return path
 
 
-def reported_tables() -> ReportedTables:
-    """Return a table with a sample of each metric."""
-    return SimpleNamespace(  # type: ignore[return-value]
-        lookups={"weather": {"row": 1}},
-        waiting_partitions=0,
-        status=lambda: [SimpleNamespace(table="weather", lag_seconds=0.0)],
-        sizes=lambda: {"weather": (1, 100)},
-        unreadable=lambda: {"weather": {"malformed": 1}},
-    )
+def _tables() -> Any:
+    """Return tables with a value of each metric."""
+    status = TableStatus("customers", 0, 1, 100, 1, 1, 0.5, restored=True)
+    tables = create_autospec(Tables, instance=True, waiting_partitions=1, lookups={"customers": Counter(row=1)})
+    tables.sizes.return_value = {"customers": (1, 100)}
+    tables.status.return_value = [status]
+    tables.unreadable.return_value = {"customers": {"malformed": 1}}
+    return tables
 
 
 def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry]:
@@ -50,6 +50,7 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics = Metrics(Counters(), ModelSettings(source="oci:registry"), skipped)
     metrics.set_input_retentions({"flights": 604_800.0})
     metrics.serving([{"model": "m", "version": "1", "digest": "sha256:a", "role": "champion"}], 1, ["cpu"])
+    metrics.tables.tables = _tables()
     metrics.lag_seconds.labels("flights", "0").set(0)
     metrics.paused.labels("flights", "0").set(1)
     metrics.lag_records.labels("flights", "0").set(0)
@@ -58,7 +59,6 @@ def exporters() -> tuple[CollectorRegistry, CollectorRegistry, CollectorRegistry
     metrics.limited.add({"empty": 1})
     metrics.canaried.labels("none").inc()
     metrics.stage.add({"infer": 1})
-    metrics.registry.register(TableMetrics(reported_tables()))
     relay = RelayState(2, "scores")
     relay.record_failure("retriable", OSError("away"))
     relay.retention = {"flights.scores": 604_800.0}
