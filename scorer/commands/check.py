@@ -219,9 +219,10 @@ def _broker_settings(admin: AdminClient) -> dict[str, ConfigEntry]:
     """Return the settings of a broker by name; {} if this client may not read them."""
     try:
         resource = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
-        return admin.describe_configs([resource], request_timeout=5)[resource].result()
+        settings: dict[str, ConfigEntry] = admin.describe_configs([resource], request_timeout=5)[resource].result()
     except KafkaException:
         return {}
+    return settings
 
 
 def _group_settings(settings: Settings, admin: AdminClient) -> Finding:
