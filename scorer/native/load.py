@@ -83,5 +83,5 @@ def declare_unlocked_functions(library: ctypes.CDLL) -> ctypes.CDLL:
     Raises AttributeError if a function is missing.
     """
     library.key_index_reserve.restype = ctypes.c_bool
-    library.key_index_reserve.argtypes = [POINTER, ctypes.c_int64]
+    library.key_index_reserve.argtypes = [POINTER, ctypes.c_int64, ctypes.c_int64]
     return library

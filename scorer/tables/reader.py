@@ -23,7 +23,7 @@ from publisher.runtime.context import Clock
 from publisher.runtime.dependency_wait import DependencyUnavailable
 from scorer.native import byte_columns
 from scorer.settings.tables import TableSettings
-from scorer.tables.partition_progress import PartitionProgress
+from scorer.tables.partition_progress import TablePartitionProgress
 from scorer.tables.row_store import SLICE_ROWS, RowStore, TableRecords
 from scorer.tables.source import TableSource
 
@@ -56,7 +56,7 @@ class ReadTable:
     name: str
     settings: TableSettings
     store: RowStore
-    progress: dict[int, PartitionProgress] = field(default_factory=dict)
+    progress: dict[int, TablePartitionProgress] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
     topic: Topic | None = None
 
@@ -234,7 +234,7 @@ class TableReader:
                     table.store.drop(number)
             if started := wanted - table.progress.keys():
                 for number in sorted(started):
-                    table.progress[number] = PartitionProgress(now)
+                    table.progress[number] = TablePartitionProgress(now)
                 self._source.start((topic, number) for number in sorted(started))
                 self._ends_due_at = float("-inf")
                 log.info("table %s: reading %s", table.name, in_ranges((topic, number) for number in started))
@@ -247,7 +247,7 @@ class TableReader:
         log.warning("table %s: reading %s[%d] again from its beginning: %s", table.name, topic, number, reason)
         self._source.stop([partition])
         table.store.drop(number)
-        table.progress[number] = PartitionProgress(self._clock.monotonic())
+        table.progress[number] = TablePartitionProgress(self._clock.monotonic())
         self._source.start([partition])
         self._ends_due_at = float("-inf")
 
