@@ -47,7 +47,7 @@ NOTED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json",
 
 
 def pinned(environ: Mapping[str, str]) -> dict[str, str] | None:
-    """Return the variables in `environ` together with those in `PINS`; None if `environ` has all variables in `PINS`."""
+    """Return `environ` with the variables of `PINS` set; None if they already have these values."""
     if all(environ.get(name) == value for name, value in PINS.items()):
         return None
     return {**environ, **PINS}
@@ -93,9 +93,9 @@ def distributions(installed: Iterable[metadata.Distribution]) -> list[str]:
 
 
 def recorded(record: str) -> Iterator[str]:
-    """Yield the lines of a wheel's `RECORD` file that are equal on all machines.
+    """Yield the lines of a wheel's `RECORD` file that do not depend on the machine.
 
-    Bytecode, files outside the package folder (scripts), and files that the installer wrote are omitted.
+    Bytecode, scripts and files that the installer wrote are omitted.
     """
     for line in record.splitlines():
         path = Path(line.partition(",")[0].strip('"'))

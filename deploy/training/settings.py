@@ -174,7 +174,7 @@ class TrainingSettings(Configuration):
     @field_validator("gate")
     @classmethod
     def _blocks(cls, gate: GateSection, info: ValidationInfo) -> GateSection:
-        """Check that the hold-out is divided into a number of blocks that is within the limits in `BLOCKS`."""
+        """Check that the number of time blocks in the hold-out is within the limits in `BLOCKS`."""
         if "snapshot" not in info.data:
             return gate
         hold_out = info.data["snapshot"].hold_out

@@ -1,8 +1,8 @@
 """Generate the Kafka records of ten months of flights: events, and outcomes reported later. Pure.
 
 The last flight leaves `AGO_MS` before `now_ms`. As in practice, the outcome of a flight is reported hours after the arrival.
-Some flights have no report, some have two, and some have a wrong report, which a later report corrects. The flight's id
-determines which of these kinds the flight has, so that every demo has the same reports.
+Some flights have no report, some have two, and some have a wrong report, which a later report corrects. A flight has the same
+reports in every demo.
 """
 
 import zlib
@@ -81,9 +81,9 @@ def departure_ms(event: Event) -> int:
 
 
 def _report(event: Event, late: bool, departed_ms: int) -> tuple[str, list[Record]]:
-    """Return the kind of a flight's report, and the records that report the flight's outcome.
+    """Return the kind of a flight's report, and the records of the report.
 
-    The kind is one of the keys of `History.counts`, or an empty text for a regular report.
+    The kind is a key of `History.counts`, or an empty text for a regular report.
     """
     name = str(event["flight_id"])
     drawn = zlib.crc32(name.encode())

@@ -63,7 +63,7 @@ def event(row: Row) -> Event:
 
 
 def late(row: Row) -> bool | None:
-    """Return whether the flight arrived at least `LATE_MINUTES` late; None if it never arrived (cancelled, diverted)."""
+    """Return whether a flight was at least `LATE_MINUTES` late on arrival; None if it was cancelled or diverted."""
     return None if row["arr_delay"] in _MISSING else float(row["arr_delay"]) >= LATE_MINUTES
 
 

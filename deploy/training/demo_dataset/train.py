@@ -28,9 +28,10 @@ PARITY_TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Flights:
-    """B flights as events. `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late.
+    """The flights of a data set as events, with their outcomes.
 
-    A flight that never arrived has no outcome, and `late` is false.
+    `arrived` (B,) is true for flights that arrived, and `late` (B,) for flights that arrived late. A flight that never arrived
+    has no outcome, and `late` is false.
     """
 
     events: list[Event]
@@ -100,9 +101,9 @@ def parity(session: onnxruntime.InferenceSession, pipeline: Pipeline, recipe: De
 
 
 def fitted(recipe: DemoRecipe, training: Flights, held_out: Flights) -> tuple[bytes, float]:
-    """Train the pipeline of one version and convert it to ONNX.
+    """Train one version and convert it to ONNX.
 
-    Returns the ONNX model, and the largest difference between the scores of the model and of the pipeline. Raises Fatal (exit
+    Returns the ONNX model, and the largest difference between its scores and those of the trained pipeline. Raises Fatal (exit
     code 1) if this difference or the size of the model is above its limit.
     """
     pipeline = recipe.fit(recipe.frame(training.events), training.late)

@@ -62,7 +62,7 @@ class Run:
     ) -> None:
         """Open the run in a folder.
 
-        If `force_new` is true, the run trains even if no new label has arrived since the last run.
+        With `force_new`, the run trains even if no new label has arrived since the last run.
         """
         self.force_new = force_new
         self.training = training
@@ -211,7 +211,7 @@ class Run:
 
 
 def config(training: TrainingSettings, settings: Settings) -> dict[str, Any]:
-    """Return the settings that affect the model or its evaluation, without secrets and machine paths. Raises RegistryError."""
+    """Return the settings that affect the model or its evaluation, without secrets and paths. Raises RegistryError."""
     own_settings = training.model_dump(mode="json", exclude=PRIVATE)
     scorers = settings.model_dump(mode="json", include=set(SCORERS), exclude={"input": {"schema_file"}})
     return {"training": own_settings, "scorer": {**scorers, "schema": schema(settings)}}

@@ -36,10 +36,13 @@ class RunPlan(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part of the split rows: training, validation or hold-out.
+    """The rows of the training, the validation or the hold-out.
 
-    `from_ms` and `to_ms` are the first and the last Kafka timestamp of the rows (Unix ms). `classes` is the number of rows by
-    class. `digest` is the result of `LabelledRows.digest`.
+    Attributes:
+        from_ms: The first Kafka timestamp of the rows (Unix ms).
+        to_ms: The last Kafka timestamp of the rows (Unix ms).
+        classes: The number of rows by class.
+        digest: The result of `LabelledRows.digest`.
     """
 
     part: str
@@ -138,7 +141,7 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 class Promotion(msgspec.Struct, frozen=True):
-    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. One of both is None."""
+    """The result of `promote`: the revision of the moved channel, or the id of the started rollout. The other one is None."""
 
     outcome: Literal["promoted", "rollout"]
     channel: str
@@ -169,7 +172,7 @@ class Moved(Exception):
 
 
 class Over(Exception):
-    """Raised by a step that ends the run early: the remaining steps do not run. `end` is the outcome of the run."""
+    """Raised by a step to end the run early, without the remaining steps. `end` is the outcome of the run."""
 
     def __init__(self, outcome: Outcome, because: str) -> None:
         super().__init__(because)

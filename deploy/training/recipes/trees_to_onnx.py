@@ -80,11 +80,9 @@ class _Nodes:
         return name
 
     def column(self, columns: Sequence[EncodedColumn], signature: Signature) -> str:
-        """Add the nodes that read columns of one tensor as numbers, (B, n).
+        """Add the nodes that read columns of one tensor as numbers; return the name of their result, (B, n).
 
         `columns` are all columns of a numeric tensor, or one column of categories.
-
-        Returns the name of the result in the graph.
         """
         first = columns[0]
         tensor = next(candidate for candidate in signature.inputs if candidate.tensor == first.tensor)
@@ -114,10 +112,7 @@ class _Nodes:
 
 
 def _runs(encoding: MatrixEncoding, signature: Signature) -> list[list[EncodedColumn]]:
-    """Group the columns in order.
-
-    The columns of a numeric tensor form one group. Each string column is a group by itself.
-    """
+    """Group the columns that are read together: all columns of a numeric tensor, or one string column."""
     numbers = {tensor.tensor for tensor in signature.fed if tensor.dtype != "string"}
     runs: list[list[EncodedColumn]] = []
     for column in encoding.columns:

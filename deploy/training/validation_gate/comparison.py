@@ -67,9 +67,9 @@ class Discordant(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """The rows in which the field `field` has the value `value`, and the AUC difference on them: challenger minus champion.
+    """The AUC difference (challenger minus champion) on the rows in which the field `field` has the value `value`.
 
-    The gate's confidence (a setting) is that of all slices' intervals together, not of each interval.
+    All slices' intervals together have the confidence of the gate's settings.
     """
 
     field: str
@@ -81,9 +81,12 @@ class Slice(msgspec.Struct, frozen=True):
 class GateRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """The result of one rule of the gate.
 
-    The rule compares the number `value` with the limit `bound`. If the rule does not apply or the number is unknown, both are
-    None. The rule about the width of the interval has a `value` but no `bound` (None) if the interval is decisive at any width.
-    If the rule compares one end of a confidence interval, `value` is this end, and `difference` is the whole interval.
+    Attributes:
+        name: The name of the rule.
+        value: The checked number; None if it is unknown or the rule does not apply.
+        bound: The limit of the number; None if there is no limit in this case.
+        passed: Whether the rule passed.
+        difference: The confidence interval whose end is `value`; None if `value` is another number.
     """
 
     name: str

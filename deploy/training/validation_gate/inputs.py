@@ -29,10 +29,13 @@ class Version:
 class VerdictEvidence:
     """The data on which a verdict is based.
 
-    `rows` (B,) are the labelled hold-out events, `classes` the names of the outcomes 0 and 1. `mature_times` (M,) int64 are the
-    times of all hold-out events that are old enough to have a label. `champion` is None if there is none yet. `leaked` is the
-    number of these rows on which the champion was trained; None if unknown. `slices` maps the name of a field to the field's
-    values in all rows, (B,).
+    Attributes:
+        rows: (B,), the labelled hold-out events.
+        classes: The names of the outcomes 0 and 1.
+        mature_times: (M,) int64, the times of all hold-out events that are old enough to have a label.
+        champion: The champion; None if there is none yet.
+        leaked: The number of these rows on which the champion was trained; None if unknown.
+        slices: The values of a field in all rows, (B,), by the name of the field.
     """
 
     run: str

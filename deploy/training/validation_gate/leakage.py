@@ -20,10 +20,9 @@ UNTIL = "learned_until_ms"
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The training data of a version: the records of a cluster in offset ranges [from, to), by partition.
+    """The training data of a version: records of one cluster, as offset ranges [from, to) by partition.
 
-    The training data includes only records with a Kafka timestamp up to `until_ms` (Unix ms). If `until_ms` is None, it
-    includes all records of the ranges.
+    Only records with a Kafka timestamp up to `until_ms` (Unix ms) belong to it; all records if `until_ms` is None.
     """
 
     cluster: str
@@ -31,7 +30,10 @@ class Learned:
     until_ms: int | None
 
     def rows(self, rows: LabelledRows, cluster: str) -> int:
-        """Return how many of these rows, read from the cluster with the id `cluster`, are in the training data."""
+        """Return how many of these rows are in the training data.
+
+        `cluster` is the id of the cluster that the rows come from.
+        """
         if cluster != self.cluster:
             return 0
         places = rows.places
@@ -48,7 +50,7 @@ class Learned:
 def learned(provenance: Mapping[str, Any]) -> Learned | None:
     """Read the training data from a SLSA provenance.
 
-    Returns None if the provenance has another build type, or if its events are not from exactly one cluster.
+    Returns None if the build type is unknown, or if the events are not from exactly one cluster.
     """
     definition = provenance.get("buildDefinition", {})
     if definition.get("buildType") != BUILD_TYPE:

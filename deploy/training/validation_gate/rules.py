@@ -100,11 +100,9 @@ def of_both(evidence: VerdictEvidence, intervals: Intervals, slices: Sequence[Sl
 
 
 def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
-    """Check the interval of the metric's difference: first its width, then its lower end.
-
-    The bound for the lower end is the negative margin, or 0 if only a better challenger may be promoted. If the interval
-    contains the bound and is wider than twice the margin, the check of the width fails: there are too few rows to decide.
-    """
+    """Check the interval of the metric's difference: first its width, then its lower end."""
+    # The bound is the negative margin, or 0 if only a better challenger may be promoted. An interval that contains the bound
+    # must be at most twice as wide as the margin; otherwise there are too few rows to decide.
     if interval is None:
         yield _unknown("width", f"too few rows: unknown difference in {gate.metric}", passed=False)
         return
@@ -121,11 +119,8 @@ def _of_metric(interval: Interval | None, gate: GateSection) -> Iterator[Ruled]:
 
 
 def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`.
-
-    The check passes if the interval is unknown (None). This happens for the precision if a version never decides for the class.
-    The class is then checked only by its recall.
-    """
+    """Check the recall or the precision of a class; `name` is the name of the metric, such as `recall.late`."""
+    # The precision is unknown if a version never decides for the class; the class is then checked by its recall.
     if interval is None:
         return _unknown(name)
     message = f"{name} is {interval.value:+.4f}, between {interval.low:+.4f} and {interval.high:+.4f}"
@@ -133,11 +128,8 @@ def _of_class(name: str, interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
-    """Check that the upper end of `interval`, the interval of the Brier score's difference, is at most the margin.
-
-    With a margin of 0, half of all challengers that equal the champion would fail. The check passes if the interval is unknown
-    (None).
-    """
+    """Check that the Brier score is not worse than the margin allows, by the upper end of its interval."""
+    # With a margin of 0, half of all challengers that equal the champion would fail.
     if interval is None:
         return _unknown("brier")
     message = f"the Brier score is {interval.value:+.5f}, between {interval.low:+.5f} and {interval.high:+.5f}"
@@ -145,11 +137,7 @@ def _of_brier(interval: Interval | None, gate: GateSection) -> Ruled:
 
 
 def _of_slices(slices: Sequence[Slice], gate: GateSection) -> Ruled:
-    """Check the slices.
-
-    The value of the rule is the lowest AUC difference among the slices whose interval is below 0, or 0 if there is no such
-    slice.
-    """
+    """Check the worst slice: of the slices whose whole interval is below 0, the one with the lowest difference."""
     if not slices:
         return _unknown("slices")
     worst = min(

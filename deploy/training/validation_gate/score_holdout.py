@@ -65,10 +65,10 @@ def scored(package: Package, settings: Settings, rows: LabelledRows) -> tuple[Mo
 
 
 def _check(name: str, signature: Signature, rows: LabelledRows) -> None:
-    """Check that the signature can be evaluated on these rows. Raises Fatal (exit code 3) otherwise.
+    """Raise Fatal (exit code 3) unless the signature can be evaluated on these rows.
 
-    There are two conditions: the rows have the keys and headers that the signature reads, and the signature's decision, if it
-    has one, chooses between two classes by a threshold.
+    The rows must have the keys and headers that the signature reads. A decision rule must choose between two classes by a
+    threshold.
     """
     beside = next(
         (

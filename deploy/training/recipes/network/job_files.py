@@ -43,7 +43,13 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """Encoded rows, the inputs of the network: numbers (B, n) float32, indices of names (B, c) int64, outcomes (B,) float32."""
+    """The encoded rows, which are the inputs of the network.
+
+    Attributes:
+        numbers: (B, n) float32.
+        names: (B, c) int64, the indices of names.
+        outcomes: (B,) float32.
+    """
 
     numbers: NDArray[np.float32]
     names: NDArray[np.int64]
@@ -86,7 +92,7 @@ def read(folder: Path) -> tuple[Job, Encoded]:
 
 
 def begun(folder: Path, job: Job, epochs: int) -> State:
-    """Return the state of the newest checkpoint after at most `epochs` epochs; the initial state if there is no checkpoint.
+    """Return the newest checkpoint after at most `epochs` epochs, or the initial state if there is none.
 
     Raises Fatal (exit code 3) if the checkpoint cannot be read or belongs to another job.
     """

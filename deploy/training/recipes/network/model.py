@@ -39,7 +39,7 @@ class Parameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def chance(*of: int) -> np.random.Generator:
-    """Return a random generator that is seeded by the key `of`, such as (seed, MASKS, epoch, step, shard).
+    """Return a random generator that is seeded by a key, such as (seed, MASKS, epoch, step, shard).
 
     Generators with different keys are independent.
     """

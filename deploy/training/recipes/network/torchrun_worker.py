@@ -49,11 +49,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _meeting() -> Any:
-    """Create a rendezvous store for the processes that torchrun has started now, separate from those of earlier starts.
-
-    After a restart, torchrun's agent still has the same store. If the processes used this store directly, a process could read
-    from it the address of a process that was killed before the restart, and would wait half an hour for that process.
-    """
+    """Create a rendezvous store for the processes that torchrun has just started."""
+    # After a restart, torchrun's agent keeps the same store. A process could read from it the address of a process that was
+    # killed before the restart, and would wait half an hour for that process.
     from torch import distributed
 
     store, *_ = next(distributed.rendezvous("env://"))
