@@ -101,7 +101,7 @@ def sync_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def report_os_errors(subject: str) -> Iterator[None]:
-    """Convert an OSError raised in the context to DiskFailed with a message that names `subject` and the file."""
+    """Convert an OSError in the context to DiskFailed. The message names `subject` and the file."""
     try:
         yield
     except OSError as error:

@@ -161,8 +161,8 @@ def champion_of(store: "Store", target: ModelReference) -> str:
 def names_of(store: "Store", target: ModelReference, digest: str) -> list[str]:
     """Return the names of a version in the form MODEL:VERSION. There are one or two names.
 
-    The first name contains the version tag in the reference; for a channel, the version tag of its champion. If the manifest
-    states a different version, the second name contains the stated version.
+    The first name has the version tag of the reference (for a channel, of its champion). If the manifest states another
+    version, the second name has that version.
 
     Raises:
         BadReference: The reference is a digest, and its manifest does not state the version.

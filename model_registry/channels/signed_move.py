@@ -74,11 +74,11 @@ class MoveAdmission:
     signed = False
 
     def check(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> str | None:  # noqa: ARG002 - see below
-        """Return None, because the move needs no signature. Subclasses return the id of the signing key or raise an error."""
+        """Return None, because this class accepts every state. Subclasses return the signing key's id or raise an error."""
         return None
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Do nothing, because this class accepts every state. A scorer calls this before it falls back to an earlier state."""
+        """Do nothing, because this class accepts every state. Called before a scorer falls back to an earlier state."""
 
 
 class SignedMoveAdmission(MoveAdmission):
@@ -114,9 +114,9 @@ class SignedMoveAdmission(MoveAdmission):
         return signed.key_id
 
     def check_earlier(self, store: Store, channel: str, resolution: Resolution, now: datetime) -> None:
-        """Check an earlier state of a channel, to which a scorer falls back.
+        """Check an earlier state of a channel, to which a scorer falls back. Raises as `check` does.
 
-        The state's revision may be lower than the highest accepted revision. Raises as `check` does.
+        The revision may be lower than the highest accepted revision.
         """
         self._verified(store, channel, resolution, now)
 
@@ -156,9 +156,9 @@ class SignedMoveAdmission(MoveAdmission):
             self._highest[key] = predicate
 
     def _read(self, data: bytes, channel: str, now: datetime) -> Mapping[str, Any] | None:
-        """Return the predicate of a stored statement about this channel.
+        """Return the predicate of a stored statement.
 
-        Returns None if no trusted key signed the statement, or if the statement is about another channel.
+        Returns None if no trusted key signed it, or if it is about another channel.
         """
         try:
             claimed = bundle.parse_statement(bundle.parse(data).payload)

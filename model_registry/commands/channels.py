@@ -148,9 +148,9 @@ def history(ctx: typer.Context, repo: Repo, channel: Channel = "prod", key: Keys
 
 
 def _signed(store: "Store", paths: list[Path] | None) -> "Callable[[ChannelMove], str | None]":
-    """Return a function that finds the key that signed a move, among the public keys in the files `paths`.
+    """Return a function that returns the id of the key that signed a move, or None if none of the keys did.
 
-    The function returns the id of the key, or None if none of the keys signed the move.
+    `paths` are the files of the public keys.
     """
     from model_registry.channels import signed_move
 

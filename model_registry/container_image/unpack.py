@@ -81,22 +81,20 @@ def unpack(
 
 
 def needed(layers: Iterable[Descriptor]) -> list[Descriptor]:
-    """Return the layers that may contribute to /models.
-
-    These are the last layer with the annotation WHOLE, which hides all lower layers, and the layers above it. If no layer has
-    the annotation, all layers are returned.
-    """
+    """Return the layers that may contain files under /models."""
+    # The last layer with the annotation WHOLE hides all layers below it.
     all_layers = list(layers)
     opaque_positions = [position for position, layer in enumerate(all_layers) if layer.annotations.get(WHOLE) == "whole"]
     return all_layers[opaque_positions[-1] :] if opaque_positions else all_layers
 
 
 class _ModelsTree:
-    """The content of /models after the layers that were added so far.
+    """The files under /models after the layers that were added so far.
 
-    Until `move_files` is called, files are stored in `folder` under numbers instead of names. Only `move_files` syncs the files
-    to disk, so that an image that is refused earlier costs no sync.
+    Files have numbers instead of names in `folder` until `move_files` is called.
     """
+
+    # Only `move_files` syncs the files to disk, so that an image that is refused earlier costs no sync.
 
     def __init__(self, folder: Path | None, max_bytes: int) -> None:
         if folder:
@@ -197,9 +195,9 @@ class _ModelsTree:
         entry.content = Descriptor(media_type="application/octet-stream", digest=digest, size=member.size)
 
     def _hide(self, path: str, layer: int, *, itself: bool = False) -> None:
-        """Remove the entries inside the folder `path` that come from layers lower than `layer`.
+        """Remove the entries in the folder `path` that come from layers lower than `layer`.
 
-        If `itself` is true and the entry at `path` itself comes from a lower layer, this entry is removed too.
+        With `itself`, the entry of the folder itself is removed too if it comes from a lower layer.
         """
         prefix = path + "/" if path else ""
         for entry_path in [

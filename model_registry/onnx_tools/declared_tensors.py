@@ -70,7 +70,7 @@ def remedy(output: ModelTensor) -> str:
 
 
 def first_unreadable(outputs: Iterable[ModelTensor]) -> ModelTensor | None:
-    """Return the first output if `is_tensor` rejects every output. Return None if at least one output can be a score."""
+    """Return the first output if no output can be a score; None if at least one can."""
     stated = list(outputs)
     return stated[0] if stated and not any(map(is_tensor, stated)) else None
 
@@ -134,12 +134,9 @@ def _hint(stated: TensorInput, tensor: ModelTensor) -> str:
 
 
 def _length_fault(signature: Signature, inputs: dict[str, ModelTensor], outputs: dict[str, ModelTensor]) -> str | None:
-    """Return a message about the first output that is as long as an input of varying length; None if there is no such output.
-
-    Such an output is a fault, because its scores would have a different shape for each event. An output is taken to be as long
-    as an input if the model gives both dimensions the same name. There is an exception: if the model takes one event at a time,
-    and the signature's `shape` for the output has a varying length (-1), the output is valid.
-    """
+    """Return a message about the first output whose length varies with an input; None if there is no such output."""
+    # The scores of such an output would have a different shape for each event. The model shows it by the same name of both
+    # dimensions. It is allowed if the model takes one event at a time, and the signature's `shape` of the output has -1.
     varying = [tensor for tensor in signature.fed if tensor.varies]
     names = {inputs[tensor.tensor].shape[tensor.full_shape.index(VARIES)]: tensor.tensor for tensor in varying}
     for output in signature.outputs:
@@ -173,10 +170,8 @@ def _output_fault(signature: Signature, outputs: dict[str, ModelTensor]) -> str 
 
 
 def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> str | None:
-    """Return the reason why a model's output does not fit the output in a signature; None if it may fit.
-
-    The declared shape [] fits any shape, because a model that states no shape for an output declares [] too.
-    """
+    """Return the reason why a model's output does not fit the output in a signature; None if it may fit."""
+    # The declared shape [] fits any shape, because a model that states no shape for an output declares [] too.
     name = output.tensor
     dtype = tensor.dtype
     shape = with_batch_dimension(tensor.shape) if signature.alone else tensor.shape
@@ -199,10 +194,9 @@ def output_fault(signature: Signature, output: Output, tensor: ModelTensor) -> s
 
 
 def with_batch_dimension(shape: Shape) -> Shape:
-    """Return the shape of an output for one event with a batch dimension of size 1.
+    """Return the shape of an output for one event, with a batch dimension of size 1.
 
-    The result is empty if the model states no shape. It is also empty if the first dimension is open, because such a dimension
-    may or may not be the batch.
+    The result is empty if the model states no shape, or if the first dimension is open and may be the batch.
     """
     if not shape or is_open(shape[0]):
         return ()

@@ -55,17 +55,17 @@ def derive(inputs: Sequence[ModelTensor], outputs: Sequence[ModelTensor]) -> Sig
 
 
 def answer_shape(tensor: ModelTensor) -> tuple[int, ...] | None:
-    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open dimension.
+    """Return the value of `shape` for an output in the signature: the dimensions after the batch, -1 for an open one.
 
-    The signature should state no `shape` in two cases: the output has fewer than two dimensions after the batch, or its shape
-    exceeds MAX_RANK or MAX_WIDTH. The result is None in these cases.
+    The result is None if the signature needs no `shape`: the output has fewer than two such dimensions, or too many.
     """
+    # A shape beyond MAX_RANK or MAX_WIDTH is not stated either.
     row = tuple(-1 if is_open(size) else int(size or 0) for size in tensor.shape[1:])
     return row if 2 <= len(row) <= MAX_RANK and 0 < math.prod(map(abs, row)) <= MAX_WIDTH else None
 
 
 def _build_fed_input(tensor: ModelTensor, *, alone: bool) -> TensorInput:
-    """Build the signature's input for a model's input whose only open dimension is the batch. The result has one field.
+    """Build the input of a signature with one field, for a model's input whose only open dimension is the batch.
 
     `alone` states whether the model has no other input.
     """
@@ -91,7 +91,7 @@ def _input_doubt(tensor: ModelTensor) -> str | None:
 
 
 def _open_doubt(row: Shape) -> str:
-    """Return advice on how to state a row with open dimensions in the signature."""
+    """Return advice on how to write the open dimensions of a row in the signature."""
     advice = "name its fields, or the array field and its length" if len(row) == 1 else 'write the open dimensions in "shape"'
     if sum(map(_is_blank, row)) > 1:
         return f"{advice}; one of them may vary from event to event, -1"
@@ -121,9 +121,9 @@ def _output_doubt(outputs: Sequence[ModelTensor]) -> str | None:
 
 
 def _varying_skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, Any] | None:
-    """Draft an input as a tensor of varying length, or as the mask of such a tensor.
+    """Draft an input as a tensor of varying length, or as the mask of one.
 
-    Returns None unless the input has exactly two open dimensions, the batch and one more.
+    Returns None unless the input has exactly two open dimensions, which are the batch and the length.
     """
     row = tensor.shape[1:]
     if not tensor.shape or not is_open(tensor.shape[0]) or sum(map(_is_blank, row)) != 1 or tensor.dtype not in DTYPES:
@@ -150,10 +150,7 @@ def pad_gap(dtype: str) -> str:
 
 
 def masked_by(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> list[ModelTensor]:
-    """Return the inputs whose padding a tensor may mark, judged by its name and shape.
-
-    The list is empty if the tensor seems to be no mask.
-    """
+    """Return the inputs whose padding this tensor seems to mark, judged by its name and shape."""
     if "mask" not in tensor.name or len(tensor.shape) != 2 or not _is_blank(tensor.shape[1]):
         return []
     return [candidate for candidate in inputs if candidate.shape[:2] == tensor.shape and "mask" not in candidate.name]
@@ -165,7 +162,7 @@ def skeleton(tensor: ModelTensor, inputs: Sequence[ModelTensor]) -> dict[str, An
 
 
 def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
-    """Draft an input as `skeleton` does, but never as a tensor of varying length or a mask.
+    """Draft an input as a tensor of fixed length, with placeholders for unknown values.
 
     `alone` states whether the model has no other input.
     """
@@ -185,10 +182,8 @@ def tensor_skeleton(tensor: ModelTensor, alone: bool) -> dict[str, Any]:
 
 
 def _output_skeleton(outputs: Sequence[ModelTensor]) -> dict[str, Any]:
-    """Draft the output that is most likely the score: the first float output with several columns, else the first float output.
-
-    An output with several columns may be the probabilities of a classifier.
-    """
+    """Draft the output that is most likely the score: a float output, preferably with several columns."""
+    # An output with several columns may be the probabilities of a classifier.
     likely = [tensor for tensor in outputs if tensor.dtype in (*FLOAT_LIMITS, UNKNOWN)]
     wide = [tensor for tensor in likely if len(tensor.shape) == 2 and tensor.shape[1] != 1]
     chosen = next(iter(wide + likely), None)

@@ -205,10 +205,8 @@ class _Reader:
         return name
 
     def _external(self, places: list[tuple[str, str]]) -> None:
-        """Record the location of external weights. If a tensor states several locations, record all of them.
-
-        Runtimes differ in which of several locations they use, so each location must be checked.
-        """
+        """Record every location of external weights that a tensor states."""
+        # Runtimes differ in which of several locations they use, so each must be checked.
         stated = dict(places)
         try:
             offset = int(stated.get("offset", "0"))

@@ -61,7 +61,7 @@ class MissingScores(Refused):
 
 
 def run_here(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Call `work`, a function that loads a model, in this process, and return its result."""
+    """Call `work(*arguments)` in this process and return its result."""
     return work(*arguments)
 
 

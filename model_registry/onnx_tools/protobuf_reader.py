@@ -1,7 +1,7 @@
 """Reads the fields of Protocol Buffers messages in memory or in a memory-mapped file, without copying the values.
 
-The input is untrusted: every length is checked against the remaining bytes, and the number of fields in a buffer is limited.
-Format: protobuf.dev/programming-guides/encoding.
+The input is untrusted: every length is checked against the remaining bytes, and the number of fields is limited. Format:
+protobuf.dev/programming-guides/encoding.
 """
 
 import re

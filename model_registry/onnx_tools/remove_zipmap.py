@@ -40,7 +40,7 @@ def is_in(model: OnnxFile) -> bool:
 
 
 def without(path: Path) -> Unzipped | None:
-    """Return a copy of a model without final ZipMaps: each output of a ZipMap is replaced by the ZipMap's input.
+    """Return a copy of a model in which each output of a final ZipMap is replaced by the ZipMap's input.
 
     Returns None if no output of the model comes from a ZipMap.
 

@@ -24,7 +24,7 @@ class Admission:
     """Decides whether a version may be loaded. This class, used without a policy, accepts every version."""
 
     def check(self, store: Store, digest: str, version: str, now: datetime) -> str | None:  # noqa: ARG002 - see `PolicyAdmission`
-        """Return None, because the version needs no signature. Subclasses return the signing key's id or raise an error."""
+        """Return None, because this class accepts every version. Subclasses return the signing key's id or raise an error."""
         return None
 
 
@@ -60,7 +60,7 @@ class PolicyAdmission(Admission):
         return signer
 
     def check_comparison(self, store: Store, digest: str, now: datetime) -> str | None:
-        """Return the id of the trusted key that attested that a version passed its comparison with the champion.
+        """Return the id of the trusted key that attested a passed comparison of this version with the champion.
 
         Returns None if the policy requires no such comparison. Raises as `check` does.
         """

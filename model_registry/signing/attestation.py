@@ -81,11 +81,8 @@ def list_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now
 
 
 def iter_attestations(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime) -> Iterator[Attestation]:
-    """Yield the attestations that `list_attestations` returns, one by one. Raises the same errors.
-
-    Reading one attestation at a time bounds the memory, because any writer to the store may have added hundreds of attestations
-    of a megabyte each.
-    """
+    """Yield the attestations that `list_attestations` returns, one by one. Raises the same errors."""
+    # Any writer to the store may have added hundreds of attestations of a megabyte each.
     parsed = (_read(stored, digest, keys, now) for stored in signatures.collect(store, digest))
     return (stored for stored in parsed if stored is not None and stored.type != bundle.SIGNED)
 

@@ -134,7 +134,7 @@ def verify(store: Store, digest: str, keys: Sequence[TrustedKey], now: datetime,
 
 
 def is_attestation(data: bytes) -> bool:
-    """Return whether the type of a bundle's statement is not that of a plain signature. The signature is not verified."""
+    """Return whether a bundle is an attestation and not a plain signature. The signature is not verified."""
     try:
         return bundle.parse_statement(bundle.parse(data).payload).predicate_type != bundle.SIGNED
     except Corrupt:
@@ -146,11 +146,11 @@ def evaluate(
 ) -> tuple[str, str]:
     """Return the pair (key id, fault) for a stored bundle.
 
-    If the bundle is a valid signature of the manifest, the pair has the id of the trusted key and an empty fault. If it is an
-    attestation, both texts are empty. Otherwise the pair has an empty id and the reason why the signature is invalid.
+    The fault is empty if the bundle is a valid signature of the manifest. Otherwise the key id is empty, and the fault is the
+    reason. Both are empty if the bundle is an attestation.
 
-    A signature with names is valid for `name` only if `name` is among the names. A signature without names is valid for every
-    name, unless `named` is true.
+    A signature with names is valid only for these names. A signature without names is valid for every name, unless `named` is
+    true.
     """
     if not stored.fault and is_attestation(stored.data):
         return "", ""

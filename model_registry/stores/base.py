@@ -112,20 +112,20 @@ class Store(Protocol):
     def move_tags(self, to: Mapping[str, Descriptor], *, expect: Mapping[str, str | None]) -> None:
         """Point tags at manifests, if every tag in `expect` still names the expected digest (None: the tag does not exist).
 
-        A store in a folder moves all tags in one atomic step. An HTTP registry moves the tags one by one in the order of `to`:
-        the last tag must be the tag that readers resolve first.
+        An HTTP registry moves the tags one by one in the order of `to`; a store in a folder moves all of them in one step.
 
         Raises:
             Conflict: A tag does not name the expected digest. A store in a folder then has moved no tag.
             Refused: The store does not allow a tag to move.
             Unreachable: The store accepted the write but still shows the old tag.
         """
+        # The last tag in `to` must be the tag that readers resolve first.
 
     def delete(self, manifests: Iterable[str], *, expect: Mapping[str, str], grace_seconds: float) -> int | None:
         """Delete manifests in this order, and all tags that name them, if every tag still names the digest in `expect`.
 
-        Content that no remaining manifest needs is deleted too. Content that was written in the last `grace_seconds` is kept,
-        because it may belong to a push in progress.
+        Content that no remaining manifest needs is deleted too, except content of the last `grace_seconds`, which may belong to
+        a push in progress.
 
         Returns:
             The bytes freed; None if the store frees the space later by itself.

@@ -25,10 +25,7 @@ MOST_CONNECTIONS = 16
 
 
 class ProgressStream(httpcore.NetworkStream):
-    """A connection that limits the time spent waiting for data, for each PROGRESS_BYTES of a response.
-
-    The last part of a response, which may be shorter, has the same limit.
-    """
+    """A connection that limits the time spent waiting for each PROGRESS_BYTES of a response."""
 
     def __init__(self, inner: httpcore.NetworkStream, limit_seconds: float, clock: Callable[[], float]) -> None:
         self._inner = inner

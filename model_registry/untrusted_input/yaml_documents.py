@@ -18,7 +18,7 @@ class DuplicateKey(UnreadableDocument):
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that rejects more than MAX_NODES values, more than MAX_DEPTH nested levels, and repeated keys."""
+    """A YAML loader that limits the number of values and the depth, and rejects repeated keys."""
 
     def __init__(self, stream: bytes | str) -> None:
         super().__init__(stream)
