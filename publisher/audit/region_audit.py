@@ -76,10 +76,12 @@ class RegionsReport(Report):
 
 
 class _Copies(NamedTuple):
-    """The copies in one partition of events that were first written in one other partition, `origin_partition`.
+    """The copies in one partition of events that were first written in one other partition.
 
-    `offsets` are the (n,) offsets of the copies, ascending. `origins` are the (n,) offsets of the originals in
-    `origin_partition`.
+    Attributes:
+        origin_partition: the other partition.
+        offsets: (n,) the offsets of the copies, ascending.
+        origins: (n,) the offsets of the originals.
     """
 
     origin_partition: OriginPartition
@@ -112,10 +114,10 @@ class RegionsAudit:
         Args:
             region: the region.
             partition: the input partition.
-            written_here: the (n,) offsets of events that were first written in this partition.
-            copies: for each partition where copied events were first written, the (m,) offsets of the copies in `partition`,
-                and the (m,) offsets of the originals.
-            due_offset: the position that the group of this region has committed in the partition.
+            written_here: (n,) the offsets of events that were first written in this partition.
+            copies: the copied events by the partition in which they were first written: the (m,) offsets of the copies in
+                `partition`, and the (m,) offsets of the originals.
+            due_offset: the offset that the group of this region has committed in the partition.
         """
         home = OriginPartition(region, *partition)
         self._inputs[home].add(written_here)

@@ -195,12 +195,11 @@ def _take_dead_letters(count: RegionsAudit, reading: _RegionReader, batch: Parti
 
 
 def _feed_dead_letters(count: RegionsAudit, reading: _RegionReader) -> None:
-    """Add the dead letters, which were read before the inputs, as answers.
+    """Add the dead letters of a region as answers.
 
-    The dead letter of an unreadable batch is an answer to each offset of the batch that is retained in the input partition. If
-    the batch has offsets at or after the end of the input partition, or if the partition is not an input, one phantom is added
-    for the dead letter.
+    The dead letter of an unreadable batch answers each offset of the batch that the input partition retains.
     """
+    # It is a phantom if the batch has offsets at or after the end of the input partition, or if the partition is not an input.
     for partition, offsets in reading.letters.items():
         count.add_answers(reading.side.region, partition, np.array(offsets, np.int64), None)
     for partition, ranges in reading.unreadable.items():

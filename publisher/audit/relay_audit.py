@@ -67,8 +67,7 @@ class Copies(OriginColumn):
     """The copies in one destination partition, in order.
 
     Attributes:
-        own: (n,) booleans: True if the record was first written in the source partition, and the source still retains the
-            original.
+        own: (n,) booleans, whether the record was first written in the source partition, which still retains it.
         complete: False if retention has deleted copies at the destination.
     """
 
@@ -90,7 +89,7 @@ def compare(
         report: The report that receives the counts.
         place: The source topic, the destination topic and the partition.
         source: The records at the source that are to be copied.
-        due_offset: The next source offset in the relay's checkpoint. The checkpoint must be read before the copies.
+        due_offset: The next source offset in the relay's checkpoint, read before the copies.
         copies: The copies at the destination.
         refused: The source offsets of the records in the refusal topic.
     """

@@ -1,7 +1,6 @@
 """Read topics and skip unreadable compressed batches, so that no batch stops an audit or crashes its process.
 
-A batch that is already known as unreadable is not fetched at all. Such a batch is named by a dead letter, or by a record in the
-refusal topic of a relay.
+A batch that is known as unreadable, from a dead letter or from a relay's refusal topic, is not fetched at all.
 """
 
 from collections import deque

@@ -33,9 +33,9 @@ class VersionCutover(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The offsets [start, stop) of a partition in which the version `digest` has the revision `revision` of a history.
+    """A range of offsets [start, stop) of a partition in which one version is in use at one channel revision.
 
-    `is_recorded` is True if a swap record contains a cut-over to this version at the offset `start`.
+    `is_recorded` is true if a swap record names the start.
     """
 
     digest: str
@@ -47,10 +47,7 @@ class Segment(NamedTuple):
 
 
 class Reign(NamedTuple):
-    """The offsets of a partition in which a revision is in force: all offsets from `offset` on.
-
-    At these offsets, no older revision of the same history may score an event.
-    """
+    """The offsets of a partition from `offset` on, which no older revision of the same history may score."""
 
     revision: int
     offset: int
@@ -58,17 +55,16 @@ class Reign(NamedTuple):
 
 
 def regressions(scored: Mapping[str, Bitmap], swaps: Sequence[VersionCutover], limit: int) -> tuple[int, list[int]]:
-    """Return the number of events that were scored by an older version after a newer one, and the first of their offsets.
-
-    The digests that scored before the first cut-over are ordered by their first score, and are older than every revision in a
-    swap record. If there is no cut-over, this holds for all digests. A digest that scored only after the first cut-over, and
-    that no swap record names, is the oldest.
+    """Return how many events an older version scored after a newer one, and the first of their offsets.
 
     Args:
         scored: the offsets that each digest has scored.
-        swaps: the cut-overs of the swap records.
+        swaps: the changes of the version in the swap records.
         limit: the largest number of offsets to return.
     """
+    # Digests that scored before the first swap record (without a swap record, all digests) are ordered by their first score,
+    # and are older than every revision in a swap record. A digest that scored only later, and that no swap record names, is the
+    # oldest.
     first = {digest: offsets[0] for digest, bitmap in scored.items() if (offsets := bitmap.first(1))}
     segments = _segments([*_before_records(first, swaps), *swaps], first)
     reigns = [reign for segment in segments for reign in _reigns(segment, scored)]
@@ -88,11 +84,11 @@ def _is_comparable(history: str, other: str) -> bool:
 
 
 def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -> list[VersionCutover]:
-    """Return an assumed cut-over for each digest that scored before the first cut-over in a swap record, oldest first.
+    """Return an assumed change of the version for each digest that scored before the first swap record, oldest first.
 
-    The revisions of the assumed cut-overs are negative, so that they are older than every revision in a swap record. `first`
-    has the first offset that each digest scored.
+    `first` has the first offset that each digest scored.
     """
+    # Their revisions are negative, so that they are older than every revision in a swap record.
     begin = min((swap.offset for swap in swaps), default=EVERYTHING)
     early = sorted((offset, digest) for digest, offset in first.items() if offset < begin)
     return [VersionCutover(offset, rank - len(early), digest) for rank, (offset, digest) in enumerate(early)]
@@ -101,7 +97,7 @@ def _before_records(first: Mapping[str, int], swaps: Sequence[VersionCutover]) -
 def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list[Segment]:
     """Divide the offsets of a partition into segments, separately for each version.
 
-    A digest identifies a version. A new segment starts where the version was put into service again at another revision.
+    A new segment starts where the version came into use again at another revision.
     """
     segments = []
     oldest = min((swap.revision for swap in swaps), default=0) - 1
@@ -121,11 +117,8 @@ def _segments(swaps: Sequence[VersionCutover], first: Mapping[str, int]) -> list
 
 
 def _reigns(segment: Segment, scored: Mapping[str, Bitmap]) -> list[Reign]:
-    """Return the reign of a segment's revision.
-
-    If a swap record contains the cut-over, the reign begins at the start of the segment. Otherwise the reign begins after the
-    first score in the segment. Without a score in the segment, there is no reign.
-    """
+    """Return the offsets from which a segment's revision is in force; an empty list if it scored no event."""
+    # They begin at the start of the segment if a swap record names it, otherwise after the first score in the segment.
     if segment.is_recorded:
         return [Reign(segment.revision, segment.start, segment.history)]
     bitmap = scored.get(segment.digest)

@@ -125,7 +125,7 @@ class _Readers(NamedTuple):
 class RefusedRecords(NamedTuple):
     """The records of a source partition that a relay has written to the refusal topic instead of copying them.
 
-    `offsets` are the offsets of single records, `batches` the ranges of unreadable batches.
+    `offsets` has the offsets of single records, `batches` the offset ranges of unreadable batches.
     """
 
     offsets: set[int]
@@ -218,7 +218,7 @@ def _records(
 ) -> Iterator[Message]:
     """Yield the records of a partition from the offset `begin` to the offset `end`, except the ranges in `skipped`.
 
-    If another range of offsets cannot be read, `on_unread` is called with this range, and the range is skipped.
+    `on_unread` is called with each further range that cannot be read.
     """
     for batch in read_past(reader, "", {partition: (begin, end)}, lambda *_: None, {partition: skipped}, on_unread):
         yield from batch.messages

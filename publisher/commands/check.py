@@ -37,9 +37,9 @@ def check(
 
 
 def findings(settings: RelaySettings, *, create: bool = False) -> Iterator[Finding]:
-    """Check both clusters, the rights, the topics and the checkpoint topic.
+    """Yield the results of the checks of both clusters: rights, topics and checkpoints.
 
-    Stops early if the remaining checks depend on a check that has failed.
+    The checks end early if the remaining ones depend on a check that has failed.
     """
     try:
         check_reachable(settings)

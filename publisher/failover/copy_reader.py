@@ -28,7 +28,7 @@ class CopyReader:
     """Reads single committed records of partitions that contain copies.
 
     The function that `for_partition` returns raises Retriable if the broker does not answer within `answer_seconds`, and Fatal
-    (exit code 3) for a record that is not a copy from the expected source partition.
+    (exit code 3) if a record is not a copy from the expected partition.
     """
 
     def __init__(self, settings: KafkaSettings, client_id: str, answer_seconds: float) -> None:
@@ -73,9 +73,9 @@ class CopyReader:
         return read
 
     def first_origin(self, partition: Partition, offset: int) -> Position | None:
-        """Read the next record of the partition, at or after `offset`, and return its original position (header `x-origin`).
+        """Return the original position (header `x-origin`) of the next record at or after `offset`.
 
-        The result is None if the partition has no further record, or if the next record is not a copy.
+        Returns None if the partition has no further record, or if the next record is not a copy.
         """
         message = self._first(partition, offset)
         return None if message is None else _origin(message, partition)

@@ -138,16 +138,11 @@ NO_SUCH_GROUP = Codes((KafkaError.GROUP_ID_NOT_FOUND, "the group has no members 
 
 
 def no_answer(message: str) -> KafkaException:
-    """Return a KafkaException with a time-out error.
-
-    A caller raises it if the caller stops waiting for an answer before the Kafka client reports a time-out itself.
-    """
+    """Return a KafkaException with a time-out error, for a caller that stops waiting before the client does."""
     return KafkaException(KafkaError(KafkaError._TIMED_OUT, message))
 
 
 def no_leader(message: str) -> KafkaException:
-    """Return a KafkaException with the error "leader not available".
-
-    A caller raises it if a broker's answer lacks values that only the leader of a partition can return.
-    """
+    """Return a KafkaException with the error "leader not available"."""
+    # For a broker's answer that lacks values that only the leader of a partition can return.
     return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, message))

@@ -169,7 +169,7 @@ def resolve(around: Any, base: Path) -> None:
 
     Args:
         around: the raw values of the section that contains `security`; they are changed.
-        base: the folder from which relative paths begin.
+        base: the folder that relative paths start from.
     """
     section: Any = around.get("security") if isinstance(around, dict) else None
     for name in FILES if isinstance(section, dict) else ():

@@ -83,16 +83,16 @@ class Checkpoint(msgspec.Struct, frozen=True):
 class Registration(msgspec.Struct, frozen=True):
     """The record of the process that started last under a relay's name.
 
-    If a process reads a registration whose `instance` is not its own, another process has replaced this process.
-
     Attributes:
-        lanes: the number of lanes whose transactional ids the next process must fence.
+        lanes: the number of copying threads whose transactional ids the next process must fence.
         instance: a random id of the process.
         what: the command of the process.
         host: the host name.
         pid: the process id.
         at_ms: when the process registered (Unix ms).
     """
+
+    # A process that reads another `instance` than its own has been replaced.
 
     lanes: Annotated[int, msgspec.Meta(ge=0, le=MOST_LANES)]
     instance: str
@@ -174,13 +174,12 @@ def parse_key(text: bytes) -> CheckpointKey | tuple[str] | str:
 class CheckpointLog:
     """The positions, registrations and source snapshots of all relays, as of the last `refresh`.
 
-    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal, with exit code 3, if the newest record of a
-    position of `relay`, or the newest record of its registration, is unreadable. If `repairing` is True, unreadable positions
-    and registrations raise no error.
+    Methods raise Fatal as the methods of TopicReader do. They also raise Fatal (exit code 3) if a position or the registration
+    of `relay` is unreadable, unless `repairing` is true.
 
     Attributes:
-        unreadable: for each key whose newest record is unreadable, the location of that record and the error. In `positions`,
-            `registrations` and `snapshots`, such a key retains the value of its last readable record.
+        unreadable: for each key whose newest record is unreadable, the location of that record and the error. The key keeps its
+            last readable value in the other attributes.
         positions: the checkpoints by key.
         registrations: the registrations by relay.
         snapshots: the source snapshots by relay.
@@ -199,21 +198,17 @@ class CheckpointLog:
         self._read: Offsets = {}
 
     def refresh(self) -> None:
-        """Read up to the current end of the topic.
-
-        The call waits until open transactions in the topic are decided, because an open transaction hides all later records,
-        including those of committed transactions.
-        """
+        """Read up to the current end of the topic. Waits until open transactions in it are decided."""
+        # An open transaction hides all later records, including those of committed transactions.
         self._read_to(self.reader.written(self.reader.partitions([self.topic])))
 
     def refresh_visible(self, relay: str) -> None:
         """Read up to the last stable offset, without waiting for open transactions.
 
-        The records up to the last stable offset are enough to decide which transactional ids to fence. It would be useless to
-        wait for the transactions of a killed process, because they stay open until the caller fences them or until they time
-        out. There is one exception: if a registration of `relay` follows the last stable offset, the method waits until this
-        registration can be read.
+        If a registration of `relay` follows the last stable offset, wait until it can be read.
         """
+        # These records are enough to decide which transactional ids to fence. Transactions of a killed process stay open until
+        # the caller fences them or until they time out, so it would be useless to wait for them.
         ends = self.reader.written(self.reader.partitions([self.topic]))
         visible = self.reader.visible(ends)
         self._read_to(visible)
@@ -257,10 +252,9 @@ class CheckpointLog:
         return {key: position for key, position in self.positions.items() if key.relay == relay}
 
     def is_earlier(self, key: CheckpointKey, other: CheckpointKey) -> bool:
-        """Return whether the first checkpoint of the position `key` was written before the first one of the position `other`.
+        """Return whether `key` had a checkpoint before `other` had one.
 
-        The result is True if the two checkpoints are in different partitions of the checkpoint topic, because their order is
-        unknown.
+        If they are in different partitions of the checkpoint topic, their order is unknown, and the result is true.
         """
         partition, offset = self._first_written.get(key, (None, None))
         other_partition, other_offset = self._first_written.get(other, (None, None))

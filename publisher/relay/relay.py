@@ -65,9 +65,8 @@ class Relay:
         """Copy until `stopping` is set, or until the first failure.
 
         Args:
-            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. The checks at the start of
-                this run usually find the cause of such an error, and raise an error that names it. If all checks pass, the
-                cause is unknown, and this method raises CopyRefused.
+            out_of_range: the OutOfRange error that ended an earlier run; None if there was none. CopyRefused is raised if the
+                checks at the start of this run do not find its cause.
         """
         if not self.state.copying_since:
             check_reachable(self._settings)
@@ -91,10 +90,8 @@ class Relay:
             run.close()
 
     def _refuse_if_replaced(self, run: RelayRun) -> None:
-        """Raise CopyRefused if another process has registered since this process did.
-
-        Without this check, the two processes would take over the relay from each other again and again.
-        """
+        """Raise CopyRefused if another process has registered since this process did."""
+        # Without this check, the two processes would take over the relay from each other again and again.
         last = run.checkpoints.registrations.get(self._settings.name)
         if self.state.registered and last is not None and last.instance != self._instance:
             raise CopyRefused(

@@ -194,8 +194,7 @@ class RelayRun:
 
         Args:
             partitions: for each partition, its pair of topics and its number.
-            registration: the registration of this process, which is written together with the first checkpoints; None to write
-                only the checkpoints.
+            registration: the registration to write together with the first checkpoints; None for none.
         """
         settings = self._settings
         source_bounds = self.source.bounds((pair.name, number) for pair, number in partitions)
@@ -257,12 +256,12 @@ class RelayRun:
     def _yield_to_earlier_relay(
         self, new: Mapping[CheckpointKey, Route], endpoints: Mapping[CheckpointKey, tuple[CopyEndpoint, CopyEndpoint]]
     ) -> None:
-        """Give up the new partitions if another relay that makes the same copies has written its first checkpoints earlier.
+        """Give up the new partitions if another relay has begun to copy one of them earlier.
 
-        Relays that start at the same time cannot see each other's checkpoints. Each relay therefore writes its first
-        checkpoints and then reads the checkpoint topic again. The relay that wrote first continues. The other relay deletes its
-        first checkpoints and raises CopyRefused.
+        In this case the first checkpoints of this relay are deleted, and CopyRefused is raised.
         """
+        # Relays that start at the same time cannot see each other's checkpoints. Each therefore writes its first checkpoints,
+        # and then reads the checkpoint topic again. The relay that wrote first continues.
         if not new:
             return
         self.checkpoints.refresh()
@@ -329,10 +328,11 @@ class RelayRun:
         return {partition: route.committed for partition, route in routes}
 
     def _store_source_snapshot(self) -> None:
-        """Write a new snapshot of the source, if there is one, to the checkpoint topic.
+        """Write the newest snapshot of the source, if there is one, to the checkpoint topic.
 
-        If the source is lost, only this snapshot shows its last state. Raises the error that has ended the source poller.
+        Raises the error that has ended the source poller.
         """
+        # If the source is lost, only this snapshot shows its last state.
         if self._source_poller is None:
             return
         if self._source_poller.failure is not None:

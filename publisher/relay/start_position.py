@@ -63,7 +63,9 @@ def start(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> int:
-    """Return the source offset at which the copy of a partition starts: `checkpoint.next`, or the start of a new partition.
+    """Return the source offset at which the copy of a partition starts.
+
+    This is the next offset in the checkpoint, or the start of a new partition.
 
     Args:
         key: the partition, as the key of its checkpoint.
@@ -114,7 +116,7 @@ def refuse_second_writer(
 
 
 def lost_tail(key: CheckpointKey, copied: int, destination: str, last: int, low: int) -> CopyRefused:
-    """Return the error for a destination partition that no longer contains the last copy that the checkpoint names.
+    """Return the error for a destination partition that no longer contains its last copy.
 
     Args:
         key: the source partition.
@@ -153,11 +155,9 @@ def _refuse_lost_checkpoint(
     destination: CopyEndpoint,
     checkpointed: Collection[int],
 ) -> None:
-    """Raise CopyRefused if a partition without a checkpoint was copied before.
-
-    A new start would copy every record a second time. There are two signs of a lost checkpoint: A partition of the topic with a
-    higher number has a checkpoint. Or the destination partition contains records, although no other relay copies into it.
-    """
+    """Raise CopyRefused if a partition without a checkpoint was copied before."""
+    # A new start would copy every record a second time. A checkpoint is lost if a partition of the topic with a higher number
+    # has one, or if the destination partition contains records although no other relay copies into it.
     if any(number > key.partition for number in checkpointed):
         raise CopyRefused(
             f"{key.topic}[{key.partition}] has no checkpoint, but partitions with higher numbers have one: "

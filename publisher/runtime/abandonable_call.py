@@ -41,10 +41,8 @@ class CallThread:
             pass
 
     def _make_next(self) -> bool:
-        """Wait for the next submitted call, and make it; return False after `close`.
-
-        The local variables are deleted before the thread waits again, because they may hold the last reference to a client.
-        """
+        """Wait for the next submitted call, and make it; return False after `close`."""
+        # The local variables are deleted before the thread waits again, because they may hold the last reference to a client.
         submitted = self._calls.get()
         if submitted is None:
             return False

@@ -124,7 +124,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def shown(key: str, value: Any, properties: Set[str] = client_properties.ALLOWED) -> Any:
-    """Return a value with secrets and credentials in URLs masked.
+    """Return a value for display, with secrets and credentials in URLs masked.
 
     Args:
         key: The dotted key of the value.
@@ -255,11 +255,9 @@ def _explain(model: type[Configuration], fault: Any, origins: Mapping[str, str])
 
 
 def _may_be_printed(model: type[Configuration], path: Sequence[str], value: Any) -> bool:
-    """Return whether the faulty `value` may be printed. It may be if it is a scalar, and `path` names a single setting.
-
-    `path` may also name a section, the whole configuration, or a map of client properties. A value at such a path may contain
-    secrets, even if the user has written a text instead of a mapping.
-    """
+    """Return whether the faulty `value` may be printed."""
+    # It may be if it is a scalar and `path` names a single setting. A value in place of a section or of a map of client
+    # properties may contain secrets, even if the user has written a text instead of a mapping.
     section: Any = model
     for at, part in enumerate(path):
         field = getattr(section, "model_fields", {}).get(part)

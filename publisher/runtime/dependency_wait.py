@@ -48,7 +48,7 @@ class DependencyUnavailable(Fatal):
         self.retry_seconds = retry_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the class and the constructor arguments, so that another process can unpickle this error."""
+        """Pickle the error for another process by its constructor arguments."""
         return DependencyUnavailable, (self.dependency, str(self), self.hint, self.retry_seconds)
 
 
@@ -130,11 +130,8 @@ class DependencyWaiter:
     def wait_for(self, future: Future[T]) -> T:
         """Wait for a step of the start-up that runs in a thread of its own, and return its result.
 
-        If a stop of the scorer is requested, the method does not wait for the step any longer, and the step's thread is
-        abandoned.
-
         Raises:
-            Aborted: if a stop is requested.
+            Aborted: if a stop is requested. The step's thread is abandoned.
             Exception: any error of the step.
         """
         while not wait([future], STOP_SECONDS).done:

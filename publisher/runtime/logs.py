@@ -45,14 +45,13 @@ class _Repeats:
 class RepeatFilter(logging.Filter):
     """Suppresses repeated messages, so that an outage does not fill the log.
 
-    Of equal messages of a logger, the first BURST pass. Then one message passes after REPEAT_SECONDS, the next one after twice
-    this time, and so on, up to one message in LONGEST_REPEAT_SECONDS. Each of these messages states how many messages were
-    suppressed before it. A message that has not arrived for two intervals is treated as a new message.
-
-    While a broker is unavailable, each connection of each Kafka client logs an error up to twenty times a second. Messages of
-    Kafka clients are therefore equal even if numbers and names in brackets differ, and at first only one of them passes, not
-    BURST. Critical messages always pass.
+    Of equal messages, the first BURST pass. After that, one passes after REPEAT_SECONDS, the next one after twice this time,
+    and so on, and states how many were suppressed before it. Critical messages always pass.
     """
+
+    # The longest interval is LONGEST_REPEAT_SECONDS. A message that has not arrived for two intervals is treated as new. While
+    # a broker is unavailable, each connection of each Kafka client logs an error up to twenty times a second. Messages of Kafka
+    # clients are therefore equal even if numbers and names in brackets differ, and at first only one of them passes.
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

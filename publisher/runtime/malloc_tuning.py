@@ -29,9 +29,10 @@ def limit_malloc_arenas() -> None:
 def start_gc_thread() -> None:
     """Exempt the existing objects from garbage collection, and start a thread that frees memory every TRIM_SECONDS.
 
-    The thread collects reference cycles and returns free memory to the system. In between, Python's own collection runs only
-    after GC_THRESHOLD new objects. Call this function when the process is ready. A second call starts no second thread.
+    Call this function when the process is ready. A second call starts no second thread.
     """
+    # The thread collects reference cycles and returns free memory to the system. In between, Python's own collection runs only
+    # after GC_THRESHOLD new objects.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)

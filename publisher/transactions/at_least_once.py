@@ -159,14 +159,15 @@ class CheckpointSession:
     ) -> None:
         """Pass the records to the producer. A later checkpoint commits the positions.
 
-        For REPORTS_SECONDS after the broker has rejected a record, the producer sends each record in a request of its own, and
-        the call waits until all records of the batch are confirmed. A failure then does not affect earlier batches.
-        `group_metadata` and `overlap` are not used, because the consumer itself commits the positions later.
+        `group_metadata` and `overlap` are not used.
 
         Raises:
             RecordRejected: if the broker rejects records that were sent in requests of their own.
             Aborted: if a record of this or an earlier call has failed.
         """
+        # For REPORTS_SECONDS after a rejection, the producer sends each record in a request of its own, and the call waits
+        # until all records are confirmed. A failure then does not affect earlier batches. The consumer itself commits the
+        # positions later.
         self._poll()
         if self._singly and self._clock() > self._singly_until:
             self._renew()
@@ -214,9 +215,9 @@ class CheckpointSession:
     def release(self, partitions: Iterable[TopicPartition], *, lost: bool) -> None:
         """Commit the positions of these partitions, so that their next owner continues from them.
 
-        If `lost` is True, the group has already given the partitions to another owner. No position is committed in this case,
-        because that owner may already have committed later positions.
+        If the partitions are already lost, no position is committed.
         """
+        # The new owner may already have committed later positions.
         leaving = {(p.topic, p.partition) for p in partitions}
         released = [position for key, position in self._positions.pending().items() if key in leaving]
         if released and not lost and self._failure is None:

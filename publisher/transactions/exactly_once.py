@@ -247,16 +247,15 @@ class TransactionSession:
         self._pool.refresh_metadata(topics)
 
     def recover(self) -> None:
-        """Commit or abort the open transaction, with the steps that `RECOVERIES` names for the failed state.
-
-        A confirmed abort ends the transaction. Without a confirmed abort, the initialisation of a successor with the same id
-        ends the transaction. Afterwards the committed offsets show whether the transaction is visible.
+        """Commit or abort the open transaction. The committed offsets then show which of the two has happened.
 
         Raises:
             Fatal: if the broker rejects the initialisation of a successor.
             Aborted: if this session has an ownership record, and the outcome of the transaction is unknown.
             Exception: any error that the context raises.
         """
+        # `RECOVERIES` has the steps for each failed state. A confirmed abort ends the transaction. Without one, the
+        # initialisation of a successor with the same id ends it.
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
         recovered = advance(self.state, SessionStep.RECOVER)
@@ -284,10 +283,8 @@ class TransactionSession:
         self.state = recovered
 
     def close(self) -> None:
-        """Abort the open transaction and release the producers. Never raises.
-
-        If the session did not abort the transaction, readers of committed records would have to wait until it times out.
-        """
+        """Abort the open transaction and release the producers. Never raises."""
+        # Without the abort, readers of committed records would have to wait until the transaction times out.
         with contextlib.suppress(Aborted):
             self.wait_for_publish()
         if self._active is not None and self.state is not SessionState.HUNG:
@@ -297,10 +294,8 @@ class TransactionSession:
         self._pool.close(CALL_SECONDS if self._ownership else 0.0)
 
     def _wait_until_decided(self) -> None:
-        """Wait until the transactions of other producers are decided.
-
-        `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
-        """
+        """Wait until the transactions of other producers are decided."""
+        # `open_since` includes this wait, so that the alert on the age of the open transaction covers it.
         self.counters.open_since = self.counters.open_since or self._clock()
         self._wait_for_others(self._context)
         self.counters.open_since = None
@@ -328,11 +323,9 @@ class TransactionSession:
             raise self._failed(error)  # noqa: B904 - as in `wait_for_publish`
 
     def _start_commit(self, producer: Producer, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile.
-
-        The next transaction begins only after this commit is confirmed. Otherwise the next transaction could commit offsets
-        that skip the events of a failed commit.
-        """
+        """Send the offsets and commit in the commit thread, so that the next batch is decoded and scored meanwhile."""
+        # The next transaction begins only after this commit is confirmed. Otherwise it could commit offsets that skip the
+        # events of a failed commit.
         if offsets:
             self.state = advance(self.state, SessionStep.SEND_OFFSETS)
         self.state = advance(self.state, SessionStep.COMMIT)
@@ -340,7 +333,7 @@ class TransactionSession:
         self._pending_commit = self._commit_thread.submit(lambda: self._calls.commit(producer, offsets, group_metadata))
 
     def _failed(self, error: Failure, step: SessionStep | None = None) -> Failure:
-        """Enter the failed state that `step` leads to, and return `error`. If `step` is None, `failure_step` determines it."""
+        """Enter the failed state after `step`, and return `error`. If `step` is None, `failure_step` determines it."""
         step = step or failure_step(error, fenced_by_ids=self._ownership is not None)
         if step is SessionStep.REJECT:
             self._sender.enable_delivery_reports()
@@ -350,13 +343,11 @@ class TransactionSession:
         return error
 
     def _committed(self, waited: float, timing: CommitTiming) -> None:
-        """Record a confirmed commit, and replace its producer if the commit was slow.
-
-        librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only late,
-        the second request may commit half of the same producer's next transaction. The successor has the same id and a new
-        epoch, so the broker rejects requests of the old producer that are still in flight. Because `retry.backoff.ms` is large,
-        the duration of a commit shows whether the request may have been repeated.
-        """
+        """Record a confirmed commit, and replace its producer if the commit was slow."""
+        # librdkafka repeats an EndTxn request that is not answered within `retry.backoff.ms`. If the first request was only
+        # late, the second request may commit half of the same producer's next transaction. The successor has the same id and a
+        # new epoch, so the broker rejects requests of the old producer that are still in flight. Because `retry.backoff.ms` is
+        # large, the duration of a commit shows whether the request may have been repeated.
         self.state = advance(self.state, SessionStep.COMMITTED)
         if self._ownership is not None:
             self._ownership.committed()
@@ -374,7 +365,7 @@ class TransactionSession:
         self.counters.open_since = None
 
     def _abort(self, producer: Producer) -> bool:
-        """Abort the transaction. Return whether the broker confirmed the abort before librdkafka could repeat the request."""
+        """Abort the transaction. Return whether the broker confirmed it before librdkafka could repeat the request."""
         began = self._clock()
         try:
             with unwrap_kafka_errors():

@@ -24,7 +24,7 @@ CHECK_SECONDS = 0.5  # between checks of the context
 
 
 class PooledProducer(NamedTuple):
-    """A transactional id (`name`) with its producer. The future `initialised` is complete when the producer is initialised."""
+    """A transactional id (`name`) with its producer. The future `initialised` is complete when the producer can be used."""
 
     name: str
     initialised: Future[Producer]
@@ -41,7 +41,7 @@ class ProducerPool:
     While a method waits for a producer, it checks the context, and raises Retriable after `wait_seconds`.
 
     Attributes:
-        unconfirmed_ids: the ids that a successor has taken over since the session last confirmed that it owns all ids.
+        unconfirmed_ids: the ids of successors, until the session has confirmed that it owns all ids.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class ProducerPool:
         return self._idle.popleft()
 
     def put(self, pooled: PooledProducer) -> None:
-        """Return a producer to the pool. `take` returns the other producers of the pool first."""
+        """Return a producer to the pool, as the last one that `take` returns."""
         self._idle.append(pooled)
 
     def wait_until_initialised(self, pooled: PooledProducer) -> Producer:
@@ -106,21 +106,19 @@ class ProducerPool:
         return {pooled.name: self.wait_until_initialised(pooled) for pooled in self._idle}
 
     def replace(self, name: str) -> None:
-        """Replace the producer of this id by a successor. `take` returns the other producers of the pool first."""
+        """Replace the producer of this id by a successor, as the last one that `take` returns."""
         self._idle = deque(pooled for pooled in self._idle if pooled.name != name)
         self._idle.append(self.create_successor(name))
 
     def renew(self) -> None:
-        """Replace the idle producers by successors, because a producer that has lost a broker may hang in its next call."""
+        """Replace the idle producers by successors."""
+        # A producer that has lost a broker may hang in its next call.
         self._idle = deque(self.create_successor(pooled.name) if pooled.initialised.done() else pooled for pooled in self._idle)
 
     def confirm_ownership(self) -> None:
-        """Record that the session owns every id.
-
-        The session calls this method after every other producer has committed a record for the ownership check. `take` then
-        returns the successors that have taken over their ids since the last confirmation first, and the other producers later,
-        because a producer must not be used again directly after a commit (see POOL_SIZE).
-        """
+        """Record that the session owns every id. `take` then returns the new successors first."""
+        # Every other producer has just committed a record for the ownership check, and must not be used again directly after a
+        # commit (see POOL_SIZE).
         self._idle = deque(sorted(self._idle, key=lambda pooled: pooled.name not in self.unconfirmed_ids))
         self.unconfirmed_ids.clear()
 
@@ -136,10 +134,8 @@ class ProducerPool:
                     producer.list_topics(topic, CALL_SECONDS)
 
     def close(self, seconds: float) -> None:
-        """Release the producers, after waiting up to `seconds` for initialisations that are in progress.
-
-        Without the wait, a producer could finish its initialisation later, and would take over the id from the next session.
-        """
+        """Release the producers, after waiting up to `seconds` for initialisations that are in progress."""
+        # Otherwise a producer could finish its initialisation later, and take over the id from the next session.
         self._closing.set()
         wait([pooled.initialised for pooled in self._idle], seconds)
         self._idle.clear()

@@ -30,14 +30,13 @@ CONFIRM_SECONDS = 0.05  # between checks whether a record was rejected
 class RejectedRecords:
     """Collects the rejected records of one transaction or, in an at-least-once session, of all records in flight.
 
-    Records are sent in batches of a partition, and a broker rejects a whole batch. Kafka's brokers name the invalid records of
-    the batch. librdkafka (2.16) then reports these records as invalid, and the other records of the batch with another code. If
-    a broker names no records, all records of the batch are reported with the same code.
-
     Args:
-        singly: whether the producer sends each record in a request of its own, so that each delivery report concerns only one
-            record.
+        singly: whether the producer sends each record in a request of its own.
     """
+
+    # A broker rejects a whole batch. Kafka's brokers name the invalid records of the batch; librdkafka (2.16) then reports
+    # these as invalid, and the others with another code. If a broker names no records, all records of the batch have the same
+    # code.
 
     def __init__(self, *, singly: bool = False) -> None:
         self._singly = singly
@@ -90,11 +89,7 @@ class RejectedRecords:
             raise
 
     def error(self) -> RecordRejected:
-        """Return the error that the session raises for the stored failures.
-
-        The error names the records that are certainly rejected. If no record is certainly rejected, the error names all records
-        that may be rejected.
-        """
+        """Return the error that names the rejected records: those that are certainly rejected, or else all that may be."""
         error, (topic, _, _, partition, *_) = self._reports[0]
         message = f"{topic}[{partition}] rejects a record: {error.str()}"
         if self._singly:
@@ -106,12 +101,9 @@ class RejectedRecords:
 
 
 def _records_to_produce(producer: Producer, records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records that the caller must pass to `producer.produce` one by one.
-
-    If `records` is a PackedRecordBatch and the producer has a librdkafka handle, this function itself passes the records to the
-    producer. It yields only the records that the producer rejects. The caller's `produce` call for such a record then raises
-    the reason.
-    """
+    """Yield the records that the caller must pass to `producer.produce`."""
+    # A PackedRecordBatch is passed to the producer here, if the producer has a librdkafka handle. Only the records that the
+    # producer rejects are yielded; the caller's `produce` call then raises the reason.
     if not isinstance(records, PackedRecordBatch) or not getattr(producer, "handle", None):
         yield from records
         return
@@ -160,9 +152,9 @@ class RecordSender:
     def _confirm(self, producer: Producer, rejected: RejectedRecords) -> None:
         """Wait until the broker has confirmed every record, and raise RecordRejected at once if it rejects one.
 
-        After a rejection, the client no longer sends the later records. Without this method the commit would wait 5 s for them.
-        If the broker has not confirmed all records after CALL_SECONDS, the method returns, and the commit reports the outcome.
+        Returns after CALL_SECONDS at the latest; the commit then reports the outcome.
         """
+        # After a rejection, the client no longer sends the later records, and the commit would wait 5 s for them.
         deadline = self._clock() + CALL_SECONDS
         while producer.flush(CONFIRM_SECONDS) and not rejected and self._clock() < deadline:
             pass
